@@ -1,4 +1,4 @@
-"""Alignment: each way to misalign the demo corpora is found with its lines; sound text is not."""
+"""Alignment check: misaligned stretches of the demo corpora are found; correct text passes."""
 
 import random
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def findings(found: Alignment, name: str = "train") -> list[Finding]:
 
 
 def rotated(lines: list[str], first: int, count: int) -> list[str]:
-    """Move `count` lines up by one, the first of them to their end."""
+    """Shift `count` lines up by one and move the first of them to their end."""
     block = lines[first : first + count]
     return [*lines[:first], *block[1:], *block[:1], *lines[first + count :]]
 
@@ -69,7 +69,7 @@ def by_length(pairs: Pairs) -> Pairs:
 
 
 def with_exchanged(pairs: Pairs, share: float, neighbours: bool = False) -> tuple[Pairs, set[int]]:
-    """Give pairs of lines each other's translations; return their line numbers, too."""
+    """Exchange translations of pairs of lines; return the result and the line numbers."""
     generator, (src, tgt) = random.Random(4), pairs
     tgt, count = list(tgt), int(share * len(tgt) / 2)
     if neighbours:
@@ -85,7 +85,7 @@ def with_exchanged(pairs: Pairs, share: float, neighbours: bool = False) -> tupl
 @pytest.mark.parametrize("name", CORPORA)
 @pytest.mark.parametrize("split", ["train", "valid", "test"])
 @pytest.mark.parametrize("arrange", [lambda pairs: pairs, by_length], ids=["as is", "by length"])
-def test_a_sound_text_shows_no_sign_of_misalignment(
+def test_a_correct_text_shows_no_sign_of_misalignment(
     name: str, split: str, arrange: Callable[[Pairs], Pairs]
 ) -> None:
     found = measured(arrange(corpus(name, split)), None if split == "train" else evidence(name))
@@ -101,7 +101,7 @@ def test_a_sound_text_shows_no_sign_of_misalignment(
 @pytest.mark.parametrize(
     ("arrange", "offset"), [(lambda pairs: pairs, -1), (by_length, 1)], ids=["as is", "by length"]
 )
-def test_every_pair_off_by_one_is_found_also_in_a_text_sorted_by_length(
+def test_a_text_shifted_by_one_line_is_found_even_if_sorted_by_length(
     name: str, arrange: Callable[[Pairs], Pairs], offset: int
 ) -> None:
     src, tgt = arrange(corpus(name, "train"))
@@ -115,7 +115,7 @@ def test_every_pair_off_by_one_is_found_also_in_a_text_sorted_by_length(
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_the_second_half_of_400_pairs_off_by_one_is_found(name: str) -> None:
+def test_a_shift_of_the_second_half_of_400_pairs_is_found(name: str) -> None:
     src, tgt = (side[1000:1401] for side in corpus(name, "train"))
     (stretch,) = measured((src[:-1], tgt[:200] + tgt[201:])).stretches
     assert stretch.offset == -1
@@ -139,7 +139,7 @@ def test_360_consecutive_shifted_lines_are_found(
 
 @pytest.mark.parametrize("name", CORPORA)
 @pytest.mark.parametrize("neighbours", [False, True])
-def test_lines_with_each_others_translations_are_named(name: str, neighbours: bool) -> None:
+def test_lines_with_exchanged_translations_are_named(name: str, neighbours: bool) -> None:
     pairs, lines = with_exchanged(corpus(name, "train"), 0.06, neighbours)
     found = measured(pairs)
     assert not found.stretches
@@ -162,7 +162,7 @@ def test_a_shuffled_side_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CORPORA)
-def test_validation_text_is_measured_by_the_training_text(name: str) -> None:
+def test_validation_text_is_measured_by_evidence_of_the_training_text(name: str) -> None:
     src, tgt = corpus(name, "valid")
     (stretch,) = measured((src[:-1], tgt[1:]), evidence(name)).stretches
     assert stretch.offset == -1
@@ -187,7 +187,7 @@ def test_too_few_pairs_are_never_passed(count: int) -> None:
     assert "not measured" in finding.text
 
 
-def test_text_without_lengths_words_or_punctuation_in_common_is_not_passed() -> None:
+def test_text_without_any_correlated_feature_is_not_passed() -> None:
     generator = random.Random(3)
     src, tgt = ([f"{generator.getrandbits(40):x}" for _ in range(100)] for _ in range(2))
     (finding,) = findings(measured((src, tgt)))
@@ -195,23 +195,23 @@ def test_text_without_lengths_words_or_punctuation_in_common_is_not_passed() -> 
     assert "alignment not established" in finding.text
 
 
-def test_equal_lengths_are_no_obstacle() -> None:
+def test_shifts_are_found_despite_equal_lengths() -> None:
     src, tgt = corpus(CORPORA[0], "train")
     padded = [line.ljust(200, ".") for line in src], [line.ljust(200, ".") for line in tgt]
-    (sound,) = findings(measured(padded))
-    assert sound.done
-    assert not sound.warning
+    (correct,) = findings(measured(padded))
+    assert correct.done
+    assert not correct.warning
     assert measured((padded[0][:-1], padded[1][1:])).stretches
 
 
-def test_tokens_of_scripts() -> None:
+def test_tokens_depend_on_the_script() -> None:
     assert tokens_of("Tom's 3.5 km?") == ["Tom", "'", "s", "3", ".", "5", "km", "?"]
     assert tokens_of("मुलगा बागेत।") == ["मुलगा", "बागेत", "।"]
     assert tokens_of("男の子。") == ["男の", "子", "。"]
 
 
 def test_a_pair_does_not_confirm_itself() -> None:
-    """Words that occur together in one fold only are unknown to the table that scores the fold."""
+    """Words that occur together only in one fold are unknown to the table that scores that fold."""
     src, tgt = toy_pairs(80, seed=1)
     rows = np.flatnonzero(folds_of(80) == 0)
     for row in rows:

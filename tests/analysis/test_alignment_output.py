@@ -1,4 +1,4 @@
-"""Attention as word alignments and on a terminal, of given translations, lines and words."""
+"""Attention as word alignments and in a terminal, for given translations, lines and words."""
 
 import json
 from pathlib import Path
@@ -44,7 +44,7 @@ WEIGHTS = np.array(
 MAP = AttentionMap("a bcd", "xy z", SRC, TGT, WEIGHTS)
 
 
-def test_words_have_sums_over_source_and_means_over_target_tokens() -> None:
+def test_word_weights_are_sums_over_source_and_means_over_target_tokens() -> None:
     merged = by_words(MAP)
     assert merged.src_tokens == ["▁a", "▁bcd", "</s>"]
     assert merged.tgt_tokens == ["▁xy", "▁z", "</s>"]
@@ -60,7 +60,7 @@ def test_each_target_word_is_aligned_with_the_source_word_of_the_highest_weight(
     assert align(map_of(Translation(), "")) == frozenset()
 
 
-def test_the_error_rate_is_that_of_och_and_ney() -> None:
+def test_the_alignment_error_rate_is_that_of_och_and_ney() -> None:
     sure, possible = frozenset({(0, 0), (1, 1)}), frozenset({(0, 0), (1, 1), (2, 1)})
     gold = [GoldLine(sure, possible)]
     assert alignment_error_rate([sure], gold) == 0.0
@@ -70,7 +70,7 @@ def test_the_error_rate_is_that_of_och_and_ney() -> None:
     assert alignment_error_rate([frozenset()], [GoldLine(frozenset(), frozenset())]) == 0.0
 
 
-def test_gold_has_sure_and_possible_links(tmp_path: Path) -> None:
+def test_gold_alignments_have_sure_and_possible_links(tmp_path: Path) -> None:
     path = tmp_path / "gold"
     path.write_text("0-0 1?2 3p4\n\n12-7\n", encoding="utf-8")
     first, blank, last = read_gold(path)
@@ -81,7 +81,7 @@ def test_gold_has_sure_and_possible_links(tmp_path: Path) -> None:
         read_gold(path)
 
 
-def test_a_map_on_a_terminal_has_a_row_for_each_target_token() -> None:
+def test_a_map_in_a_terminal_has_a_row_for_each_target_token() -> None:
     lines = as_text(MAP).splitlines()
     assert lines[:3] == ["a bcd", "xy z", ""]
     rows = [line for line in lines if line.endswith("\u2502")]
@@ -91,7 +91,7 @@ def test_a_map_on_a_terminal_has_a_row_for_each_target_token() -> None:
     assert lines[-1] == "1 a  2 bc  3 d  4 </s>"
 
 
-def test_wide_and_combining_characters_keep_the_grid_straight() -> None:
+def test_wide_and_combining_characters_keep_the_grid_aligned() -> None:
     table = as_text(MAP._replace(tgt_tokens=["▁日本", "▁नि", "▁e\u0301", "</s>"])).splitlines()
     assert [row.partition("\u2502")[0] for row in table[3:7]] == [
         *("日本 ", "  नि ", "   e\u0301 ", "</s> ")
@@ -112,7 +112,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-def test_the_attention_of_a_found_translation_is_that_of_search(
+def test_attention_of_a_forced_translation_equals_that_of_search(
     tiny_runs: dict[str, Path], decoder: str
 ) -> None:
     translator = Translator.load(tiny_runs[decoder], device="cpu")
@@ -137,7 +137,7 @@ def test_the_attention_of_a_found_translation_is_that_of_search(
         assert given.attention.sum(axis=1) == pytest.approx(1, abs=1e-4)
 
 
-def test_bytes_are_decoded_in_words_and_headings() -> None:
+def test_byte_tokens_are_decoded_in_words_and_headings() -> None:
     src = ["\u2581", "<0xD0>", "<0x9E>", "n", "<0xFF>", "</s>", "\u2581b", "</s>"]
     blocks = AttentionBlocks([np.ones((2, 6), np.float32), np.ones((1, 2), np.float32)])
     entry = NBestEntry("x y", 0.0, ["\u2581x", "</s>", "</s>"], [0.0] * 3, blocks)
@@ -184,7 +184,7 @@ def test_alignments_have_a_line_for_each_line(
     assert lines_of(output) == [rows[1], rows[4]]
 
 
-def test_lines_are_chosen_and_each_gets_its_file(
+def test_lines_are_selected_and_each_is_written_to_its_file(
     tiny_runs: dict[str, Path],
     texts: tuple[Path, Path],
     tmp_path: Path,
@@ -261,7 +261,7 @@ def test_pdf_is_drawn(tiny_runs: dict[str, Path], texts: tuple[Path, Path], tmp_
         (("-r", "{short}"), "has 5 lines but "),
     ],
 )
-def test_what_does_not_match_is_refused(
+def test_conflicting_options_and_inputs_are_refused(
     tiny_runs: dict[str, Path],
     texts: tuple[Path, Path],
     tmp_path: Path,
@@ -281,8 +281,8 @@ def test_what_does_not_match_is_refused(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_word_that_the_vocabulary_lacks_is_a_word_of_its_own() -> None:
-    """Otherwise the links of all words after it would be shifted."""
+def test_an_unknown_word_is_a_separate_word() -> None:
+    """Otherwise the links of all following words would be shifted."""
     from seq2seq.inference.token_labels import word_spans
 
     tokens = ["▁the", "<unk>", "<unk>", "▁cat", "</s>"]

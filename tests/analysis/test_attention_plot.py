@@ -1,4 +1,4 @@
-"""Pictures of attention, read back by parsers that know nothing of how they were drawn."""
+"""Attention plots, parsed independently of the code that draws them."""
 
 import importlib.util
 import os
@@ -42,7 +42,7 @@ BLANK = Translation()
 
 
 class Page(HTMLParser):
-    """Elements of the page as a browser reads them: tags, labels, cells and links."""
+    """Elements of the page as a browser sees them: tags, labels, cells and links."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Page(HTMLParser):
 
 
 def chain(length: int) -> Translation:
-    """A sentence of as many equal tokens, each attending to its own place."""
+    """Return a sentence of `length` equal tokens, each attending to its own position."""
     return translation("b " * length, ["▁a"] * length, ["▁b"] * length, np.eye(length))
 
 
@@ -100,7 +100,7 @@ def svg_texts(path: Path) -> list[str]:
     return [element.text or "" for element in elements]
 
 
-def test_page_holds_every_label_and_weight_in_order(tmp_path: Path) -> None:
+def test_page_has_every_label_and_weight_in_order(tmp_path: Path) -> None:
     assert write_attention([SMALL], [SOURCE], tmp_path / "a.html") == []
     page = Page(tmp_path / "a.html")
     assert page.labels == LABELS
@@ -111,7 +111,7 @@ def test_page_holds_every_label_and_weight_in_order(tmp_path: Path) -> None:
     assert page.hints[9] == f"कुत ← {LABELS['col'][2]}: 0.225"
 
 
-def test_page_is_inert_and_whole(tmp_path: Path) -> None:
+def test_page_has_no_scripts_or_links(tmp_path: Path) -> None:
     write_attention([SMALL], [SOURCE], tmp_path / "a.html")
     page = Page(tmp_path / "a.html")
     content = (tmp_path / "a.html").read_text(encoding="utf-8")
@@ -133,7 +133,7 @@ def test_svg_is_xml_with_labels_as_text(tmp_path: Path) -> None:
     assert texts.count("a") == texts.count("b") == 3
 
 
-def test_same_input_same_svg(tmp_path: Path) -> None:
+def test_svg_is_deterministic(tmp_path: Path) -> None:
     for name in ("a.svg", "b.svg"):
         write_attention([SMALL], [SOURCE], tmp_path / name)
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
@@ -153,7 +153,7 @@ def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
     assert sizes[3] == (sizes[1][0], sizes[0][1] + sizes[1][1])
 
 
-def test_png_of_endless_sentence_stays_within_limits(
+def test_png_of_a_long_sentence_is_limited_in_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention_figure, "MAX_SIDE", 300)
@@ -173,17 +173,19 @@ def test_dollar_signs_are_text_not_formulas(tmp_path: Path) -> None:
     assert svg_texts(tmp_path / "a.svg").count("$\\frac$") == 2
 
 
-def test_invisible_tokens_are_spelt(tmp_path: Path) -> None:
+def test_invisible_tokens_are_shown_by_code_point(tmp_path: Path) -> None:
     tokens = ["▁", "\u200d", "\x07", "क्\u200dष"]
-    odd = translation("\x07", tokens, ["</s>"], [[0.1, 0.2, 0.3, 0.4]])
+    invisible = translation("\x07", tokens, ["</s>"], [[0.1, 0.2, 0.3, 0.4]])
     for name in ("a.html", "a.svg"):
-        write_attention([odd], ["\x07"], tmp_path / name)
-    spelt = ["▁", "U+200D", "U+0007", "क्\u200dष"]
-    assert Page(tmp_path / "a.html").labels["col"] == spelt
-    assert [text for text in svg_texts(tmp_path / "a.svg") if text in spelt] == spelt
+        write_attention([invisible], ["\x07"], tmp_path / name)
+    shown = ["▁", "U+200D", "U+0007", "क्\u200dष"]
+    assert Page(tmp_path / "a.html").labels["col"] == shown
+    assert [text for text in svg_texts(tmp_path / "a.svg") if text in shown] == shown
 
 
-def test_missing_glyphs_are_one_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_glyphs_are_reported_in_one_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import matplotlib
     from matplotlib.font_manager import fontManager
 
@@ -200,7 +202,7 @@ def test_missing_glyphs_are_one_note(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def new_font(path: Path, characters: str) -> Path:
-    """Write a font that contains characters, each an empty glyph."""
+    """Write a font that has an empty glyph for each of the characters."""
     builder = pytest.importorskip("fontTools.fontBuilder").FontBuilder(1000)
     pen = pytest.importorskip("fontTools.pens.ttGlyphPen").TTGlyphPen(None)
     glyphs = [".notdef", *(f"uni{ord(each):04X}" for each in characters)]
@@ -216,7 +218,7 @@ def new_font(path: Path, characters: str) -> Path:
     return path
 
 
-def test_a_font_installed_after_matplotlib_cached_its_list_is_found(
+def test_a_font_installed_after_matplotlib_cached_its_fonts_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import matplotlib
@@ -236,7 +238,7 @@ def test_a_font_installed_after_matplotlib_cached_its_list_is_found(
     assert latin[-1].name == "Newly Installed"
 
 
-def test_old_matplotlib_is_noted_for_scripts_it_cannot_shape(
+def test_old_matplotlib_is_reported_for_scripts_it_cannot_shape(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import matplotlib
@@ -250,7 +252,7 @@ def test_old_matplotlib_is_noted_for_scripts_it_cannot_shape(
 
 
 @pytest.mark.parametrize(("name", "limit"), [("a.html", "MAX_TABLES"), ("a.svg", "MAX_PANELS")])
-def test_sentences_beyond_the_limit_are_noted(
+def test_sentences_beyond_the_limit_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, limit: str
 ) -> None:
     monkeypatch.setattr(attention_plot, limit, 2)
@@ -274,12 +276,14 @@ def test_unusable_paths_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_blank_sentences_alone_are_refused(tmp_path: Path) -> None:
+def test_only_blank_sentences_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="blank"):
         write_attention([BLANK], [""], tmp_path / "a.html")
 
 
-def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.html"
     path.write_text("old", encoding="utf-8")
 
@@ -293,7 +297,7 @@ def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:
+def test_drawing_does_not_change_global_state(tmp_path: Path) -> None:
     import matplotlib
     from matplotlib._pylab_helpers import Gcf
 
@@ -303,7 +307,7 @@ def test_drawing_leaves_no_global_state(tmp_path: Path) -> None:
     assert Gcf.get_all_fig_managers() == []
 
 
-def test_of_a_link_the_file_behind_it_is_written(tmp_path: Path) -> None:
+def test_the_target_of_a_symbolic_link_is_written(tmp_path: Path) -> None:
     (tmp_path / "link.html").symlink_to(tmp_path / "real.html")
     write_attention([chain(3)], ["a"], tmp_path / "link.html")
     assert (tmp_path / "link.html").is_symlink()
@@ -311,11 +315,11 @@ def test_of_a_link_the_file_behind_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
-def test_a_pipe_is_written_to(tmp_path: Path) -> None:
-    pipe, whole = tmp_path / "pipe.html", tmp_path / "whole.html"
+def test_a_page_is_written_to_a_pipe(tmp_path: Path) -> None:
+    pipe, expected = tmp_path / "pipe.html", tmp_path / "expected.html"
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as reader:
         read = reader.submit(pipe.read_bytes)
         write_attention([chain(3)], ["a"], pipe)
-        write_attention([chain(3)], ["a"], whole)
-        assert read.result(timeout=60) == whole.read_bytes()
+        write_attention([chain(3)], ["a"], expected)
+        assert read.result(timeout=60) == expected.read_bytes()

@@ -1,4 +1,4 @@
-"""`check` of several training corpora: each is reported, and cleaned, under its own lines."""
+"""`check` of several training corpora: each is reported and cleaned with its own line numbers."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from seq2seq.cli.main import main
 
 @pytest.fixture
 def config(small_corpus: Path) -> Path:
-    """A config with two training corpora; the second, a CSV file, has a damaged pair."""
+    """Return a config with two training corpora; the second, a CSV file, has a damaged pair."""
     folder = small_corpus.parent
     src, tgt = toy_pairs(80, seed=5)
     src[7] = tgt[7] = "a line that is the same on both sides"
@@ -55,7 +55,7 @@ def test_each_corpus_is_reported_with_its_own_lines(
     assert "<x>" not in out  # a tag is neither a marker nor part of the text
 
 
-def test_a_text_in_the_corpus_with_a_tag_is_found_in_another(config: Path, tmp_path: Path) -> None:
+def test_overlap_is_found_despite_the_tag_of_a_corpus(config: Path, tmp_path: Path) -> None:
     first = (config.parent / "more.csv").read_text(encoding="utf-8").splitlines()[1]
     _, src, tgt = first.replace('"', "").split(",")
     for side, text in (("src", src), ("tgt", tgt)):

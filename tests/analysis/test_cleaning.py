@@ -1,4 +1,4 @@
-"""A cleaned copy: what is dropped is counted by reason, what is kept is unchanged."""
+"""Cleaned copy: dropped lines are counted by reason, kept lines are unchanged."""
 
 import csv
 import gzip
@@ -37,7 +37,7 @@ def reasons(
     return reasons_to_drop(text, statistics, alignment, held_out or [], 40)
 
 
-def test_each_reason_is_named_once(tiny_vocabularies: Vocabularies) -> None:
+def test_each_dropped_pair_has_one_reason(tiny_vocabularies: Vocabularies) -> None:
     src, tgt = toy_pairs(60, seed=1)
     text = ParallelText(src, tgt)
     already = reasons(text, tiny_vocabularies)
@@ -76,7 +76,7 @@ def test_kept_lines_are_copied_byte_for_byte(tmp_path: Path, end: bytes, compres
     suffix = ".gz" if compressed else ""
     paths = {"src": tmp_path / f"t.src{suffix}", "tgt": tmp_path / f"t.tgt{suffix}"}
     for path, lines in zip(paths.values(), (src, tgt), strict=True):
-        content = end.join(lines)  # the last line has no end
+        content = end.join(lines)  # no line feed after the last line
         path.write_bytes(gzip.compress(content) if compressed else content)
     before = [path.read_bytes() for path in paths.values()]
     folder = tmp_path / "clean"
@@ -155,7 +155,7 @@ def test_files_of_the_same_name_do_not_overwrite_each_other(tmp_path: Path) -> N
         assert written == f"{side} 2\n"
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_existing_files_are_not_overwritten(tmp_path: Path) -> None:
     files = ParallelFiles(file=tmp_path / "t.tsv")
     (tmp_path / "t.tsv").write_text("a\tb\n", encoding="utf-8")
     (tmp_path / "empty").mkdir()

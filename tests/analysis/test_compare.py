@@ -1,4 +1,4 @@
-"""`seq2seq compare`: ordinary runs, each trained once, scored as `evaluate` scores them."""
+"""`seq2seq compare`: runs are trained once, as by `train`, and scored as by `evaluate`."""
 
 import csv
 import json
@@ -41,8 +41,8 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 
 
 @pytest.fixture(autouse=True)
-def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has tests of its own."""
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Disable figures and TensorBoard, which take longer than training and have their own tests."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda *_: [])
     monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
@@ -50,7 +50,7 @@ def what_takes_longer_than_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has a file that lists variants; their runs go to `out`."""
+    """Change to a directory with a file that lists variants; their runs are written to `out`."""
     monkeypatch.chdir(small_corpus.parent)
     Path("ladder.yaml").write_text(VARIANTS, encoding="utf-8")
 
@@ -67,8 +67,8 @@ def texts(folder: Path, pattern: str) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def updates(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The run of each update taken."""
+def trained_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the run of each training step."""
     taken: list[str] = []
 
     def step(run: TrainingSession, *rest: object) -> StepResult:
@@ -79,14 +79,14 @@ def updates(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return taken
 
 
-def test_a_comparison_tells_what_its_runs_tell(
-    updates: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_comparison_reports_the_scores_of_its_runs(
+    trained_steps: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert compare("--json", "all.json") == 0
     out, err = capsys.readouterr()
     runs = [f"{name}-seed{seed}" for seed in (1, 2) for name in ("none", "luong")]
-    assert list(dict.fromkeys(updates)) == runs  # greedy trains none of its own
-    assert len(updates) == 4 * len(runs)
+    assert list(dict.fromkeys(trained_steps)) == runs  # greedy shares the training of luong
+    assert len(trained_steps) == 4 * len(runs)
     assert sorted(path.name for path in Path("out").glob("*-seed?")) == sorted(runs)
     tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
     references = Path("valid.tgt").read_text(encoding="utf-8").splitlines()
@@ -95,8 +95,8 @@ def test_a_comparison_tells_what_its_runs_tell(
         beam = 1 if variant["name"] == "greedy" else 3
         folders = [run["folder"] for run in variant["runs"]]
         for run in (*variant["runs"], variant["ensemble"]):
-            of = [run["folder"]] if "folder" in run else folders
-            translator = Translator.load(*of, device="cpu")
+            members = [run["folder"]] if "folder" in run else folders
+            translator = Translator.load(*members, device="cpu")
             wanted = [each.text for each in translator.translate(sources, beam)]
             assert Path(run["translations"]).read_text(encoding="utf-8").splitlines() == wanted
             scores = score(wanted, [references], bootstrap=0)
@@ -115,24 +115,24 @@ def test_a_comparison_tells_what_its_runs_tell(
     assert err.count("Run ") == 4
 
 
-def test_a_finished_run_is_not_trained_again(updates: list[str]) -> None:
+def test_a_finished_run_is_not_trained_again(trained_steps: list[str]) -> None:
     assert compare("--seeds", "1") == 0
     before = texts(Path("out"), "*-seed1/**/*.*")
-    del updates[:]
+    del trained_steps[:]
     assert compare("--split", "test", "-b", "2") == 0
-    assert set(updates) == {"none-seed2", "luong-seed2"}
+    assert set(trained_steps) == {"none-seed2", "luong-seed2"}
     assert texts(Path("out"), "*-seed1/**/*.*") == before
     assert len(list(Path("out").glob("*.test.hyp"))) == 9
-    del updates[:]
+    del trained_steps[:]
     assert compare("training.max_steps=6", "--seeds", "1") == 0
-    assert updates == ["none-seed1"] * 2 + ["luong-seed1"] * 2  # trained on
-    assert compare("--seeds", "1") == 2  # of less training
+    assert trained_steps == ["none-seed1"] * 2 + ["luong-seed1"] * 2  # trained further
+    assert compare("--seeds", "1") == 2  # less training than the runs have
 
 
 def test_the_state_of_a_finished_run_is_read_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And the lines of its metrics are checked against it."""
+    """The lines of its metrics are checked against that state."""
     assert compare("--seeds", "1") == 0
     assert METRICS not in capsys.readouterr().err
     path = Path("out/luong-seed1", METRICS)
@@ -157,7 +157,7 @@ def test_the_state_of_a_finished_run_is_read_once(
     assert f"warning: {path}: not as it was saved" in capsys.readouterr().err
 
 
-def test_runs_of_other_text_or_more_training_are_not_taken(
+def test_runs_of_other_text_or_longer_training_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert compare("--seeds", "1", "training.max_steps=null", "training.max_epochs=1") == 0
@@ -177,20 +177,22 @@ def test_runs_of_other_text_or_more_training_are_not_taken(
     assert "data.train: is not the text that out/none-seed1 was" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("update", [7, 8])  # of all: within the second run, and its last
-def test_ctrl_c_is_gone_on_from_by_the_same_command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], update: int
+@pytest.mark.parametrize(
+    "step_number", [7, 8]
+)  # counted over all runs: within the second run, and its last step
+def test_the_same_command_resumes_after_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], step_number: int
 ) -> None:
     call = ("--seeds", "1", "training.validate_every=3")
     assert compare(*call) == 0
     metrics = texts(Path("out"), "*/metrics.jsonl")
     wanted = {path.parent.name: read_tensors(path) for path in Path("out").glob(f"*/{LAST}")}
-    Path("out").rename("whole")
+    Path("out").rename("uninterrupted")
     steps: list[int] = []
 
     def step(run: TrainingSession, *rest: object) -> StepResult:
         steps.append(run.progress.step)
-        if len(steps) == update:
+        if len(steps) == step_number:
             os.kill(os.getpid(), signal.SIGINT)
         return train_step(run, *rest)  # type: ignore[arg-type]
 
@@ -211,7 +213,7 @@ def test_ctrl_c_is_gone_on_from_by_the_same_command(
         assert all(torch.equal(found[key], tensor) for key, tensor in tensors.items())
 
 
-def test_ctrl_c_while_scoring_says_how_to_go_on(
+def test_ctrl_c_while_scoring_prints_the_command_that_resumes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_: object) -> None:
@@ -233,7 +235,7 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
 
 
 @pytest.mark.parametrize(
-    ("change", "more", "told"),
+    ("change", "more", "message"),
     [
         (rewrite("luong}", "luong, model.dropout: 0.5}"), [], "model.dropout: 0.25 -> 0.5"),
         (rewrite("test: {", "#", "config.yaml"), ["--split", "test"], "has no data.test"),
@@ -245,26 +247,26 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
         (lambda: None, ["vocabulary.size=9000"], "vocabulary.size"),
     ],
 )
-def test_what_cannot_be_compared_is_refused_before_the_first_training(
-    updates: list[str],
+def test_invalid_comparisons_are_refused_before_the_first_training(
+    trained_steps: list[str],
     capsys: pytest.CaptureFixture[str],
     change: Change,
     more: list[str],
-    told: str,
+    message: str,
 ) -> None:
-    if "0.5" in told:
+    if "0.5" in message:
         assert compare("--seeds", "2") == 0
-    del updates[:]
+    del trained_steps[:]
     change()
     capsys.readouterr()
     assert compare(*more) == 2
     out, err = capsys.readouterr()
-    assert told in err
-    assert (out, updates) == ("", [])
+    assert message in err
+    assert (out, trained_steps) == ("", [])
     assert not Path("out/none-seed1").exists()
 
 
-def test_a_failure_stops_in_one_line(
+def test_a_failure_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
@@ -284,10 +286,10 @@ def test_torchrun_is_refused(
     assert "start it without torchrun" in capsys.readouterr().err
 
 
-# -------------------------------------------------------------------------------------- the picture
+# ------------------------------------------------------------------------------------------ figures
 
 
-def test_pictures_are_drawn_or_said_to_be_missing(
+def test_figures_are_drawn_or_reported_as_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
@@ -311,18 +313,18 @@ def test_pictures_are_drawn_or_said_to_be_missing(
     [
         ([[(2, 1.0), (4, 3.0)], [(2, 3.0), (4, 4.0)]], [2, 4], [2.0, 3.5]),
         ([[(2, 1.0), (4, 3.0)]], [2, 4], [1.0, 3.0]),
-        # early stopping: the mean ends with the first seed to stop
+        # early stopping: the mean curve ends with the first seed to stop
         ([[(2, 1.0), (4, 3.0)], [(2, 3.0), (4, 4.0), (6, 9.0)]], [2, 4], [2.0, 3.5]),
-        # other steps: interpolated between a seed's own validations
+        # different steps: interpolated between a seed's validations
         ([[(0, 0.0), (10, 10.0)], [(5, 1.0), (15, 11.0)]], [5, 10], [3.0, 8.0]),
         ([[(3, 1.0), (6, 4.0)], [(4, 5.0), (5, 7.0)]], [4, 5], [3.5, 5.0]),
-        # no common range: the seeds that have a score
+        # no common range: only the seeds that have a score
         ([[(4, 1.0)], [(6, 2.0)]], [4, 6], [1.0, 2.0]),
         ([[(1, 1.0), (3, 3.0)], [(6, 2.0), (8, 4.0)]], [1, 3, 6, 8], [1.0, 3.0, 2.0, 4.0]),
         ([], [], []),
     ],
 )
-def test_the_mean_of_curves_leaves_out_no_variant(
+def test_the_mean_curve_covers_seeds_with_different_steps(
     curves: list[list[tuple[int, float]]], steps: list[int], scores: list[float]
 ) -> None:
     found = figure.mean_curve(curves)
@@ -342,7 +344,9 @@ def test_every_variant_is_drawn_and_interpolation_is_stated() -> None:
         plan = SimpleNamespace(seeds=(1, 2), variants=own, trained_as=lambda each: each)
         (axes,) = figure._curves(SimpleNamespace(plan=plan, variants=variants)).axes
         thick = [line for line in axes.get_lines() if line.get_linewidth() == 2]
-        for text in axes.texts:  # the line from a curve to its name does not continue the curve
+        for (
+            text
+        ) in axes.texts:  # the leader line from a curve to its label is distinct from the curve
             assert text.arrow_patch.get_linestyle() != "-"
         return (
             axes.get_title(loc="left"),
@@ -362,7 +366,7 @@ def test_every_variant_is_drawn_and_interpolation_is_stated() -> None:
 
 
 @pytest.mark.parametrize("heights", [[], [0.3], [0.1, 0.1, 0.1], [0.0, 0.4, 0.42, 0.44, 0.47, 0.9]])
-def test_labels_are_moved_apart_and_no_further(heights: list[float]) -> None:
+def test_labels_are_moved_apart_only_as_far_as_needed(heights: list[float]) -> None:
     placed = spread(heights, 0.05)
     assert len(placed) == len(heights)
     gaps = [high - low for low, high in pairwise(placed)]
@@ -370,10 +374,10 @@ def test_labels_are_moved_apart_and_no_further(heights: list[float]) -> None:
     assert sum(placed) == pytest.approx(sum(heights))
 
 
-def test_a_table_of_lengths_agrees_with_scores_of_its_sentences(
+def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With test sentences longer than any in training."""
+    """Some test sentences are longer than any in training."""
     pairs = [
         Path(f"test.{side}").read_text(encoding="utf-8").splitlines() * 3 for side in ("src", "tgt")
     ]
@@ -399,11 +403,11 @@ def test_a_table_of_lengths_agrees_with_scores_of_its_sentences(
             assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))
 
 
-# --------------------------------------------------------------------------------------- the tables
+# ------------------------------------------------------------------------------------------- tables
 
 
 def _numbers(row: list[str]) -> list[str]:
-    """Strip the marks of best values and the padding of cells."""
+    """Strip the markup of best values and the padding of cells."""
     return [re.sub(r"\\textbf\{(.*)\}", r"\1", cell.strip().strip("*")) for cell in row]
 
 

@@ -1,4 +1,4 @@
-"""Statistics of data and the findings drawn from them: each planted fault is found, no other."""
+"""Statistics of a corpus and the resulting findings: each planted fault is found, no others."""
 
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def toy_text(count: int = 400, seed: int = 1) -> ParallelText:
 
 
 def planted(line: int, src: str | None = None, tgt: str | None = None) -> ParallelText:
-    """A sound text, one line of which (from 1) is replaced."""
+    """Return a correct text with one line (counted from 1) replaced."""
     text = toy_text()
     if src is not None:
         text.src[line - 1] = src
@@ -79,16 +79,16 @@ def warnings(findings: Sequence[Finding]) -> dict[str, str]:
 
 
 def warned(text: ParallelText, vocabularies: Vocabularies, name: str = "train") -> dict[str, str]:
-    """The warnings about one text, its size aside."""
+    """Return the warnings about one text, except that about its size."""
     found = warnings(list(data_findings([split_of(text, vocabularies, name)], 40)))
     found.pop("size", None)
     return found
 
 
-# -------------------------------------------------------------------------------------------- facts
+# --------------------------------------------------------------------------------------- statistics
 
 
-def test_a_sound_text_has_nothing_to_report() -> None:
+def test_a_correct_text_has_nothing_to_report() -> None:
     facts = statistics(toy_text())
     assert facts.lines == 400
     for name in (
@@ -100,11 +100,11 @@ def test_a_sound_text_has_nothing_to_report() -> None:
     ):
         assert getattr(facts, name) == [], name
     assert facts.src.unusual_characters == facts.tgt.unusual_characters == {}
-    assert facts.length_ratio == 1.0  # the toy translation keeps every letter's place
+    assert facts.length_ratio == 1.0  # the toy translation preserves the position of every letter
     assert facts.length_correlation == pytest.approx(1)
 
 
-def test_lengths_are_those_counted_by_hand() -> None:
+def test_lengths_equal_those_counted_by_hand() -> None:
     assert length_statistics([3] * 19 + [11]) == (3.4, 3, 11, 20)
     assert length_statistics([3] * 18 + [9, 11]).percentile_95 == 9
     facts = statistics(ParallelText(["  abc ", "de"], ["x", "wxyz"]))
@@ -112,7 +112,7 @@ def test_lengths_are_those_counted_by_hand() -> None:
     assert facts.tgt.characters == (2.5, 4, 4, 2)
 
 
-def test_blank_repeated_ambiguous_and_identical_lines_are_told_apart() -> None:
+def test_blank_repeated_ambiguous_and_identical_lines_are_distinguished() -> None:
     src = ["a b", "", "a b", "a b", "c", "d ", " \t", "a b"]
     tgt = ["x y", "z", "x y", "other", "c", "d", " ", "other"]
     facts = statistics(ParallelText(src, tgt))
@@ -122,7 +122,7 @@ def test_blank_repeated_ambiguous_and_identical_lines_are_told_apart() -> None:
     assert facts.identical == [5, 6]
 
 
-def test_a_text_of_blank_lines_alone_is_no_error() -> None:
+def test_a_text_of_only_blank_lines_is_not_an_error() -> None:
     facts = statistics(ParallelText(["", " "], ["x", ""]))
     assert facts.blank == [1, 2]
     assert facts.length_ratio is None
@@ -130,11 +130,11 @@ def test_a_text_of_blank_lines_alone_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(("src", "tgt"), [("no", "no " * 90), ("no " * 90, "no")])
-def test_a_far_too_long_side_is_found_whichever_it_is(src: str, tgt: str) -> None:
+def test_a_line_that_is_far_too_long_is_found_on_either_side(src: str, tgt: str) -> None:
     assert statistics(planted(78, src, tgt)).length_outliers == [78]
 
 
-def test_the_usual_ratio_is_that_of_the_text() -> None:
+def test_the_usual_length_ratio_is_that_of_the_text() -> None:
     text = toy_text()
     wordy = ParallelText(text.src, [line * 5 for line in text.tgt])
     assert statistics(wordy).length_outliers == []
@@ -163,7 +163,7 @@ def test_the_usual_ratio_is_that_of_the_text() -> None:
         (NOT_NFC, "\u0958"),
     ],
 )
-def test_each_odd_character_is_found_with_its_line(kind: str, text: str) -> None:
+def test_each_unusual_character_is_found_with_its_line(kind: str, text: str) -> None:
     found = unusual_characters(["plain", text, "plain"])
     assert found[kind] == [2]
     assert kind in UNUSUAL_KINDS
@@ -197,7 +197,7 @@ SENTENCES = {
 
 
 def windows_1252(data: bytes) -> str:
-    """Decode as browsers do: bytes that Windows-1252 leaves undefined become controls."""
+    """Decode as browsers do: bytes undefined in Windows-1252 become control characters."""
     units = (bytes([byte]) for byte in data)
     return "".join(
         unit.decode("cp1252", errors="ignore") or unit.decode("latin-1") for unit in units
@@ -214,7 +214,7 @@ def test_mojibake_of_each_language_is_found(language: str) -> None:
     assert {number for numbers in found.values() for number in numbers} == {2, 4}
 
 
-def test_without_ftfy_mojibake_is_not_checked_and_a_note_says_so(
+def test_without_ftfy_a_note_says_that_mojibake_is_not_checked(
     monkeypatch: pytest.MonkeyPatch, tiny_vocabularies: Vocabularies
 ) -> None:
     monkeypatch.setitem(sys.modules, "ftfy.badness", None)  # makes its import fail
@@ -231,7 +231,7 @@ def test_without_ftfy_mojibake_is_not_checked_and_a_note_says_so(
     assert "\n" not in note.text
 
 
-def test_what_scripts_need_is_not_odd() -> None:
+def test_characters_that_scripts_need_are_not_unusual() -> None:
     lines = [
         "सर्\u200dव",
         "\u0645\u06cc\u200c\u062e",
@@ -242,28 +242,30 @@ def test_what_scripts_need_is_not_odd() -> None:
     assert unusual_characters(lines) == {}
 
 
-def test_lines_of_a_text_in_another_are_found_by_source_and_by_pair() -> None:
+def test_overlap_of_two_texts_is_found_by_source_and_by_pair() -> None:
     train = ParallelText(["a", "b", "", "c"], ["x", "y", "z", ""])
     valid = ParallelText([" b ", "a", "q", "", "a"], ["y", "other", "x", "z", "x"])
     assert overlap(valid, train) == ([1, 2, 5], [1, 5])
 
 
-def test_resemblance_is_highest_with_oneself() -> None:
+def test_a_text_resembles_itself_most() -> None:
     text, other = toy_text(seed=1), toy_text(seed=2)
-    alike = resemblance(text, other)
-    assert alike.src_src > alike.src_tgt
-    assert alike.tgt_tgt > alike.tgt_src
+    similarities = resemblance(text, other)
+    assert similarities.src_src > similarities.src_tgt
+    assert similarities.tgt_tgt > similarities.tgt_src
     assert resemblance(text, text).src_src == pytest.approx(1)
     swapped = resemblance(ParallelText(text.tgt, text.src), other)
-    assert swapped == pytest.approx((alike.tgt_src, alike.tgt_tgt, alike.src_src, alike.src_tgt))
+    assert swapped == pytest.approx(
+        (similarities.tgt_src, similarities.tgt_tgt, similarities.src_src, similarities.src_tgt)
+    )
 
 
-def test_pieces_are_counted_and_the_unknown_among_them() -> None:
+def test_tokens_and_unknown_tokens_are_counted() -> None:
     text = toy_text()
     words = train_vocabularies(VocabularyConfig(type="word", size=60), text.src, text.tgt)
-    strange = ParallelText(["qqq www", text.src[0]], ["qqq", text.tgt[0]])
-    found = text_statistics(strange, words, max_length=2)
-    ids = words.src.encode(strange.src)
+    unseen = ParallelText(["qqq www", text.src[0]], ["qqq", text.tgt[0]])
+    found = text_statistics(unseen, words, max_length=2)
+    ids = words.src.encode(unseen.src)
     unknown = sum(i == 1 for line in ids for i in line)
     assert unknown >= 2
     assert found.src.unknown == unknown / sum(map(len, ids))
@@ -271,7 +273,7 @@ def test_pieces_are_counted_and_the_unknown_among_them() -> None:
     assert found.too_long == [2]
 
 
-def test_what_is_spelt_by_bytes_is_not_unknown(tiny_vocabularies: Vocabularies) -> None:
+def test_characters_encoded_as_bytes_are_not_unknown(tiny_vocabularies: Vocabularies) -> None:
     found = text_statistics(ParallelText(["बब"], ["ba"]), tiny_vocabularies, 40)
     assert found.src.unknown == 0
     assert found.src.bytes > 0.8
@@ -280,10 +282,10 @@ def test_what_is_spelt_by_bytes_is_not_unknown(tiny_vocabularies: Vocabularies) 
     assert found.src.byte_lines == [1]
 
 
-# ------------------------------------------------------------------------------------------- advice
+# ----------------------------------------------------------------------------------------- findings
 
 
-def test_a_sound_text_gives_no_warning_and_something_to_be_glad_of(
+def test_a_correct_text_gives_findings_but_no_warning(
     tiny_vocabularies: Vocabularies,
 ) -> None:
     splits = [split_of(toy_text(1200), tiny_vocabularies)]
@@ -300,7 +302,7 @@ def test_a_sound_text_gives_no_warning_and_something_to_be_glad_of(
         (planted(9, tgt="ba\tda!"), "unusual characters", ["train.tgt", "line 9", "tsv"]),
     ],
 )
-def test_a_fault_is_named_with_its_place_and_its_cure(
+def test_a_fault_is_reported_with_its_place_and_remedy(
     tiny_vocabularies: Vocabularies, text: ParallelText, check: str, parts: list[str]
 ) -> None:
     found = warned(text, tiny_vocabularies)
@@ -309,7 +311,7 @@ def test_a_fault_is_named_with_its_place_and_its_cure(
         assert part in found[check]
 
 
-def test_markers_in_the_training_text_are_not_called_absent_from_it() -> None:
+def test_markers_in_the_training_text_are_not_reported_as_missing() -> None:
     src, tgt = toy_pairs(300, seed=1)
     marked = ParallelText([f"<s> {line} </s>" for line in src], tgt)
     vocabularies = train_vocabularies(VocabularyConfig(size=360), marked.src, marked.tgt)
@@ -336,7 +338,7 @@ def test_no_remedy_deletes_line_separators() -> None:
             assert "Delete" not in remedy
 
 
-def test_many_faults_of_a_kind_are_one_warning(tiny_vocabularies: Vocabularies) -> None:
+def test_many_faults_of_one_kind_are_one_warning(tiny_vocabularies: Vocabularies) -> None:
     src, tgt = toy_pairs(400, seed=1)
     assert "60 pairs" in warned(ParallelText(src, [*src[:60], *tgt[60:]]), tiny_vocabularies).pop(
         "identical"
@@ -355,9 +357,9 @@ def test_only_validation_and_test_targets_must_be_in_nfc(tiny_vocabularies: Voca
     assert "unusual characters" not in warned(source, tiny_vocabularies, "valid")
 
 
-def test_an_unknown_script_and_unknown_words_are_warned_of(tiny_vocabularies: Vocabularies) -> None:
-    strange = ParallelText(["बब बब बब"] * 3 + toy_text(9).src, ["ba"] * 12)
-    text = warned(strange, tiny_vocabularies)["unknown"]
+def test_an_unknown_script_and_unknown_words_give_warnings(tiny_vocabularies: Vocabularies) -> None:
+    unseen = ParallelText(["बब बब बब"] * 3 + toy_text(9).src, ["ba"] * 12)
+    text = warned(unseen, tiny_vocabularies)["unknown"]
     assert "bytes, which spell characters that are not in the vocabulary, most often 'ब'" in text
     assert "lines 1, 2, 3" in text
     src, tgt = toy_pairs(300, seed=1)
@@ -365,7 +367,7 @@ def test_an_unknown_script_and_unknown_words_are_warned_of(tiny_vocabularies: Vo
     assert "vocabulary.size" in warned(ParallelText(src, tgt), words)["unknown"]
 
 
-def test_over_long_pairs_are_warned_of_from_one_in_a_hundred(
+def test_one_percent_of_overlong_pairs_gives_a_warning(
     tiny_vocabularies: Vocabularies,
 ) -> None:
     src, tgt = toy_pairs(400, seed=1)
@@ -375,7 +377,7 @@ def test_over_long_pairs_are_warned_of_from_one_in_a_hundred(
         assert ("too long" in warned(text, tiny_vocabularies)) is expected
 
 
-def test_overlap_is_worded_by_how_much_it_is(tiny_vocabularies: Vocabularies) -> None:
+def test_the_finding_on_overlap_depends_on_its_extent(tiny_vocabularies: Vocabularies) -> None:
     text, train = toy_text(200, seed=2), toy_text(200, seed=1)
     split, other = split_of(text, tiny_vocabularies, "valid"), split_of(train, tiny_vocabularies)
     (fine,) = overlap_findings(split, other, overlap(text, train))
@@ -383,14 +385,14 @@ def test_overlap_is_worded_by_how_much_it_is(tiny_vocabularies: Vocabularies) ->
     (known,) = overlap_findings(split, other, overlap(train, train))
     assert known.warning
     assert "200 of 200 pairs occur in train" in known.text
-    retold = ParallelText(train.src, text.tgt)
-    (sources,) = overlap_findings(split, other, overlap(retold, train))
+    other_targets = ParallelText(train.src, text.tgt)
+    (sources,) = overlap_findings(split, other, overlap(other_targets, train))
     assert sources.warning
     assert "with other targets" in sources.text
 
 
 @pytest.mark.parametrize(
-    ("alike", "words"),
+    ("similarities", "words"),
     [
         ((0.9, 0.3, 0.3, 0.9), None),
         ((0.3, 0.9, 0.9, 0.3), "seem to be swapped"),
@@ -402,10 +404,10 @@ def test_overlap_is_worded_by_how_much_it_is(tiny_vocabularies: Vocabularies) ->
     ],
 )
 def test_languages_are_compared_side_by_side(
-    tiny_vocabularies: Vocabularies, alike: tuple[float, ...], words: str | None
+    tiny_vocabularies: Vocabularies, similarities: tuple[float, ...], words: str | None
 ) -> None:
     split = split_of(toy_text(20), tiny_vocabularies, "valid")
-    (finding,) = language_findings(split, Resemblance(*alike))
+    (finding,) = language_findings(split, Resemblance(*similarities))
     assert finding.warning is (words is not None)
     assert (words or "same side of train") in finding.text
 
@@ -416,7 +418,7 @@ def test_a_list_of_lines_shows_the_first_few() -> None:
     assert list_lines(range(1, 10)) == "lines 1, 2, 3, 4, 5, ..."
 
 
-# -------------------------------------------------------------------------------------------- costs
+# --------------------------------------------------------------------------------------------- cost
 
 COST = Forecast("cpu", 1000, 16_000, 2**30, 2**34, 400, 8000, 40, 2000.0, 60.0, 1.0)
 
@@ -427,19 +429,19 @@ def findings_of(cost: Forecast, **training: object) -> dict[str, str]:
     return warnings(list(cost_findings(settings, cost)))
 
 
-def test_costs_within_bounds_give_no_warning() -> None:
+def test_moderate_costs_give_no_warning() -> None:
     assert findings_of(COST) == {}
     assert findings_of(COST, max_minutes=25) == {}
 
 
-def test_a_time_that_does_not_suffice_is_told_with_its_share() -> None:
+def test_a_time_limit_that_is_too_short_is_reported_with_its_share() -> None:
     text = findings_of(COST, max_minutes=5, decay="linear")["time"]
     assert "25% of its 8,000 steps" in text
     assert "linear decay" in text
     assert "decay" not in findings_of(COST, max_minutes=5)["time"]
 
 
-def test_too_few_updates_memory_and_a_busy_machine_are_warned_of() -> None:
+def test_few_steps_much_memory_and_a_busy_machine_give_warnings() -> None:
     assert "about 40 steps" in findings_of(COST._replace(total_steps=40))["steps"]
     assert "batch_tokens" in findings_of(COST._replace(peak_bytes=2**34))["memory"]
     assert findings_of(COST._replace(peak_bytes=None)) == {}
@@ -457,7 +459,7 @@ def test_a_busy_machine_is_judged_as_if_it_were_idle() -> None:
     assert set(findings_of(busy, max_minutes=1)) == {"load", "time"}
 
 
-def test_the_length_of_training_is_the_nearest_limit() -> None:
+def test_the_length_of_training_is_the_first_limit_reached() -> None:
     settings = tiny_config(Path("run"), "none").training
     assert training_seconds(settings, COST) == 20 * 60
     by_clock = settings.model_copy(update={"max_minutes": 3.0})
@@ -468,6 +470,6 @@ def test_the_length_of_training_is_the_nearest_limit() -> None:
     assert training_steps(settings, open_ended) is None
 
 
-def test_sizes_and_durations_in_words() -> None:
+def test_sizes_and_durations_are_formatted() -> None:
     assert [size(n) for n in (5 * 2**20, 3 * 2**29)] == ["5 MiB", "1.5 GiB"]
     assert [duration(n) for n in (4.25, 90, 7500)] == ["4.2 s", "2 min", "2 h 05 min"]

@@ -1,4 +1,4 @@
-"""Forecast of a training: exact counts, times measured in real steps, nothing written."""
+"""Forecast of training: exact counts, times measured in real steps, and no files written."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from seq2seq.training.step import batch_of
 
 
 @pytest.fixture(autouse=True)
-def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_STEPS", 3)
     monkeypatch.setattr(module, "WARM_UP_STEPS", 2)
 
@@ -35,13 +35,13 @@ def run_of(
     return new_session(config, torch.device("cpu"), vocabularies, pairs, valid)
 
 
-def test_the_figures_are_those_counted_another_way(small_corpus: Path) -> None:
+def test_the_forecast_equals_independent_counts(small_corpus: Path) -> None:
     run = run_of(small_corpus, "training.batch_tokens.accumulate=3", "training.average=0.9")
     batches = len(EpochOrder(run.data.train, 300, 1, 0))
     tokens = sum(len(ids) + 1 for ids in run.data.train.tgt)
     found = forecast(run)
     assert found.parameters == sum(weight.numel() for weight in run.model.parameters())
-    # weight, gradient, average and two moments, in float32; Adam counts steps, one a weight
+    # weight, gradient, average and two moments, in float32; Adam has a step count per weight
     weights = len(list(run.model.parameters()))
     assert found.state_bytes == 5 * 4 * found.parameters + 4 * weights
     assert found.steps_per_epoch == -(-batches // 3)
@@ -77,11 +77,11 @@ def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.Mo
     forecast(run)
     order = EpochOrder(run.data.train, 300, 1, 0)
     padded = [batch.src.numel() + batch.tgt_in.numel() for batch in _all(run, order)]
-    assert sizes[0] >= 0.9 * max(padded)  # lengths are rounded up in batches
+    assert sizes[0] >= 0.9 * max(padded)  # batch lengths are rounded up
     assert sizes[1:] == [*padded[:1], *padded[:3]]
 
 
-def test_more_batches_than_an_epoch_has_make_no_longer_updates(
+def test_a_step_has_at_most_the_batches_of_an_epoch(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(small_corpus, "training.batch_tokens.accumulate=1000000000000000000000")
@@ -101,7 +101,7 @@ def _all(run: TrainingSession, order: list[Rows]) -> list[Batch]:
     return [batch_of(run, rows, 0) for rows in order]
 
 
-def test_a_full_device_is_told_with_the_key_to_turn(
+def test_out_of_memory_is_reported_with_the_key_to_lower(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""Attention of each head apart: the weights, and how they are plotted and written."""
+"""Attention of each head: the weights, and how they are plotted and written."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ LINES, OTHERS = toy_pairs(20, seed=12)
 
 @pytest.fixture(scope="module")
 def headed(tmp_path_factory: pytest.TempPathFactory, tiny_vocabularies: Vocabularies) -> Path:
-    """A run whose score has several heads."""
+    """Create a run whose score has several heads."""
     config = tiny_config(tmp_path_factory.mktemp("heads"), "luong")
     score = {"score": {"scaled_dot": HEADS}, "attention_size": 4 * HEADS}
     tree = config.model_dump()
@@ -49,8 +49,8 @@ def heads_of(translation: Translation) -> NDArray[np.float32]:
     return translation.head_attention
 
 
-def test_the_weights_are_the_softmax_of_each_heads_scores(translator: Translator) -> None:
-    """The scores that the module returns in greedy search of one line, turned into weights here."""
+def test_the_weights_are_the_softmax_of_the_scores_of_each_head(translator: Translator) -> None:
+    """Compare with the softmax of the scores that a forward hook records in greedy search."""
     line = "buda ki more ta."
     recorded: list[Tensor] = []
 
@@ -58,7 +58,7 @@ def test_the_weights_are_the_softmax_of_each_heads_scores(translator: Translator
         recorded.append(scores.clone())
 
     for _ in range(2):
-        translator.translate(line, 1)  # tests of tile sizes call the module as well
+        translator.translate(line, 1)  # the benchmark of tile sizes calls the module, too
     assert isinstance(translator.model, InferenceModel)
     score = translator.model.network.decoder.score
     with score.register_forward_hook(record):
@@ -76,7 +76,7 @@ def test_the_weights_are_the_softmax_of_each_heads_scores(translator: Translator
 def test_the_mean_over_heads_is_the_attention_of_search(
     translator: Translator, beam_size: int
 ) -> None:
-    lines = [*LINES, "", " ".join(LINES[:12])]  # the last one in parts
+    lines = [*LINES, "", " ".join(LINES[:12])]  # the last one is translated in parts
     plain = translator.translate(lines, beam_size)
     found = translator.translate(lines, beam_size, settings=SETTINGS)
     assert found[-1].parts > 1
@@ -91,9 +91,9 @@ def test_the_mean_over_heads_is_the_attention_of_search(
 
 
 def test_the_weights_do_not_depend_on_the_batch(translator: Translator) -> None:
-    together = translator.translate(LINES, settings=SETTINGS)
+    batched = translator.translate(LINES, settings=SETTINGS)
     backwards = translator.translate(LINES[::-1], settings=SETTINGS)[::-1]
-    for line, one, other in zip(LINES, together, backwards, strict=True):
+    for line, one, other in zip(LINES, batched, backwards, strict=True):
         alone = translator.translate(line, settings=SETTINGS)
         assert (heads_of(one) == heads_of(other)).all()
         assert (heads_of(one) == heads_of(alone)).all()
@@ -130,7 +130,7 @@ def test_each_head_of_each_part_has_a_map(translator: Translator) -> None:
 
 
 def test_words_merge_in_every_head(translator: Translator) -> None:
-    """Against sums and means in loops."""
+    """Compare with sums and means computed in loops."""
     line = " ".join(LINES[:12])
     (found,) = translator.translate([line], settings=SETTINGS)
     merged = translation_by_words(found)
@@ -163,7 +163,7 @@ def text(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_terminal_and_json_have_every_head(
+def test_terminal_and_json_output_have_every_head(
     headed: Path, translator: Translator, text: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert attention("-m", headed, "-i", text, "--heads") == 0
@@ -190,7 +190,7 @@ def test_json_by_words_has_a_field_for_each_word(headed: Path, text: Path) -> No
 
 
 @pytest.mark.parametrize("suffix", [".html", ".svg", ".png", ".pdf"])
-def test_a_file_shows_every_head(
+def test_a_plot_shows_every_head(
     headed: Path, text: Path, suffix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if suffix != ".html":
@@ -208,7 +208,7 @@ def test_a_file_shows_every_head(
         assert len(content) > 1.5 * plain.stat().st_size
 
 
-def test_a_figure_says_how_many_heads_it_shows(translator: Translator, tmp_path: Path) -> None:
+def test_a_figure_states_how_many_heads_it_shows(translator: Translator, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     found = translator.translate(LINES[:4], settings=SETTINGS)
     (note,) = write_attention(found, LINES[:4], tmp_path / "a.svg")
@@ -217,7 +217,7 @@ def test_a_figure_says_how_many_heads_it_shows(translator: Translator, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("runs", "options", "complaint"),
+    ("runs", "options", "message"),
     [
         (["luong"], [], "has no heads to plot apart; omit --heads"),
         (["heads", "heads"], [], "has no heads to plot apart; omit --heads"),
@@ -230,7 +230,7 @@ def test_heads_that_do_not_exist_are_refused(
     text: Path,
     runs: Sequence[str],
     options: Sequence[str],
-    complaint: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     folders = {**tiny_runs, "heads": headed}
@@ -239,7 +239,7 @@ def test_heads_that_do_not_exist_are_refused(
     out, err = capsys.readouterr()
     assert out == ""
     assert err.count("\n") == 1
-    assert complaint in err
+    assert message in err
 
 
 def test_an_exported_model_has_no_heads(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_line_without_weights_is_noted(
         assert err.endswith("translation is blank or the line very long: 1 line (2)\n")
 
 
-def test_copying_keeps_the_heads(tmp_path: Path, tiny_vocabularies: Vocabularies) -> None:
+def test_a_copy_model_has_heads_too(tmp_path: Path, tiny_vocabularies: Vocabularies) -> None:
     tree = tiny_config(tmp_path / "run", "luong").model_dump()
     score = {"score": {"scaled_dot": HEADS}, "attention_size": 4 * HEADS, "copy": True}
     tree["model"] = {"decoder": "luong", "embedding_size": 12, "hidden_size": 20, **score}

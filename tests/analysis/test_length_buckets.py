@@ -1,4 +1,4 @@
-"""Buckets of source lengths: every sentence in one, enough in each."""
+"""Buckets of source lengths: every sentence is in one, and each has enough sentences."""
 
 import random
 
@@ -28,7 +28,7 @@ def test_every_sentence_is_in_one_bucket(count: int, longest: int) -> None:
         assert (bucket.last > longest) is bucket.beyond
 
 
-def test_buckets_end_at_fives_where_there_are_enough() -> None:
+def test_buckets_end_at_multiples_of_five_if_they_have_enough_sentences() -> None:
     sources = ["w " * words for words in range(3, 18) for _ in range(20)]
     assert [(each.first, each.last) for each in length_buckets(sources, 12)] == [
         (3, 5),

@@ -1,4 +1,4 @@
-"""`seq2seq report`: the page, its charts, the model card, and runs that lack parts."""
+"""`seq2seq report`: the page, its charts, the model card, and incomplete runs."""
 
 import json
 import re
@@ -19,7 +19,7 @@ VOID = {"meta", "br", "img", "input", "link", "hr"}
 
 
 class Balanced(HTMLParser):
-    """Parser that fails for a tag that is not closed, or closed where it is not open."""
+    """HTML parser that fails if a tag is unclosed or closed without being open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class Balanced(HTMLParser):
 
 
 def checked(path: Path) -> tuple[str, set[str]]:
-    """Return the page and its tags: well-formed, without scripts and other resources."""
+    """Return the page and its tags; check that it is well-formed, without scripts and resources."""
     text = path.read_text(encoding="utf-8")
     parser = Balanced()
     parser.feed(text)
@@ -57,7 +57,7 @@ def checked(path: Path) -> tuple[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a corpus with a trained run, not to be changed."""
+    """Train a run on a small corpus; return their folder, which tests must not change."""
     folder = tmp_path_factory.mktemp("report")
     config = write_small_corpus(folder)
     assert main(["train", str(config), *SHORT]) == 0
@@ -85,14 +85,14 @@ def test_the_page_has_the_scores_of_evaluate(
     shown = re.findall(r"<h3>Line (\d+): BLEU ([\d.]+), chrF2 ([\d.]+)", text)
     assert len(shown) == len({number for number, *_ in shown}) == 6
     assert all(of_line[number] == scores for number, *scores in shown)
-    worst = [line.split("\t")[1:3] for line in lines[:3]]  # others may have equal scores
+    worst = [line.split("\t")[1:3] for line in lines[:3]]  # other sentences may have equal scores
     assert [scores for _, *scores in shown[:3]] == worst
     assert "11 sentences of the test text, beam size 2." in text
     assert {"svg", "details", "pre"} <= tags
     assert text.count("<details>") == 6
     assert "hidden_size: 20" in text
-    assert "<td>120</td>" in text  # training pairs
-    assert str(trained) not in text  # folders of this machine
+    assert "<td>120</td>" in text  # number of training pairs
+    assert str(trained) not in text  # no paths of this machine
 
 
 @pytest.mark.parametrize("split", ["test", "valid"])
@@ -116,7 +116,7 @@ def test_the_model_card_has_metadata_and_scores(trained: Path, split: str) -> No
     assert str(trained) not in card
 
 
-def test_a_readme_of_the_users_is_kept(
+def test_a_readme_of_the_user_is_kept(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = small_corpus.parent
@@ -133,10 +133,10 @@ def test_a_readme_of_the_users_is_kept(
     assert report(folder, "-b", "1") == 0
     assert card.exists()
     assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
-    assert not card.exists()  # it described another run
+    assert not card.exists()  # because it described another run
 
 
-def test_a_run_without_attention_test_text_and_metrics_has_a_page(
+def test_a_run_without_attention_test_set_and_metrics_has_a_page(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = small_corpus.parent
@@ -155,7 +155,7 @@ def test_a_run_without_attention_test_text_and_metrics_has_a_page(
     assert "its config has no data.test; choose --split valid" in capsys.readouterr().err
 
 
-def test_a_run_whose_texts_are_gone_has_a_page_without_scores(
+def test_a_run_whose_texts_are_missing_has_a_page_without_scores(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = small_corpus.parent
@@ -182,7 +182,7 @@ def test_a_run_whose_texts_are_gone_has_a_page_without_scores(
     assert "model-index" not in yaml.safe_load(card.split("---\n")[1])
 
 
-def test_names_and_text_of_others_are_escaped(small_corpus: Path) -> None:
+def test_names_and_texts_are_escaped(small_corpus: Path) -> None:
     folder = small_corpus.parent
     name = "<script>alert(1)</script> & `x` | [y](z)"
     config = small_corpus.read_text(encoding="utf-8").replace("name: small", f"name: {name!r}")
@@ -213,7 +213,7 @@ def test_names_and_text_of_others_are_escaped(small_corpus: Path) -> None:
         ([], "the following arguments are required: RUN"),
     ],
 )
-def test_a_wrong_use_is_refused(
+def test_invalid_arguments_are_refused(
     trained: Path,
     words: list[str],
     message: str,
@@ -255,7 +255,7 @@ def test_a_line_goes_through_its_points() -> None:
     (x0, y0), (x1, y1), (x2, y2) = line
     assert (x1 - x0) / (x2 - x0) == pytest.approx(0.25, abs=1e-3)
     assert (y2 - y1) / (y0 - y1) == pytest.approx(0.5, abs=1e-3)
-    assert y1 > y0  # a larger value is higher up
+    assert y1 > y0  # larger values are higher up
 
 
 @pytest.mark.parametrize("points", [[(5.0, 0.0)], [(1.0, 2.0), (2.0, 2.0)], [(0.0, -1e-9)]])
@@ -271,7 +271,7 @@ def test_many_points_are_averaged() -> None:
     assert len({y for _, y in line}) == 1
 
 
-def test_bars_are_as_high_as_their_values() -> None:
+def test_the_height_of_bars_is_proportional_to_their_values() -> None:
     svg = bar_chart("BLEU", [("1-5", 30, 40.0), ("6-9*", 20, 10.0), ("x", 5, 0.0)])
     heights = [float(each.attrib["height"]) for each in ElementTree.fromstring(svg).iter("rect")]
     assert heights[0] == pytest.approx(4 * heights[1], rel=0.01)

@@ -1,4 +1,4 @@
-"""Form of a text: what is segmented, tokenised, marked, quoted or no language is named."""
+"""Form of a text: segmented, tokenised, marked, quoted and non-language text is reported."""
 
 import gzip
 import random
@@ -31,7 +31,7 @@ def found(lines: list[str], table: bool = False) -> dict[str, str]:
     return {each.check: each.text for each in form_findings("f.en", lines, ("xx", "yy"), table)}
 
 
-def test_the_demo_corpora_and_plain_text_are_in_order() -> None:
+def test_the_demo_corpora_and_plain_text_have_no_findings() -> None:
     assert found(LINES) == {}
     for name, content in _members():
         lines = content.decode().splitlines()
@@ -57,7 +57,9 @@ def test_the_demo_corpora_and_plain_text_are_in_order() -> None:
         ("<2en_XX> a line", "markers", "<2en_XX>"),
     ],
 )
-def test_segments_and_markers_are_named_with_their_line(line: str, check: str, words: str) -> None:
+def test_segmentation_and_markers_are_reported_with_their_line(
+    line: str, check: str, words: str
+) -> None:
     text = found([*LINES, line])
     assert list(text) == [check]
     assert words in text[check]
@@ -68,7 +70,7 @@ def test_segments_and_markers_are_named_with_their_line(line: str, check: str, w
     )
 
 
-def test_an_unknown_marker_before_every_line_is_named() -> None:
+def test_an_unknown_marker_before_every_line_is_reported() -> None:
     src, _ = toy_pairs(50, seed=1)
     assert "begin with '>>xx<<'" in found([f">>xx<< {line}" for line in src])["markers"]
 
@@ -85,11 +87,11 @@ def test_an_unknown_marker_before_every_line_is_named() -> None:
         ("Où est-il ?", False),
     ],
 )
-def test_tokenised_text_is_known_by_its_punctuation(line: str, tokenised: bool) -> None:
+def test_tokenised_text_is_detected_by_its_punctuation(line: str, tokenised: bool) -> None:
     assert ("tokenised" in found([line, *["no mark"] * 2] * 30)) is tokenised
 
 
-def test_quotes_of_a_spreadsheet_are_found_and_dialogue_is_not() -> None:
+def test_quotes_of_a_spreadsheet_are_reported_but_dialogue_is_not() -> None:
     quoted = ['"He said ""no"", and left."', '"A ""b""."', *LINES]
     assert "2 lines" in found(quoted)["quotes"]
     assert "lines 1, 2" in found(quoted)["quotes"]
@@ -104,14 +106,14 @@ def test_quotes_of_a_spreadsheet_are_found_and_dialogue_is_not() -> None:
         *((name, False) for name in ("Source.", "A text", "Hello", "", "123")),
     ],
 )
-def test_a_header_is_made_of_names_of_columns(line: str, header: bool) -> None:
+def test_a_header_consists_of_column_names(line: str, header: bool) -> None:
     assert is_header(line, ("xx", "yy")) is header
     assert ("header" in found([line, *LINES])) is header
     if header:
         assert "f.en, line 1" in found([line, *LINES])["header"]
 
 
-UNNATURAL: dict[str, Callable[[int], str]] = {
+NOT_LANGUAGE: dict[str, Callable[[int], str]] = {
     "numbers": lambda n: str(n),
     "scores": lambda n: f"-0.{n * 7919:05d}",
     "dates": lambda n: f"2024-01-{n % 28:02d} 10:00",
@@ -126,9 +128,9 @@ UNNATURAL: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", UNNATURAL)
-def test_columns_that_are_no_language_are_recognised(kind: str, tmp_path: Path) -> None:
-    column = [UNNATURAL[kind](n) for n in range(400)]
+@pytest.mark.parametrize("kind", NOT_LANGUAGE)
+def test_columns_that_are_not_language_are_detected(kind: str, tmp_path: Path) -> None:
+    column = [NOT_LANGUAGE[kind](n) for n in range(400)]
     reason = not_language(column)
     assert reason is not None
     assert reason.share > 0.5
@@ -164,7 +166,7 @@ def test_text_in_later_columns_is_found_and_the_remedy_selects_it(
     assert lines == [f"{a}\t{b}" for a, b in zip(src, tgt, strict=True)]
 
 
-def test_an_ignored_column_is_noted_and_a_stray_tab_is_a_warning(tmp_path: Path) -> None:
+def test_an_ignored_column_gives_a_note_and_a_stray_tab_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     src, tgt = toy_pairs(40, seed=1)
     rows = [f"{a}\t{b}\tCC-BY #{n}" for n, (a, b) in enumerate(zip(src, tgt, strict=True))]
@@ -199,7 +201,7 @@ def parts(pairs: list[tuple[str, str]], valid: slice) -> tuple[ParallelText, Par
         (lambda pair: hash(pair) * 0, slice(100), None),
     ],
 )
-def test_a_split_of_a_sorted_text_is_named(
+def test_a_split_of_a_sorted_text_is_reported(
     key: Callable[[tuple[str, str]], object], valid: slice, words: str | None
 ) -> None:
     pairs = list(zip(*toy_pairs(1000, seed=1), strict=True))
@@ -212,7 +214,7 @@ def test_a_split_of_a_sorted_text_is_named(
         assert "shuffle it and split it again" in finding.text
 
 
-def test_a_split_of_few_lines_is_not_compared() -> None:
+def test_a_split_of_few_lines_is_not_examined() -> None:
     text = ParallelText(*toy_pairs(9, seed=1))
     (finding,) = order_findings("valid", "train", split_order(text, text))
     assert (finding.warning, finding.done) == (False, False)

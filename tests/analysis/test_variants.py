@@ -1,4 +1,4 @@
-"""Variants to compare: from one YAML that lists them, or from several configs."""
+"""Variants to compare: from one YAML file that lists them, or from several configs."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ HEAD = "base: config.yaml\nfolder: out\nvariants:\n"
 
 @pytest.fixture(autouse=True)
 def call_from_the_command_line() -> Iterator[None]:
-    """From Python, messages name the argument `overrides`."""
+    """Run as from the command line; from Python, messages name the argument `overrides`."""
     with on_command_line():
         yield
 
@@ -42,7 +42,7 @@ def refusal(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> list[
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("compare-*.yaml")), ids=lambda each: each.stem)
-def test_every_shipped_comparison_is_in_order(path: Path) -> None:
+def test_every_shipped_comparison_is_valid(path: Path) -> None:
     plan = read_plan([path])
     assert plan.folder == Path("runs") / path.stem
     assert len(plan.seeds) == 3
@@ -61,7 +61,7 @@ def test_shipped_teachers_can_be_an_ensemble(path: Path) -> None:
         assert len({repr(getattr(each.config, section)) for each in plan.variants}) == 1
 
 
-def test_a_variant_is_the_base_under_its_keys(small_corpus: Path) -> None:
+def test_a_variant_is_the_base_config_with_its_own_keys(small_corpus: Path) -> None:
     slow = "{training.max_epochs: null, training.max_steps: 9}"
     text = f"  wide: {{model.hidden_size: 30}}\n  plain:\n  slow: {slow}"
     plan = listed(small_corpus, text, "model.dropout=0.1")
@@ -87,7 +87,7 @@ def test_the_base_may_be_in_the_home_folder(
     assert variant.config.model == wanted.model
 
 
-def test_the_command_line_has_the_last_word(small_corpus: Path) -> None:
+def test_the_command_line_overrides_the_file(small_corpus: Path) -> None:
     path = small_corpus.parent / "listed.yaml"
     path.write_text(f"{HEAD}  a: {{model.dropout: 0.1}}\nseeds: 4, 5\n", encoding="utf-8")
     assert read_plan([path]).seeds == (4, 5)
@@ -97,7 +97,7 @@ def test_the_command_line_has_the_last_word(small_corpus: Path) -> None:
     assert plan.variants[0].config.model.dropout.hidden == 0.5
 
 
-def test_variants_that_differ_in_decoding_share_the_first_ones_runs(small_corpus: Path) -> None:
+def test_variants_that_differ_only_in_decoding_share_runs(small_corpus: Path) -> None:
     text = "  a: {}\n  b: {model.dropout: 0}\n  c: {decoding.beam_size: 1}\n"
     plan = listed(small_corpus, text + "  d: {model.dropout: 0, decoding.length_penalty: 0}")
     a, b, c, d = plan.variants
@@ -122,12 +122,12 @@ def test_configs_are_variants_by_their_names(small_corpus: Path) -> None:
         read_plan([small_corpus.parent / "listed.yaml", other])
 
 
-def test_variants_of_two_directions_are_refused(small_corpus: Path) -> None:
+def test_variants_of_different_directions_are_refused(small_corpus: Path) -> None:
     with pytest.raises(UserError, match="Compare models of one direction"):
         listed(small_corpus, "  a: {}\n  b: {data.tgt_lang: zh}")
 
 
-def test_every_mistake_is_told_at_once_where_it_stands(small_corpus: Path) -> None:
+def test_all_errors_are_reported_at_once_with_their_line(small_corpus: Path) -> None:
     text = """\
   a: {model.dropuot: 0.1, model.dropout: 2}
   b: {model: {dropout: 0.1}}
@@ -144,16 +144,16 @@ seeds: [1, one]
         f"line {number}" for number in (4, 4, 5, 6, 7, 8, 9, 10, 11, 12)
     ]
     known = "variants.a.model.dropuot: unknown key; did you mean 'dropout'?"
-    told = "\n".join(lines)
-    assert known in told
-    assert "variants.a.model.dropout: must be less than 1; got 2" in told
-    assert "variants.f.model.score: decoder none has no attention" in told
-    assert "seeds: must be integers, such as 1, 2, 3" in told
-    assert "variants.a: set twice" in told
+    report = "\n".join(lines)
+    assert known in report
+    assert "variants.a.model.dropout: must be less than 1; got 2" in report
+    assert "variants.f.model.score: decoder none has no attention" in report
+    assert "seeds: must be integers, such as 1, 2, 3" in report
+    assert "variants.a: set twice" in report
     assert lines[-1].startswith("training.max_stpes (command line): unknown key")
 
 
-def test_a_mistake_of_the_base_under_a_variant_names_both(small_corpus: Path) -> None:
+def test_an_error_caused_by_base_and_variant_names_both(small_corpus: Path) -> None:
     text = "  odd: {model.hidden_size: 21}\n  both: {model.encoder: forward}"
     (line,) = refusal(small_corpus, text)
     assert line.startswith("line 4: variants.odd.model.hidden_size: must be even")
@@ -167,7 +167,7 @@ def test_a_mistake_of_the_base_under_a_variant_names_both(small_corpus: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("head", "text", "told"),
+    ("head", "text", "message"),
     [
         ("variants:\n", "  a: {}", "base: required key is missing"),
         (HEAD, "", "line 3: variants: must be a section with keys"),
@@ -175,14 +175,14 @@ def test_a_mistake_of_the_base_under_a_variant_names_both(small_corpus: Path) ->
         ("base: config.yaml\nvariants: [a]\n", "", "line 2: variants: must be a section"),
     ],
 )
-def test_a_file_that_lacks_something_is_refused(
-    small_corpus: Path, head: str, text: str, told: str
+def test_an_incomplete_file_is_refused(
+    small_corpus: Path, head: str, text: str, message: str
 ) -> None:
     (line,) = refusal(small_corpus, text, head=head)
-    assert line.startswith(told)
+    assert line.startswith(message)
 
 
-def test_a_base_that_is_wrong_or_missing_is_named(small_corpus: Path) -> None:
+def test_a_wrong_or_missing_base_is_named(small_corpus: Path) -> None:
     (line,) = refusal(small_corpus, "  a: {}", head=HEAD.replace("config", "confog"))
     assert line.startswith("line 1: base: ")
     assert line.endswith("confog.yaml: no such file; did you mean 'config.yaml'?")
@@ -198,7 +198,7 @@ def test_a_base_that_is_wrong_or_missing_is_named(small_corpus: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "overrides", "told"),
+    ("text", "overrides", "message"),
     [
         ("  a: {}\n  A: {model.dropout: 0}", (), "A: two variants have this name"),
         ("  a: {}\n  b: {}", (), "b: equals a in every key"),
@@ -207,15 +207,15 @@ def test_a_base_that_is_wrong_or_missing_is_named(small_corpus: Path) -> None:
         ("  a: {}", ("seed=3",), "seed=3: set seeds, or pass --seeds"),
     ],
 )
-def test_variants_that_do_not_compare_are_refused(
-    small_corpus: Path, text: str, overrides: tuple[str, ...], told: str
+def test_incomparable_variants_are_refused(
+    small_corpus: Path, text: str, overrides: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=message):
         listed(small_corpus, text, *overrides)
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_the_text_to_score_counts_and_not_its_files(small_corpus: Path, same: bool) -> None:
+def test_scored_texts_are_compared_by_content_not_by_file(small_corpus: Path, same: bool) -> None:
     sides = [(small_corpus.parent / f"valid.{side}").read_text() for side in ("src", "tgt")]
     rows = list(zip(*map(str.splitlines, sides), strict=True))
     table = small_corpus.parent / "valid.tsv"
@@ -229,13 +229,13 @@ def test_the_text_to_score_counts_and_not_its_files(small_corpus: Path, same: bo
             _check_scored_texts(plan)
 
 
-def test_other_training_text_is_noted(small_corpus: Path) -> None:
+def test_different_training_text_is_noted(small_corpus: Path) -> None:
     plan = listed(small_corpus, "  a: {}\n  b: {data.train.src: more.src}")
     assert plan.notes == ("b: trained on other files than a (data.train)",)
 
 
 @pytest.mark.parametrize("given", ["", "1,,2", "1,x", "-1", "1,1", [], [[]], "9" * 30, None])
-def test_seeds_are_different_whole_numbers(given: object) -> None:
+def test_seeds_are_distinct_integers(given: object) -> None:
     with pytest.raises(ValueError, match="must"):
         parse_seeds(given)
     assert parse_seeds(" 3, 1") == parse_seeds(["3", "1"]) == (3, 1)

@@ -1,4 +1,4 @@
-"""Whatever a file holds: as many lines out as in, in order, blank for blank, and no crash."""
+"""Any input: as many lines out as in, in order, blank lines blank, and no crash."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-import regex  # of sacrebleu
+import regex  # dependency of sacrebleu
 from fuzz_lines import KINDS, fuzz_lines
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class Result(NamedTuple):
-    """The result of a call: its output and its exit code."""
+    """Output and exit code of a call."""
 
     code: int
     out: list[str]
@@ -34,7 +34,7 @@ class Result(NamedTuple):
 
 
 class Caller:
-    """`translate` in this process, greedy, its model loaded once."""
+    """In-process `translate` with greedy search, which loads its model once."""
 
     def __init__(self, run: Path, patch: pytest.MonkeyPatch) -> None:
         translator = Translator.load(run, device="cpu")
@@ -56,7 +56,7 @@ class Caller:
 
 @pytest.fixture(scope="module", params=["luong", "none"])
 def translate(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Iterator[Caller]:
-    """With attention, and without."""
+    """Translate with a model with attention, and one without."""
     with pytest.MonkeyPatch.context() as patch:
         yield Caller(tiny_runs[request.param], patch)
 
@@ -67,7 +67,7 @@ def lines_of(content: bytes) -> list[bytes]:
 
 
 def is_blank(line: bytes) -> bool:
-    """White space and invisible characters only, and what SentencePiece takes for a space."""
+    """Check for only white space, invisible characters and SentencePiece's space symbol."""
     invisible = r"[\p{Default_Ignorable_Code_Point}\u2800\ufff9-\ufffb▁]"
     return not regex.sub(invisible, " ", line.decode(errors="replace")).strip()
 
@@ -82,11 +82,11 @@ def check(content: bytes, result: Result) -> None:
         assert blank == (not text.strip()), (number, line, text)
         assert text == text.strip()
         assert not BREAKS.search(text)
-    spoilt = [n for n, line in enumerate(lines, start=1) if not is_utf8(line)]
-    told = f"note: bytes that are not UTF-8 were replaced in {len(spoilt)} line"
-    assert (told in result.err) == bool(spoilt)
-    if spoilt:
-        assert f"({', '.join(map(str, spoilt[:10]))}" in result.err
+    invalid = [n for n, line in enumerate(lines, start=1) if not is_utf8(line)]
+    message = f"note: bytes that are not UTF-8 were replaced in {len(invalid)} line"
+    assert (message in result.err) == bool(invalid)
+    if invalid:
+        assert f"({', '.join(map(str, invalid[:10]))}" in result.err
 
 
 def is_utf8(line: bytes) -> bool:
@@ -107,7 +107,9 @@ CONTENTS = st.tuples(
     st.lists(st.tuples(NASTY, st.sampled_from([b"\n", b"\r\n", b"\n\n", b"\r"])), max_size=8),
     NASTY,
 ).map(lambda parts: parts[0] + b"".join(map(b"".join, parts[1])) + parts[2])
-CONTENTS = CONTENTS.filter(lambda content: recognise(content) is None)  # such as NumPy arrays
+CONTENTS = CONTENTS.filter(
+    lambda content: recognise(content) is None
+)  # excludes NumPy arrays, for example
 
 
 @settings(deadline=None, max_examples=60)
@@ -118,34 +120,36 @@ CONTENTS = CONTENTS.filter(lambda content: recognise(content) is None)  # such a
 @example(content=b"\xe2\x96\x81\n\xe2\x96\x81\xc2\xa0\n")
 @example(content="bu da".encode("utf-16"))
 @example(content=b"ba\r\rka\r\r\n" + BOM + b"ba\n\0\n\xed\xa0\x80\xed\xb0\x80\n")
-def test_every_input_has_its_output(translate: Caller, content: bytes) -> None:
+def test_every_input_line_has_an_output_line(translate: Caller, content: bytes) -> None:
     check(content, translate(content))
 
 
 @settings(deadline=None, max_examples=20)
 @given(content=CONTENTS)
-def test_a_stream_gives_what_a_file_gives(translate: Caller, content: bytes) -> None:
-    whole, stream = translate(content), translate(content, "--stream", "--batch-size", "3")
-    assert (stream.code, stream.out) == (whole.code, whole.out)
+def test_a_stream_and_a_file_have_the_same_output(translate: Caller, content: bytes) -> None:
+    file, stream = translate(content), translate(content, "--stream", "--batch-size", "3")
+    assert (stream.code, stream.out) == (file.code, file.out)
 
 
-def test_order_is_kept(translate: Caller) -> None:
-    """Each line's output is what the line gives alone."""
+def test_the_order_of_lines_is_kept(translate: Caller) -> None:
+    """The output of each line equals that of the line alone."""
     lines = list(fuzz_lines(60, seed=8))
-    together = translate(b"zu\n" + b"".join(line + b"\n" for line in lines)).out
-    assert len(set(together)) > 30
-    for line, text in zip(lines, together[1:], strict=True):
-        assert translate(b"zu\n" + line + b"\n").out == [together[0], text]
+    batched = translate(b"zu\n" + b"".join(line + b"\n" for line in lines)).out
+    assert len(set(batched)) > 30
+    for line, text in zip(lines, batched[1:], strict=True):
+        assert translate(b"zu\n" + line + b"\n").out == [batched[0], text]
 
 
-def test_text_never_becomes_blank(translate: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The source stands where a model would see white space alone."""
-    vocabulary = Translator.load().vocabularies.tgt  # the Caller's
+def test_text_is_never_translated_as_blank(
+    translate: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source is copied if a model generates only white space."""
+    vocabulary = Translator.load().vocabularies.tgt  # loaded by the Caller
     decode, calls = type(vocabulary).decode, []
 
     def blank_translations(_: object, ids: list[int], words: Iterable[str] = ()) -> str:
         calls.append(ids)
-        # The source is looked at where there is nothing else.
+        # The source is decoded if the translation is blank.
         return "\n \u2028" if len(calls) % 2 else decode(vocabulary, ids, words)
 
     monkeypatch.setattr(type(vocabulary), "decode", blank_translations)
@@ -153,17 +157,17 @@ def test_text_never_becomes_blank(translate: Caller, monkeypatch: pytest.MonkeyP
     assert len(calls) == 4
 
 
-def test_what_no_line_may_hold_becomes_a_space(
+def test_characters_that_break_lines_become_spaces(
     translate: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A model that spells by bytes can spell these too, and its translations are read again."""
-    vocabulary = Translator.load().vocabularies.tgt  # the Caller's
+    """A model with byte tokens can generate these, and its output must be readable by line."""
+    vocabulary = Translator.load().vocabularies.tgt  # loaded by the Caller
     monkeypatch.setattr(type(vocabulary), "decode", lambda *_: "a\0b\nc\x85d")
     assert translate(b"buda ki.\n").out == ["a b c d"]
 
 
-def test_the_corpus_holds_every_kind() -> None:
-    """Or else the campaign below would prove little."""
+def test_the_fuzzing_corpus_has_every_kind_of_line() -> None:
+    """Without them, the fuzzing test below would prove little."""
     assert list(fuzz_lines(500, seed=1)) == list(fuzz_lines(500, seed=1))
     assert list(fuzz_lines(500, seed=1)) != list(fuzz_lines(500, seed=2))
     lines = list(fuzz_lines(2000, seed=1))
@@ -175,12 +179,12 @@ def test_the_corpus_holds_every_kind() -> None:
 
 
 @pytest.mark.slow
-def test_no_content_of_many_fuzz_lines_is_lost(translate: Caller) -> None:
-    """SEQ2SEQ_FUZZ_LINES sets how many."""
+def test_no_line_of_a_fuzzing_corpus_is_lost(translate: Caller) -> None:
+    """SEQ2SEQ_FUZZ_LINES sets the number of lines."""
     content = b"".join(line + b"\n" for line in fuzz_lines(LINES, seed=1))
-    began = time.process_time()
+    start = time.process_time()
     result = translate(content)
-    print(f"{LINES:,} lines, {len(content):,} bytes: {time.process_time() - began:.0f} s of CPU")
+    print(f"{LINES:,} lines, {len(content):,} bytes: {time.process_time() - start:.0f} s of CPU")
     check(content, result)
 
 
@@ -198,11 +202,13 @@ LONG = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", LONG.values(), ids=list(LONG))
-def test_the_time_of_a_long_line_grows_as_its_length(translate: Caller, part: str) -> None:
+def test_the_time_of_a_long_line_is_proportional_to_its_length(
+    translate: Caller, part: str
+) -> None:
     content = part.encode() * (LONG_LINE // len(part.encode())) + b"\n"
-    began = time.process_time()
+    start = time.process_time()
     result = translate(b"zu\n" + content + b"buda\n")
-    seconds = time.process_time() - began
+    seconds = time.process_time() - start
     print(f"{len(content):,} bytes: {seconds:.1f} s of CPU")
     assert seconds < 5 + LONG_LINE / 10_000
     assert len(result.out) == 3

@@ -1,4 +1,4 @@
-"""`seq2seq average`: the mean is right, the result translates, nothing else is touched."""
+"""`seq2seq average`: the mean is correct, the result translates, the inputs are unchanged."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -24,12 +24,12 @@ from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.training.loop import train
 
 CPU = torch.device("cpu")
-STEPS = [4, 6, 8]  # of the snapshots that are kept of the run
+STEPS = [4, 6, 8]  # steps of the snapshots that the run keeps
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that keeps three snapshots; not to be changed."""
+    """Train a run that keeps three snapshots, which tests must not change."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("run"))
     settings = ("max_steps=8", "validate_every=2", "keep=3", "learning_rate=0.01")
     with pytest.MonkeyPatch.context() as patch:
@@ -43,14 +43,14 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 def other_run(run: Path, other: Path, change: Callable[[str], str]) -> Path:
-    """A copy of a run with another config."""
+    """Copy a run and change its config."""
     shutil.copytree(run, other)
     config = (other / CONFIG).read_text(encoding="utf-8")
     (other / CONFIG).write_text(change(config), encoding="utf-8")
     return other
 
 
-def test_training_keeps_what_it_is_asked_to(run: Path) -> None:
+def test_training_keeps_the_requested_snapshots(run: Path) -> None:
     assert [path.name for path in snapshots(run)] == [f"step-{step}.safetensors" for step in STEPS]
     best = read_header(run / BEST)[0]
     for path in snapshots(run):
@@ -63,12 +63,12 @@ def test_training_keeps_what_it_is_asked_to(run: Path) -> None:
 
 
 @pytest.mark.parametrize("last", [None, 2])
-def test_a_run_alone_gives_the_mean_of_its_snapshots(
+def test_a_single_run_gives_the_mean_of_its_snapshots(
     run: Path, tmp_path: Path, last: int | None
 ) -> None:
-    before, told = contents(run), []
+    before, printed = contents(run), []
     new = tmp_path / "below" / "new"
-    average([run], new, "cpu", last, report=told.append)
+    average([run], new, "cpu", last, report=printed.append)
     assert contents(run) == before
     taken = snapshots(run)[-(last or 3) :]
     expected = [read_tensors(path) for path in taken]
@@ -84,14 +84,14 @@ def test_a_run_alone_gives_the_mean_of_its_snapshots(
     assert source.sentences == 1
     assert read_source_profile(new) == source
     assert header["step"] == 8
-    for path, line in zip(taken, told, strict=False):  # measured anew, as training did
+    for path, line in zip(taken, printed, strict=False):  # measured again, as in training
         assert line.startswith(f"{path}, step {read_header(path)[0]['step']}: ")
         assert line.endswith(f"BLEU {read_header(path)[0]['bleu']:.2f}")
-    assert told[-1].startswith(f"{new}, the average of {len(taken)}: validation BLEU ")
-    assert f"{header['bleu']:.2f}" in told[-1]
+    assert printed[-1].startswith(f"{new}, the average of {len(taken)}: validation BLEU ")
+    assert f"{header['bleu']:.2f}" in printed[-1]
 
 
-def test_the_new_run_translates_and_travels(run: Path, tmp_path: Path) -> None:
+def test_the_new_run_translates_and_can_be_moved(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     average([run], new, "cpu", report=lambda _: None)
     assert {path.name for path in new.iterdir()} == {CONFIG, BEST, "vocabulary", "lock"}
@@ -104,7 +104,7 @@ def test_the_new_run_translates_and_travels(run: Path, tmp_path: Path) -> None:
     assert len(texts) == 1
 
 
-def test_of_several_runs_the_best_weights_are_taken(run: Path, tmp_path: Path) -> None:
+def test_several_runs_are_averaged_by_their_best_weights(run: Path, tmp_path: Path) -> None:
     other = other_run(run, tmp_path / "other", lambda text: text.replace("seed: 1", "seed: 5"))
     shutil.copy(run / "step-4.safetensors", other / BEST)
     new = tmp_path / "new"
@@ -115,7 +115,7 @@ def test_of_several_runs_the_best_weights_are_taken(run: Path, tmp_path: Path) -
     assert "warning: the runs have different seeds (1, 5)" in "\n".join(notes)
 
 
-def test_an_average_that_does_not_help_is_noted(
+def test_an_average_without_improvement_is_noted(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([40.0, 41.0, 40.5])
@@ -124,12 +124,12 @@ def test_an_average_that_does_not_help_is_noted(
     )
     paths = [run / f"step-{step}.safetensors" for step in STEPS[:2]]
     notes = average(paths, tmp_path / "new", "cpu", report=lambda _: None)
-    told = f"note: the average is no better than {paths[1]} (validation BLEU 41.00)"
-    assert notes[-1] == told
+    expected = f"note: the average is no better than {paths[1]} (validation BLEU 41.00)"
+    assert notes[-1] == expected
 
 
-def test_snapshots_that_training_removes_meanwhile_do_not_matter(run: Path, tmp_path: Path) -> None:
-    """Each is read once: what was scored is what was averaged."""
+def test_snapshots_may_be_removed_by_training_while_averaging(run: Path, tmp_path: Path) -> None:
+    """Each snapshot is read once, so that the scored weights are those averaged."""
     training = other_run(run, tmp_path / "training", str)
 
     def report(_: str) -> None:
@@ -141,13 +141,13 @@ def test_snapshots_that_training_removes_meanwhile_do_not_matter(run: Path, tmp_
     assert Translator.load(tmp_path / "new", device="cpu")
 
 
-def test_without_the_validation_data_it_averages_all_the_same(run: Path, tmp_path: Path) -> None:
+def test_averaging_does_not_need_the_validation_data(run: Path, tmp_path: Path) -> None:
     gone = other_run(run, tmp_path / "gone", lambda text: text.replace("valid.src", "gone.src"))
-    told: list[str] = []
-    (note,) = average([gone], tmp_path / "new", "cpu", report=told.append)
+    printed: list[str] = []
+    (note,) = average([gone], tmp_path / "new", "cpu", report=printed.append)
     assert note.startswith("note: no validation BLEU was measured: ")
     assert "gone.src" in note
-    assert told[-1] == f"{tmp_path / 'new'}, the average of 3"
+    assert printed[-1] == f"{tmp_path / 'new'}, the average of 3"
     assert read_header(tmp_path / "new" / BEST)[0]["bleu"] is None
     assert Translator.load(tmp_path / "new", device="cpu")
 
@@ -159,7 +159,7 @@ def refused(*arguments: object) -> str:
     return str(caught.value)
 
 
-def test_a_folder_is_replaced_only_where_that_is_asked_for(run: Path, tmp_path: Path) -> None:
+def test_a_folder_is_replaced_only_on_request(run: Path, tmp_path: Path) -> None:
     new = other_run(run, tmp_path / "new", str)
     (new / "mine").write_text("precious")
     before = contents(new)
@@ -179,7 +179,7 @@ def test_a_folder_is_replaced_only_where_that_is_asked_for(run: Path, tmp_path: 
     assert "is a file" in refused([run], full / "mine", "cpu")
 
 
-def test_a_run_that_was_written_meanwhile_is_not_replaced(
+def test_a_run_written_concurrently_is_not_replaced(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder is checked again once it is locked."""
@@ -196,7 +196,7 @@ def test_a_run_that_was_written_meanwhile_is_not_replaced(
     assert contents(new) == {new / path.relative_to(run): c for path, c in contents(run).items()}
 
 
-def test_a_folder_in_which_averaging_broke_off_can_be_used_again(
+def test_a_folder_of_failed_averaging_can_be_reused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = tmp_path / "new"
@@ -213,7 +213,7 @@ def test_a_folder_in_which_averaging_broke_off_can_be_used_again(
     assert Translator.load(new, device="cpu")
 
 
-def test_what_cannot_be_averaged_is_refused(run: Path, tmp_path: Path) -> None:
+def test_invalid_inputs_are_refused(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert ": 3 of 4;" in refused([run], new, "cpu", 4)
     assert "--last 2" in refused([run, run], new, "cpu", 2)
@@ -253,11 +253,11 @@ def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> No
 
 
 def with_window(text: str) -> str:
-    """The same weights would fit this model too."""
+    """Change the config to another model that these weights fit, too."""
     return text.replace("window: null", "window: local_m")
 
 
-def test_damage_is_seen(run: Path, tmp_path: Path) -> None:
+def test_damage_is_detected(run: Path, tmp_path: Path) -> None:
     damaged = other_run(run, tmp_path / "damaged", str)
     path = damaged / "step-6.safetensors"
     data = bytearray(path.read_bytes())
@@ -266,7 +266,7 @@ def test_damage_is_seen(run: Path, tmp_path: Path) -> None:
     assert refused([damaged], tmp_path / "new", "cpu").startswith(f"{path}: damaged")
 
 
-def test_files_are_found_by_what_is_given(run: Path) -> None:
+def test_checkpoints_are_selected_by_run_or_file(run: Path) -> None:
     assert select_checkpoints([run]) == snapshots(run)
     assert select_checkpoints([run / BEST, run / "step-4.safetensors"]) == [
         run / BEST,
@@ -274,7 +274,7 @@ def test_files_are_found_by_what_is_given(run: Path) -> None:
     ]
 
 
-def test_the_command_says_what_it_did(
+def test_the_command_reports_its_result(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new = tmp_path / "new"

@@ -1,4 +1,4 @@
-"""Lines of invisible characters alone are blank to every command."""
+"""Lines of only invisible characters are blank to every command."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def write(path: Path, lines: list[str]) -> Path:
 
 
 @pytest.mark.parametrize("options", [[], ["-b", "1"], ["--n-best", "2"], ["--prefix", "ba "]])
-def test_they_are_not_translated(
+def test_invisible_lines_are_not_translated(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str]
 ) -> None:
     lines = ["ba.", *INVISIBLE, "ba."]
@@ -37,7 +37,7 @@ def test_they_are_not_translated(
     assert found[1:-1] == [""] * len(INVISIBLE)
 
 
-def test_a_prefix_of_them_is_none(
+def test_an_invisible_prefix_is_ignored(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path / "in", ["ba."])
@@ -48,7 +48,7 @@ def test_a_prefix_of_them_is_none(
     assert outputs[0] == outputs[1]
 
 
-def test_score_and_attention_leave_them_out(
+def test_score_and_attention_skip_invisible_lines(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write(tmp_path / "in", [*INVISIBLE, "ba.", "\u200b"])
@@ -60,7 +60,7 @@ def test_score_and_attention_leave_them_out(
     assert main(["attention", "-m", run, "-i", str(only), "-o", str(tmp_path / "a.html")]) == 2
 
 
-def test_training_and_check_count_them_as_blank(
+def test_training_and_check_count_invisible_lines_as_blank(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = write_small_corpus(tmp_path)

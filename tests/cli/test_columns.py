@@ -1,4 +1,4 @@
-"""Tables in `-i` and `-r`: their columns give what files of plain text give."""
+"""Tables in `-i` and `-r`: their columns give the same output as plain text files."""
 
 import csv
 import gzip
@@ -19,7 +19,7 @@ from seq2seq.runtime.errors import UserError
 
 SRC, TGT = toy_pairs(25, seed=8)
 SRC[4] = TGT[4] = ""  # a blank line stays blank
-NAMES = ("xx", "yy")  # the languages of the tiny runs
+NAMES = ("xx", "yy")  # languages of the tiny runs
 
 
 def as_tsv(rows: Sequence[Sequence[str]]) -> bytes:
@@ -38,7 +38,7 @@ def as_json_lines(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bytes:
 
 PAIRS = list(zip(SRC, TGT, strict=True))
 SWAPPED = [(tgt, str(number), src) for number, (src, tgt) in enumerate(PAIRS)]
-TABLES: dict[str, tuple[bytes, str | None]] = {  # content, --columns
+TABLES: dict[str, tuple[bytes, str | None]] = {  # content and --columns
     "two.tsv": (as_tsv(PAIRS), None),
     "windows.tsv": (b"\xef\xbb\xbf" + as_tsv(PAIRS).replace(b"\n", b"\r\n"), None),
     "more.tsv": (as_tsv([(*pair, "note") for pair in PAIRS]), None),
@@ -78,7 +78,7 @@ def plain(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def write(folder: Path, name: str) -> tuple[Path, list[str], list[str]]:
-    """Write a table; return it with the options for both sides, and for the source alone."""
+    """Write a table; return it with the options for both sides, and for the source only."""
     content, columns = TABLES[name]
     path = folder / name
     path.write_bytes(content)
@@ -100,7 +100,7 @@ def test_a_table_is_read_as_its_columns(
 
 
 @pytest.mark.parametrize("name", ["two.tsv", "named.tsv", "languages.csv"])
-def test_evaluate_and_attention_read_tables_as_well(
+def test_evaluate_and_attention_read_tables_too(
     call: Call, plain: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:
     table, both, _ = write(tmp_path, name)
@@ -117,7 +117,7 @@ def test_evaluate_and_attention_read_tables_as_well(
     assert outputs[0].read_bytes() == outputs[1].read_bytes()
 
 
-def test_parquet_is_read_as_well(call: Call, plain: tuple[Path, Path], tmp_path: Path) -> None:
+def test_parquet_is_read_too(call: Call, plain: tuple[Path, Path], tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path = tmp_path / "a.parquet"
@@ -126,8 +126,8 @@ def test_parquet_is_read_as_well(call: Call, plain: tuple[Path, Path], tmp_path:
     assert call("score", "-i", path) == call("score", "-i", plain[0], "-r", plain[1])
 
 
-def test_a_table_has_one_column_at_least(call: Call, tmp_path: Path) -> None:
-    """The first column of a table of one is its line; a longer line gives its first cell."""
+def test_a_table_may_have_a_single_column(call: Call, tmp_path: Path) -> None:
+    """A single column is translated; in rows with more columns, only the first is."""
     path, ragged = tmp_path / "one.tsv", tmp_path / "ragged.tsv"
     path.write_text("buda ki.\n\nmore ta.\n", encoding="utf-8")
     ragged.write_text("buda ki.\tx\n\nmore ta.\n", encoding="utf-8")
@@ -196,14 +196,14 @@ ROWS = {
 
 @pytest.mark.usefixtures("plain")
 @pytest.mark.parametrize("name", ROWS)
-def test_wrong_use_is_refused_in_one_line(
+def test_invalid_arguments_are_refused_in_one_line(
     name: str,
     tmp_path: Path,
     tiny_runs: dict[str, Path],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also before the model is loaded, where the run is none."""
+    """With a run that does not exist, the error precedes loading of the model."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"ba\n")))
     for each in ("two.tsv", "languages.csv"):
@@ -222,7 +222,7 @@ def test_wrong_use_is_refused_in_one_line(
 
 
 def test_a_large_table_streams(tmp_path: Path) -> None:
-    """Rows are read as they are wanted: the first lines come from a table with a fault below."""
+    """Rows are read on demand: the first lines come from a table with an error further down."""
     path = tmp_path / "a.tsv"
     path.write_bytes(b"zu\tx\n" * 400_000 + b"\xff\tx\n")
     with open_input(TextFile(path, "1")) as lines:

@@ -15,13 +15,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("training.max_steps=4", "decoding.beam_size=1", "decoding.max_length=9")
 
 
-def test_the_config_of_the_package_is_the_shipped_one() -> None:
+def test_the_config_of_the_package_equals_the_shipped_one() -> None:
     packed = files("seq2seq").joinpath("demo_data", "demo.yaml").read_bytes()
     assert packed == (ROOT / "configs" / "demo.yaml").read_bytes()
 
 
 @pytest.mark.slow
-def test_it_trains_translates_and_evaluates_in_an_empty_folder(
+def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -36,7 +36,7 @@ def test_it_trains_translates_and_evaluates_in_an_empty_folder(
     assert all(f"-> {printable(line)}\n" in out for line in translations)
     assert len(Path("runs/demo/test.hyp.fr").read_text("utf-8").splitlines()) == 500
     assert Path("runs/demo/attention.html").stat().st_size > 1000
-    assert schema.is_schema(Path("configs", schema.FILE))  # which the config names
+    assert schema.is_schema(Path("configs", schema.FILE))  # path in the config
     for line in out.split("What to try next:")[0].splitlines():
         name = line.split()[0] if line.startswith("  ") else ""
         assert not name.startswith(("runs/", "configs/")) or Path(name).exists()
@@ -57,7 +57,7 @@ def test_it_trains_translates_and_evaluates_in_an_empty_folder(
     assert Path("runs/demo/best.safetensors").read_bytes() != weights
 
 
-def test_a_failure_ends_it_with_its_code(
+def test_a_failure_ends_the_demo_with_its_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

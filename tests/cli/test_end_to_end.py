@@ -1,4 +1,4 @@
-"""From two text files and a config to a scored model, by the command line alone."""
+"""From two text files and a config to a scored model, using only the command line."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ def run(*arguments: object) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
-def test_train_translate_evaluate_and_look(
+def test_train_translate_evaluate_and_plot(
     small_corpus: Path,
     decoder: str,
     capsys: pytest.CaptureFixture[str],
@@ -52,19 +52,19 @@ def test_train_translate_evaluate_and_look(
     assert Path("again.hyp").read_bytes() == hyp.read_bytes()
     assert json.loads(Path("run.json").read_text(encoding="utf-8"))["chrf"]["score"] > 1
 
-    looks = Path("looks.json")
+    plot = Path("plot.json")
     if decoder == "none":
-        assert main(["attention", "-m", "run", "-i", str(src), "-o", str(looks)]) == 2
-        assert not looks.exists()
+        assert main(["attention", "-m", "run", "-i", str(src), "-o", str(plot)]) == 2
+        assert not plot.exists()
     else:
-        run("attention", "-m", "run", "-i", src, "-o", looks)
-        told = json.loads(looks.read_text(encoding="utf-8"))
-        assert [each["text"] for each in told] == translations
-        run("attention", "-m", "run", "-i", src, "-o", "looks.html")
-        assert Path("looks.html").read_text(encoding="utf-8").count("<table") == 11
+        run("attention", "-m", "run", "-i", src, "-o", plot)
+        found = json.loads(plot.read_text(encoding="utf-8"))
+        assert [each["text"] for each in found] == translations
+        run("attention", "-m", "run", "-i", src, "-o", "plot.html")
+        assert Path("plot.html").read_text(encoding="utf-8").count("<table") == 11
 
 
-def test_a_run_folder_travels(
+def test_a_run_folder_can_be_moved(
     small_corpus: Path,
     tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
@@ -74,15 +74,15 @@ def test_a_run_folder_travels(
     run("train", small_corpus, "training.max_steps=4")
     run("translate", "-m", folder / "run", "-i", folder / "test.src")
     wanted = capsys.readouterr().out
-    abroad = tmp_path_factory.mktemp("abroad")
-    (folder / "test.src").rename(abroad / "text")
-    (folder / "run").rename(abroad / "copy")
+    elsewhere = tmp_path_factory.mktemp("abroad")
+    (folder / "test.src").rename(elsewhere / "text")
+    (folder / "run").rename(elsewhere / "copy")
     for path in (small_corpus, *folder.glob("*.src"), *folder.glob("*.tgt")):
         path.unlink()
-    monkeypatch.chdir(abroad)
+    monkeypatch.chdir(elsewhere)
     run("translate", "-m", "copy", "-i", "text")
     assert capsys.readouterr().out == wanted
-    assert sorted(path.name for path in (abroad / "copy").iterdir()) == [
+    assert sorted(path.name for path in (elsewhere / "copy").iterdir()) == [
         "best.safetensors",
         "config.yaml",
         "last.safetensors",

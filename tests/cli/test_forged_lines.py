@@ -1,4 +1,4 @@
-"""A name with a line feed, of a file or a key, never makes a message look like two."""
+"""A line feed in the name of a file or key never makes a message appear as two."""
 
 import shutil
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ NAME = f"x\n{FORGED}\r\x1b[2K\u2028{FORGED}"
 
 
 def yaml_key(text: str) -> str:
-    """The text as a quoted key of YAML."""
+    """Return the text as a quoted YAML key."""
     escaped = (f"\\u{ord(each):04x}" if not each.isprintable() else each for each in text)
     return f'"{"".join(escaped)}"'
 
@@ -78,7 +78,7 @@ def here(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ([NAME], 1),
     ],
 )
-def test_each_line_of_a_message_is_meant(
+def test_a_message_has_no_forged_lines(
     capsys: pytest.CaptureFixture[str], call: Sequence[str], lines: int
 ) -> None:
     assert main(call) == 2
@@ -93,7 +93,7 @@ def test_each_line_of_a_message_is_meant(
     assert printed.out == ""
 
 
-def test_notes_and_the_log_of_a_run_have_a_line_each(
+def test_each_note_and_log_message_is_one_line(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
@@ -108,12 +108,12 @@ def test_notes_and_the_log_of_a_run_have_a_line_each(
     assert end == ""
 
 
-def test_tables_keep_a_row_for_each_row() -> None:
+def test_each_row_of_a_table_is_one_line() -> None:
     rows = aligned_table([("", "score"), (NAME, "1.0"), ("b", NAME)]).split("\n")
     assert len(rows) == 3
 
 
-def test_only_the_arguments_of_an_error_are_its_lines() -> None:
+def test_an_error_has_one_line_for_each_argument() -> None:
     for kind in (UserError, RunError, DamagedFile, ConfigError):
         error = kind(f"{NAME}: is wrong", "  second")
         assert error.lines == [f"{one_line(NAME)}: is wrong", "  second"]

@@ -1,4 +1,4 @@
-"""Nothing runs that the user did not write: hostile files are refused in a line, and do nothing."""
+"""No code execution: hostile files are refused in one line and have no effect."""
 
 import ast
 import gzip
@@ -43,14 +43,14 @@ from seq2seq.training.loop import train
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = "vocabulary/joint.model"
 SETTINGS = ("training.max_steps=1",)
-MEMORY = 1 << 30  # bytes, of addresses, above what the process has
+MEMORY = 1 << 30  # bytes of address space in addition to what the process uses
 
 resource = pytest.importorskip("resource", reason="limits, links and pipes are those of POSIX")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_tensorboard() -> Iterator[None]:
-    """It takes longer than these trainings."""
+    """Disable TensorBoard, which takes longer than these trainings."""
     patch = pytest.MonkeyPatch()
     patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     yield
@@ -58,8 +58,8 @@ def no_tensorboard() -> Iterator[None]:
 
 
 @contextmanager
-def little_memory() -> Iterator[None]:
-    """Let no large allocation succeed."""
+def limited_memory() -> Iterator[None]:
+    """Make large allocations fail."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         yield
@@ -91,12 +91,12 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def marker(tmp_path: Path) -> Path:
-    """Return the file that hostile code would create."""
+    """Return the path of a file that hostile code would create."""
     return tmp_path / "marker"
 
 
 class Payload:
-    """Makes the marker when it is unpickled."""
+    """Object that creates the marker when unpickled."""
 
     def __init__(self, marker: Path) -> None:
         self.marker = marker
@@ -115,8 +115,8 @@ def torch_saved(marker: Path) -> bytes:
     return buffer.getvalue()
 
 
-def slipping_zip(marker: Path) -> bytes:
-    """An archive whose entry would land outside where it is unpacked."""
+def zip_slip(marker: Path) -> bytes:
+    """Return an archive whose entry would be extracted outside the target folder."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr(f"../../../../../..{marker}", "slipped")
@@ -154,7 +154,7 @@ def deep_json(_: Path) -> bytes:
 CONTENTS: dict[str, Callable[[Path], bytes]] = {
     "pickle": pickled,
     "pickle by torch": torch_saved,
-    "zip": slipping_zip,
+    "zip": zip_slip,
     "YAML object": yaml_object,
     "YAML of one object": yaml_module,
     "billion laughs": billion_laughs,
@@ -186,9 +186,9 @@ PLANTED: dict[str, Callable[[Path], None]] = {
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """Exit code 2, and one line that says why, without much memory."""
+    """Check for exit code 2 and a one-line message, with limited memory; return the message."""
     capsys.readouterr()
-    with little_memory():
+    with limited_memory():
         code = main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()
     assert (code, out) == (2, ""), err
@@ -200,7 +200,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
 def assert_refused_in(
     name: str, run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever reads the file of this name says so."""
+    """Check that the command that reads the file of this name reports it."""
     if name in (LAST, PREVIOUS):
         command = ("train", corpus, *SETTINGS, f"run_dir={run}", "--resume", "--device", "cpu")
         assert name in refused(capsys, *command)
@@ -230,7 +230,7 @@ def test_a_hostile_file_in_a_run_folder_is_refused(
 
 @pytest.mark.parametrize("name", READ)
 @pytest.mark.parametrize("plant", PLANTED.values(), ids=PLANTED.keys())
-def test_what_is_no_plain_file_is_not_waited_for(
+def test_pipes_devices_and_links_are_refused_without_blocking(
     run: Path,
     corpus: Path,
     capsys: pytest.CaptureFixture[str],
@@ -239,13 +239,13 @@ def test_what_is_no_plain_file_is_not_waited_for(
 ) -> None:
     (run / name).unlink()
     plant(run / name)
-    if name == LAST:  # or it would stand in
+    if name == LAST:  # otherwise it would be the fallback
         (run / PREVIOUS).unlink()
     assert_refused_in(name, run, corpus, capsys)
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())
-def test_a_hostile_file_on_the_command_line_does_nothing(
+def test_a_hostile_file_on_the_command_line_has_no_effect(
     corpus: Path,
     marker: Path,
     tmp_path: Path,
@@ -255,7 +255,7 @@ def test_a_hostile_file_on_the_command_line_does_nothing(
     path = tmp_path / "hostile"
     path.write_bytes(content(marker))
     assert str(path) in refused(capsys, "translate", "-m", path, "-i", corpus)
-    with little_memory():
+    with limited_memory():
         assert main(["train", str(path)]) == 2
         assert main(["train", str(corpus), f"data.test.src={path}", f"run_dir={tmp_path}/r"]) == 2
         assert main(["evaluate", "--hyp", str(path), "-r", str(corpus)]) == 2
@@ -264,17 +264,17 @@ def test_a_hostile_file_on_the_command_line_does_nothing(
     assert not (tmp_path / "r").exists()
 
 
-# ------------------------------------------------------------------------------------- the network
+# ----------------------------------------------------------------------------------------- network
 
 
-def test_nothing_asks_for_the_network(
+def test_no_command_uses_the_network(
     run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def asked(*_: object, **__: object) -> None:
+    def no_network(*_: object, **__: object) -> None:
         raise AssertionError("the network is asked for")
 
     for name in ("socket", "create_connection", "getaddrinfo"):
-        monkeypatch.setattr(socket, name, asked)
+        monkeypatch.setattr(socket, name, no_network)
     config = ("train", str(corpus), *SETTINGS, f"run_dir={tmp_path / 'new'}", "--device", "cpu")
     for call in (
         config,
@@ -285,11 +285,11 @@ def test_nothing_asks_for_the_network(
         assert main([*call]) == 0
 
 
-# ----------------------------------------------------------- by one who can compute a checksum too
+# --------------------------------------------------------------- forged files with valid checksums
 
 
 def rewrite(path: Path, **changes: object) -> None:
-    """Put other values into the header, and the right checksums."""
+    """Replace values of the header, with valid checksums."""
     header, _ = read_header(path)
     tensors = {name: tensor.clone() for name, tensor in read_tensors(path).items()}
     save_tensors(path, tensors, {**header, **changes})
@@ -338,7 +338,7 @@ def test_a_forged_state_is_refused(
 
 
 @pytest.mark.parametrize("name", ["optimizer.step.nothing", "optimizer.", "weights.more", "x"])
-def test_a_state_with_tensors_of_no_use_is_refused(
+def test_a_state_with_unknown_tensors_is_refused(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     header, _ = read_header(run / LAST)
@@ -348,7 +348,7 @@ def test_a_state_with_tensors_of_no_use_is_refused(
 
 
 class HastyHash:
-    """SHA-256 for those who have no hours."""
+    """SHA-256 that fails instead of hashing for hours."""
 
     def __init__(self, data: bytes = b"") -> None:
         self.hash = hashlib.new("sha256", data)
@@ -363,7 +363,7 @@ class HastyHash:
 
 @pytest.mark.parametrize("name", [BEST, LAST])
 @pytest.mark.parametrize(("size", "memory"), [(1 << 31, 1 << 30), (1 << 40, None)])
-def test_a_terabyte_of_nothing_is_not_added_up(
+def test_a_sparse_file_of_a_terabyte_is_not_hashed(
     run: Path,
     corpus: Path,
     capsys: pytest.CaptureFixture[str],
@@ -372,17 +372,17 @@ def test_a_terabyte_of_nothing_is_not_added_up(
     size: int,
     memory: int | None,
 ) -> None:
-    """A sparse file whose header is right in every way but takes hours to read."""
+    """The sparse file has a valid header but would take hours to read."""
     text = json.dumps(read_header(run / name)[0])
     checksum = hashlib.sha256(text.encode()).hexdigest()
-    whole = json.dumps({**json.loads(text), "checksum": checksum})
+    valid = json.dumps({**json.loads(text), "checksum": checksum})
     tensors = {"weights.x": {"dtype": "F32", "shape": [size // 4], "data_offsets": [0, size]}}
-    header = json.dumps({"__metadata__": {"seq2seq": whole}, **tensors}).encode()
+    header = json.dumps({"__metadata__": {"seq2seq": valid}, **tensors}).encode()
     header += b" " * (-len(header) % 8)
     (run / name).write_bytes(struct.pack("<Q", len(header)) + header)
     os.truncate(run / name, 8 + len(header) + size)
     if memory is not None:
-        assert read_header(run / name)[1] == {"weights.x": (size // 4,)}  # it is well made
+        assert read_header(run / name)[1] == {"weights.x": (size // 4,)}  # it is well-formed
         monkeypatch.setattr(tensor_file, "total_memory", lambda _: memory)
     monkeypatch.setattr(hashlib, "sha256", HastyHash)
     with pytest.raises(DamagedFile, match=rf"too large for .*: {size >> 30:,} GiB, more than the"):
@@ -390,7 +390,7 @@ def test_a_terabyte_of_nothing_is_not_added_up(
     assert_refused_in(name, run, corpus, capsys)
 
 
-def test_a_terabyte_of_metrics_is_not_read(
+def test_a_metrics_file_of_a_terabyte_is_not_read(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     os.truncate(run / METRICS, 1 << 40)
@@ -405,7 +405,7 @@ def test_a_terabyte_of_metrics_is_not_read(
     ("key", "value"),
     [("hidden_size", 60_000), ("hidden_size", 10**12), ("embedding_size", 65_536)],
 )
-def test_a_model_of_absurd_size_is_refused_before_it_is_made(
+def test_a_model_of_absurd_size_is_refused_before_it_is_built(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], key: str, value: int
 ) -> None:
     header, _ = read_header(run / BEST)
@@ -438,7 +438,7 @@ def plant_links(folder: Path, names: tuple[str, ...], mine: Path) -> None:
         (folder / name).symlink_to(mine)
 
 
-def test_training_anew_writes_through_no_link(corpus: Path, tmp_path: Path) -> None:
+def test_training_with_overwrite_does_not_write_through_links(corpus: Path, tmp_path: Path) -> None:
     mine, folder, run = tmp_path / "mine", tmp_path / "folder", tmp_path / "run"
     mine.write_text("precious")
     folder.mkdir()
@@ -454,7 +454,7 @@ def test_training_anew_writes_through_no_link(corpus: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", [METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD])
-def test_resuming_refuses_links_where_it_would_write(
+def test_resuming_refuses_links_that_it_would_write_to(
     run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     mine = tmp_path / "mine"
@@ -468,7 +468,7 @@ def test_resuming_refuses_links_where_it_would_write(
 
 
 @pytest.mark.parametrize("name", [METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD])
-def test_resuming_waits_for_no_pipe(
+def test_resuming_refuses_pipes_without_blocking(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     (run / name).unlink(missing_ok=True)
@@ -479,7 +479,7 @@ def test_resuming_waits_for_no_pipe(
 
 
 def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path) -> None:
-    for name in (LAST, BEST):  # the files are elsewhere, and read there
+    for name in (LAST, BEST):  # the link targets are read
         (run / name).rename(tmp_path / name)
         (run / name).symlink_to(tmp_path / name)
     before = {name: (tmp_path / name).read_bytes() for name in (LAST, BEST)}
@@ -492,7 +492,7 @@ def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path) 
     assert read_header(run / LAST)[0]["progress"]["step"] == 2
 
 
-def test_a_run_folder_may_be_a_link_itself(run: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_run_folder_may_be_a_link(run: Path, corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(run)
     assert trained(corpus, tmp_path / "link", "training.max_steps=2", "--resume") == 0
     command = ["translate", "-m", str(tmp_path / "link"), "-i", str(corpus.parent / "test.src")]
@@ -500,7 +500,7 @@ def test_a_run_folder_may_be_a_link_itself(run: Path, corpus: Path, tmp_path: Pa
     assert read_header(run / LAST)[0]["progress"]["step"] == 2
 
 
-# -------------------------------------------------------------------------------------- the source
+# ------------------------------------------------------------------------------------- source code
 
 MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "runpy", "code"}
 BUILTINS = {"eval", "exec", "compile", "__import__", "execfile"}
@@ -521,8 +521,8 @@ CALLS = {
 LOADERS = {"yaml.BaseLoader", "yaml.SafeLoader"}
 
 
-def dangers(source: str) -> list[str]:
-    """Return the calls in a module that could execute the text it reads."""
+def unsafe_calls(source: str) -> list[str]:
+    """Return the calls in a module that could execute text that it reads."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -553,17 +553,17 @@ SOURCES = sorted(
 
 IMPORTING = (
     "seq2seq/model/external_score.py",
-    "seq2seq/cli/parser.py",  # subcommands
+    "seq2seq/cli/parser.py",  # imports subcommands
     "scripts/documentation/sources.py",
 )
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_module_runs_what_it_reads(path: Path) -> None:
-    """A config may name a score of the user's own; others import modules by names in our code."""
+def test_no_module_executes_what_it_reads(path: Path) -> None:
+    """The allowed modules import a user's own score or modules named in the project's code."""
     importing = path.relative_to(ROOT).as_posix() in IMPORTING
     allowed = ["importlib.import_module"] if importing else []
-    assert dangers(path.read_text(encoding="utf-8")) == allowed
+    assert unsafe_calls(path.read_text(encoding="utf-8")) == allowed
 
 
 @pytest.mark.parametrize(
@@ -583,10 +583,10 @@ def test_no_module_runs_what_it_reads(path: Path) -> None:
         "run(command, shell=True)",
     ],
 )
-def test_a_planted_danger_is_found(source: str) -> None:
-    assert dangers(source)
+def test_a_planted_unsafe_call_is_found(source: str) -> None:
+    assert unsafe_calls(source)
 
 
 @pytest.mark.parametrize("source", ["model.eval()", "re.compile('a')", "json.load(f)"])
-def test_what_sounds_alike_is_none(source: str) -> None:
-    assert dangers(source) == []
+def test_safe_calls_of_similar_names_are_allowed(source: str) -> None:
+    assert unsafe_calls(source) == []

@@ -1,4 +1,4 @@
-"""`seq2seq init`: a config that suits the text, the machine and the time."""
+"""`seq2seq init`: a config that suits the corpus, the machine and the time."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,9 +42,7 @@ def test_a_refused_language_leaves_no_file(capsys: pytest.CaptureFixture[str]) -
     assert not Path("my-data").exists()
 
 
-def test_two_files_become_a_config_that_trains(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_writes_a_config_that_trains(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("conf").mkdir()
     assert main(["init", "conf/my.yaml", *LANGUAGES, *ALL, "--minutes", "2"]) == 0
     out, err = capsys.readouterr()
@@ -66,7 +64,7 @@ def test_two_files_become_a_config_that_trains(
     assert (folder / "runs/my/best.safetensors").exists()
 
 
-def test_given_texts_stay_where_they_are(folder: Path) -> None:
+def test_given_validation_and_test_texts_are_not_moved(folder: Path) -> None:
     Path("all.tsv").write_text("".join(f"x\t{n}\ta b {n}\n" for n in range(300)), encoding="utf-8")
     Path("valid.tsv").write_text("id\t1\ta b 1\n", encoding="utf-8")
     texts = ["--train", "all.tsv", "--valid", "valid.tsv", "--test", "valid.tsv"]
@@ -100,7 +98,7 @@ def test_a_schema_beside_the_config_is_named_in_its_first_line() -> None:
         (["--train", "all.csv"], "all.csv needs --columns"),
     ],
 )
-def test_a_mistake_is_one_line_and_writes_nothing(
+def test_an_error_is_one_line_and_writes_no_files(
     folder: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["init", "my.yaml", *LANGUAGES, *arguments]) == 2
@@ -157,7 +155,7 @@ def test_a_linked_config_is_written_through_its_link(capsys: pytest.CaptureFixtu
     assert "-: standard output cannot receive this output" in capsys.readouterr().err
 
 
-def test_facts_are_those_of_the_whole_text() -> None:
+def test_statistics_cover_the_complete_text() -> None:
     lines = [("one two three", "एक दोन"), (" ", "blank"), ("four", "चार पाच"), ("six", "सहा सात")]
     facts = measure_text(iter(lines), "it")
     assert (facts.pairs, facts.words) == (3, (5 / 3, 2.0))
@@ -179,7 +177,9 @@ def test_every_pair_is_equally_likely_to_be_in_the_sample(monkeypatch: pytest.Mo
             counts[int(src[1:]) // 20] += 1
         monkeypatch.setattr(text_facts, "_SEED", start)
     assert sum(counts) == 2000
-    assert all(150 < count < 250 for count in counts)  # 200 are expected, 13 a standard deviation
+    assert all(
+        150 < count < 250 for count in counts
+    )  # expected 200, with a standard deviation of 13
 
 
 @pytest.fixture
@@ -202,13 +202,13 @@ def recipe_for(
     minutes: float | None,
     epoch_seconds: float,
 ) -> Recipe:
-    """Choose with a machine on which an epoch of the sample takes these seconds."""
+    """Choose for a machine that needs this time for an epoch of the sample."""
     cost = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, epoch_seconds, 1.0)
     monkeypatch.setattr(recipe, "forecast", lambda _session: cost)
     return choose(facts, data, minutes, CPU)
 
 
-def test_much_time_trains_deep_and_ends_by_epochs(
+def test_much_time_gives_a_deep_model_and_a_limit_of_epochs(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
 ) -> None:
     found = recipe_for(monkeypatch, facts, data, 60, 1.0)
@@ -222,7 +222,7 @@ def test_much_time_trains_deep_and_ends_by_epochs(
         assert (found.epochs, found.sections["model"]["layers"]) == (minutes, layers)
 
 
-def test_little_time_trains_small_and_ends_by_the_clock(
+def test_little_time_gives_a_small_model_and_a_limit_of_minutes(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
 ) -> None:
     found = recipe_for(monkeypatch, facts, data, 1, 50.0)
@@ -230,7 +230,7 @@ def test_little_time_trains_small_and_ends_by_the_clock(
     assert (model["hidden_size"], model["layers"], model["dropout"]) == (320, 1, 0.1)
     assert (training["max_minutes"], training.get("max_epochs")) == (1, None)
     assert found.epochs == pytest.approx(1.2)
-    assert training["validate_every"] == 2  # of 12 steps
+    assert training["validate_every"] == 2  # 12 steps in total
 
 
 def test_a_larger_text_has_a_larger_vocabulary_and_fewer_epochs(

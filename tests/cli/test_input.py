@@ -1,4 +1,4 @@
-"""Lines from a stream: each in its own time, none lost, numbered as they come."""
+"""Lines from a stream: available as soon as they arrive, none lost, numbered in order."""
 
 import io
 import os
@@ -23,13 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """The end to read and the end to write, which hides nothing in a buffer."""
+    """Yield the read end and the unbuffered write end of a pipe."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as source, os.fdopen(writing, "wb", buffering=0) as sink:
         yield source, sink
 
 
-def test_what_has_arrived_is_given_at_once(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+def test_lines_that_have_arrived_are_available_at_once(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     source, sink = pipe
     found = arrivals(source, 3)
     sink.write(b"one\n")
@@ -44,7 +44,7 @@ def test_what_has_arrived_is_given_at_once(pipe: tuple[IO[bytes], IO[bytes]]) ->
     assert next(found, None) is None
 
 
-def test_a_pipe_that_does_not_block_is_waited_for(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
+def test_a_non_blocking_pipe_is_waited_for(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     source, sink = pipe
     os.set_blocking(source.fileno(), False)
     child = subprocess.Popen(
@@ -56,7 +56,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(pipe: tuple[IO[bytes], IO[byte
 
 
 class Reads(io.BytesIO):
-    """A file whose reads end where they like."""
+    """File whose reads return arbitrary parts."""
 
     def __init__(self, parts: list[bytes]) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Reads(io.BytesIO):
     parts=st.lists(st.text("ab\n", max_size=9).map(str.encode), max_size=9),
     size=st.integers(1, 4),
 )
-def test_arrivals_are_the_lines_however_they_come(parts: list[bytes], size: int) -> None:
+def test_lines_do_not_depend_on_how_bytes_arrive(parts: list[bytes], size: int) -> None:
     content = b"".join(parts)
     found = list(arrivals(Reads(parts), size))
     numbered = [(n, line) for start, each in found for n, line in enumerate(each, start=start)]
@@ -84,7 +84,7 @@ def test_arrivals_are_the_lines_however_they_come(parts: list[bytes], size: int)
 
 @contextmanager
 def streaming(run: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`seq2seq translate --stream` between pipes."""
+    """Run `seq2seq translate --stream` with pipes."""
     command = [sys.executable, "-m", "seq2seq", "translate", "-m", str(run), "--stream", *more]
     with subprocess.Popen(
         command,
@@ -112,9 +112,9 @@ def test_a_line_is_translated_while_the_stream_stays_open(tiny_runs: dict[str, P
             process.stdin.write(line)
             texts += [process.stdout.readline() for _ in range(line.count(b"\n"))]
             if b"\xff" in line:
-                told = process.stderr.readline().decode()
-                assert told.startswith("note: bytes that are not UTF-8 were replaced in ")
-                assert told.endswith(" 1 line (3) of standard input\n")
+                message = process.stderr.readline().decode()
+                assert message.startswith("note: bytes that are not UTF-8 were replaced in ")
+                assert message.endswith(" 1 line (3) of standard input\n")
         assert texts[1] == b"\n"
         assert texts[0] == texts[3] != texts[4]
         assert process.poll() is None
@@ -127,10 +127,10 @@ def test_a_line_is_translated_while_the_stream_stays_open(tiny_runs: dict[str, P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["", "--stream"])
-def test_a_reader_that_has_enough_ends_it_quietly(
+def test_a_closed_reader_ends_the_command_quietly(
     tiny_runs: dict[str, Path], tmp_path: Path, how: str
 ) -> None:
-    """More than a pipe holds stays unread."""
+    """The remaining output exceeds the capacity of a pipe."""
     source = tmp_path / "in"
     source.write_bytes(b"buda ki more ta zu.\n\n\n\n" * 3000)
     python, run = shlex.quote(sys.executable), shlex.quote(str(tiny_runs["none"]))
@@ -141,8 +141,10 @@ def test_a_reader_that_has_enough_ends_it_quietly(
     assert done.stderr.decode() == "0\n"
 
 
-def test_a_device_in_a_folder_of_others_is_an_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody but root may write into /dev, and all may to what stands there."""
+def test_a_device_in_a_folder_without_write_permission_is_an_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Only root may create files in /dev, but everyone may write to its devices."""
     monkeypatch.setattr(os, "access", lambda path, _: str(path) != "/dev")
     check_output(Path("/dev/null"))
     with pytest.raises(UserError, match="no permission to write in the folder /dev"):

@@ -1,4 +1,4 @@
-"""The command line: what goes in and out, and the exit codes; test_mistakes.py has the rest."""
+"""The command line: input, output and exit codes; test_mistakes.py tests the error messages."""
 
 import gzip
 import io
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Result(NamedTuple):
-    """The result of a call: its output and its exit code."""
+    """Output and exit code of a call."""
 
     code: int
     out: bytes
@@ -41,7 +41,7 @@ class Result(NamedTuple):
 
     @property
     def lines(self) -> list[str]:
-        """The lines of stdout; each must end with a line feed, and nothing else is an end."""
+        """Return the lines of stdout, each of which ends in a line feed."""
         *lines, rest = self.out.decode().split("\n")
         assert rest == ""
         return lines
@@ -82,12 +82,12 @@ def luong(tiny_runs: dict[str, Path]) -> Path:
 
 @pytest.fixture
 def src(small_corpus: Path) -> Path:
-    """Eleven lines of source text."""
+    """Return the path of eleven lines of source text."""
     return small_corpus.parent / "test.src"
 
 
 def refused(result: Result, *parts: object) -> None:
-    """Exit code 2 and one line that says why."""
+    """Check for exit code 2 and a one-line message."""
     assert result.code == 2, result.err
     assert result.out == b""
     assert result.err.startswith("seq2seq: error: ")
@@ -98,7 +98,7 @@ def refused(result: Result, *parts: object) -> None:
 
 # ------------------------------------------------------------------------------ lines in, lines out
 
-ODD_LINES = [
+UNUSUAL_LINES = [
     "buda ki.",
     "",
     "  \t ",
@@ -110,17 +110,17 @@ ODD_LINES = [
 ]
 
 
-def test_every_line_has_its_line(call: Call, tiny_run: Path) -> None:
-    result = call("translate", "-m", tiny_run, stdin="\n".join(ODD_LINES).encode() + b"\n")
+def test_every_input_line_has_an_output_line(call: Call, tiny_run: Path) -> None:
+    result = call("translate", "-m", tiny_run, stdin="\n".join(UNUSUAL_LINES).encode() + b"\n")
     assert result.code == 0
     assert result.err == ""
-    assert [bool(line) for line in result.lines] == [bool(line.strip()) for line in ODD_LINES]
+    assert [bool(line) for line in result.lines] == [bool(line.strip()) for line in UNUSUAL_LINES]
     assert not re.search("[\r\v\f\x85\u2028\u2029]", result.out.decode())
 
 
-def test_the_lines_are_those_of_the_translator(call: Call, tiny_run: Path) -> None:
-    result = call("translate", "-m", tiny_run, stdin="\n".join(ODD_LINES).encode())
-    translations = Translator.load(tiny_run, device="cpu").translate(ODD_LINES)
+def test_translations_equal_those_of_the_translator(call: Call, tiny_run: Path) -> None:
+    result = call("translate", "-m", tiny_run, stdin="\n".join(UNUSUAL_LINES).encode())
+    translations = Translator.load(tiny_run, device="cpu").translate(UNUSUAL_LINES)
     assert result.lines == [translation.text for translation in translations]
 
 
@@ -143,9 +143,9 @@ def test_text_is_either_an_argument_or_input(call: Call, luong: Path, src: Path)
 @pytest.mark.parametrize("options", [(), ("-b", "3", "--n-best", "2"), ("--json",)])
 def test_a_document_keeps_its_paragraphs(call: Call, luong: Path, options: tuple[str, ...]) -> None:
     text = b"\xef\xbb\xbfBuda ki\nmore ta. Zu\r\nba.\n\n \t\nMo re.\n\n\nZu"
-    whole = b"Buda ki more ta. Zu ba.\n\n\nMo re.\n\n\nZu\n"
+    joined = b"Buda ki more ta. Zu ba.\n\n\nMo re.\n\n\nZu\n"
     result = call("translate", "-m", luong, *options, "--document", stdin=text)
-    expected = call("translate", "-m", luong, *options, stdin=whole)
+    expected = call("translate", "-m", luong, *options, stdin=joined)
     single = call("translate", "-m", luong, stdin=b"Buda ki more ta.\nZu ba.\n")
     assert result.code == 0
     assert len(result.lines) == len(expected.lines)
@@ -161,7 +161,9 @@ def test_notes_on_a_document_name_the_lines_of_the_input(call: Call, luong: Path
     assert "longer than data.max_length; translated in parts: 1 line (7)" in result.err
 
 
-def test_a_document_is_read_as_one(call: Call, luong: Path, src: Path) -> None:
+def test_a_document_cannot_be_a_stream_or_have_a_file_of_prefixes(
+    call: Call, luong: Path, src: Path
+) -> None:
     for options in (("--stream",), ("--prefix-file", src)):
         result = call("translate", "-m", luong, "--document", *options)
         refused(result, "--document cannot be used with --stream, --prefix-file or --constraints")
@@ -179,7 +181,7 @@ PLAIN = b"buda ki.\n\nmore ta.\nzu"
         pytest.param(b"\xef\xbb\xbf" + PLAIN.replace(b"\n", b"\r\n") + b"\r\n", id="Windows"),
     ],
 )
-def test_ends_of_lines_and_a_byte_order_mark_change_nothing(
+def test_line_ends_and_a_byte_order_mark_do_not_change_translations(
     call: Call, luong: Path, other: bytes
 ) -> None:
     plain = call("translate", "-m", luong, stdin=PLAIN)
@@ -187,7 +189,9 @@ def test_ends_of_lines_and_a_byte_order_mark_change_nothing(
     assert call("translate", "-m", luong, stdin=other) == plain
 
 
-def test_files_pipes_and_gzip_are_alike(call: Call, luong: Path, src: Path, tmp_path: Path) -> None:
+def test_files_pipes_and_gzip_give_the_same_output(
+    call: Call, luong: Path, src: Path, tmp_path: Path
+) -> None:
     piped = call("translate", "-m", luong, stdin=src.read_bytes())
     assert len(piped.lines) == 11
     packed = tmp_path / "in.gz"
@@ -205,36 +209,36 @@ def test_no_input_gives_no_output(call: Call, luong: Path) -> None:
     assert call("translate", "-m", luong, stdin=b"\n") == (0, b"\n", "")
 
 
-def test_bytes_that_are_no_utf8_are_replaced_and_reported(call: Call, luong: Path) -> None:
-    spoilt = b"buda\nmo\xffre\n\xef\xbf\xbd is a character\nta \xe0\xa4\n"
-    result = call("translate", "-m", luong, "--batch-size", 2, stdin=spoilt)
+def test_bytes_that_are_not_utf8_are_replaced_and_reported(call: Call, luong: Path) -> None:
+    invalid = b"buda\nmo\xffre\n\xef\xbf\xbd is a character\nta \xe0\xa4\n"
+    result = call("translate", "-m", luong, "--batch-size", 2, stdin=invalid)
     assert result.code == 0
     lines = "2 lines (2, 4) of standard input\n"
     assert result.err == f"note: bytes that are not UTF-8 were replaced in {lines}"
-    mended = spoilt.decode("utf-8", errors="replace").encode()
-    assert call("translate", "-m", luong, stdin=mended) == (0, result.out, "")
+    repaired = invalid.decode("utf-8", errors="replace").encode()
+    assert call("translate", "-m", luong, stdin=repaired) == (0, result.out, "")
 
 
-def test_a_long_list_of_lines_is_cut(call: Call, luong: Path) -> None:
+def test_a_long_list_of_line_numbers_is_truncated(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "-b", 1, stdin=b"\xff\n" * 12)
     assert "12 lines (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, ...)" in result.err
     assert len(result.lines) == 12
 
 
-def test_an_over_long_line_is_translated_in_parts_and_reported(call: Call, luong: Path) -> None:
+def test_an_overlong_line_is_translated_in_parts_and_reported(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "-b", 1, stdin=b"zu\n" + b"buda. " * 30 + b"\nmo\n")
     assert len(result.lines) == 3
     assert "longer than data.max_length; translated in parts: 1 line (2)" in result.err
 
 
-def test_an_endless_word_is_cut_short_and_reported(call: Call, luong: Path) -> None:
+def test_an_overlong_word_is_truncated_and_reported(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "-b", "1", stdin=b"zu\n" + b"xq" * 500 + b"\nzu\n")
     assert len(result.lines) == 3
     assert "only its start was translated: 1 line (2)" in result.err
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_batch_size_never_changes_what_comes_out(
+def test_output_does_not_depend_on_the_batch_size(
     call: Call, tiny_run: Path, src: Path, beam: int
 ) -> None:
     lines = src.read_bytes().splitlines(keepends=True)
@@ -247,7 +251,7 @@ def test_the_batch_size_never_changes_what_comes_out(
     assert found[0] == found[1] == found[2]
 
 
-def test_the_beam_is_that_of_the_config_unless_given(call: Call, luong: Path, src: Path) -> None:
+def test_the_beam_size_defaults_to_that_of_the_config(call: Call, luong: Path, src: Path) -> None:
     text = src.read_bytes()
     of_config, three, one = (
         call("translate", "-m", luong, "--json", *beam, stdin=text)
@@ -257,8 +261,8 @@ def test_the_beam_is_that_of_the_config_unless_given(call: Call, luong: Path, sr
     assert three.out != one.out
 
 
-def test_n_best_gives_exactly_n_lines_an_input(call: Call, tiny_run: Path) -> None:
-    text = "\n".join(ODD_LINES).encode()
+def test_n_best_gives_exactly_n_lines_per_input_line(call: Call, tiny_run: Path) -> None:
+    text = "\n".join(UNUSUAL_LINES).encode()
     best = call("translate", "-m", tiny_run, "-b", 4, stdin=text).lines
     result = call(
         "translate", "-m", tiny_run, "-b", 4, "--n-best", 3, "--batch-size", 3, stdin=text
@@ -269,7 +273,9 @@ def test_n_best_gives_exactly_n_lines_an_input(call: Call, tiny_run: Path) -> No
         match = re.fullmatch(r"(\d+) \|\|\| (.*) \|\|\| (-?\d+\.\d{6})", line)
         assert match, line
         rows.append((int(match[1]), match[2], float(match[3])))
-    assert [index for index, _, _ in rows] == [i for i in range(len(ODD_LINES)) for _ in range(3)]
+    assert [index for index, _, _ in rows] == [
+        i for i in range(len(UNUSUAL_LINES)) for _ in range(3)
+    ]
     assert [text for _, text, _ in rows[::3]] == best
     for start in range(0, len(rows), 3):
         scores = [score for _, _, score in rows[start : start + 3]]
@@ -278,13 +284,13 @@ def test_n_best_gives_exactly_n_lines_an_input(call: Call, tiny_run: Path) -> No
             assert [row[1:] for row in rows[start : start + 3]] == [("", 0.0)] * 3
 
 
-def test_json_tells_all_of_a_translation(call: Call, tiny_run: Path) -> None:
-    text = "\n".join(ODD_LINES).encode()
+def test_json_has_all_fields_of_a_translation(call: Call, tiny_run: Path) -> None:
+    text = "\n".join(UNUSUAL_LINES).encode()
     plain = call("translate", "-m", tiny_run, stdin=text).lines
     result = call("translate", "-m", tiny_run, "--json", stdin=text)
     objects = [json.loads(line) for line in result.lines]
     assert [each["text"] for each in objects] == plain
-    for line, each in zip(ODD_LINES, objects, strict=True):
+    for line, each in zip(UNUSUAL_LINES, objects, strict=True):
         keys = ["text", "score", "src_tokens", "tgt_tokens", "log_probs", "attention_weights"]
         assert list(each) == keys
         assert len(each["log_probs"]) == len(each["tgt_tokens"])
@@ -302,7 +308,7 @@ def test_json_tells_all_of_a_translation(call: Call, tiny_run: Path) -> None:
             assert sum(row) == pytest.approx(1, abs=1e-4)
 
 
-def test_json_has_the_n_best_where_asked(call: Call, luong: Path) -> None:
+def test_json_has_n_best_lists_on_request(call: Call, luong: Path) -> None:
     result = call("translate", "-m", luong, "--json", "--n-best", 2, stdin=b"buda\n\n")
     for each in map(json.loads, result.lines):
         assert len(each["n_best"]) == 2
@@ -315,12 +321,12 @@ def test_json_has_the_n_best_where_asked(call: Call, luong: Path) -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_translations_begin_with_what_is_asked_for(
+def test_translations_start_with_the_given_prefix(
     call: Call, tiny_run: Path, tmp_path: Path, beam: int
 ) -> None:
-    """By lines or for all, whatever the batch, and never where there is nothing to translate."""
-    text = ("\n".join(ODD_LINES) + "\n").encode()
-    blank = [n for n, line in enumerate(ODD_LINES, start=1) if not line.strip()]
+    """Prefixes are per line or for all lines, whatever the batch, and never for blank lines."""
+    text = ("\n".join(UNUSUAL_LINES) + "\n").encode()
+    blank = [n for n, line in enumerate(UNUSUAL_LINES, start=1) if not line.strip()]
     note = f"note: blank lines stay blank, without their prefix: {len(blank)} lines (2, 3, 5)\n"
     command = ("translate", "-m", tiny_run, "-b", beam)
     for_all = call(*command, "--prefix", "Ba ke\u0301l", stdin=text)
@@ -347,7 +353,7 @@ def test_translations_begin_with_what_is_asked_for(
         assert weights is None or len(weights) == len(found["tgt_tokens"])
 
 
-def test_a_prefix_that_cannot_be_is_refused_before_any_work(
+def test_an_invalid_prefix_is_refused_before_the_model_is_loaded(
     call: Call, src: Path, tmp_path: Path
 ) -> None:
     file, nowhere = tmp_path / "prefixes", tmp_path / "nowhere"
@@ -371,15 +377,17 @@ def test_a_stream_may_have_a_prefix(call: Call, luong: Path) -> None:
     assert result.err == "note: blank lines stay blank, without their prefix: 1 line (2)\n"
 
 
-def test_a_model_twice_is_an_ensemble_that_agrees(call: Call, luong: Path, src: Path) -> None:
+def test_an_ensemble_of_a_model_with_itself_equals_the_model(
+    call: Call, luong: Path, src: Path
+) -> None:
     one = call("translate", "-m", luong, "-i", src)
     assert call("translate", "-m", luong, "-m", luong, "-i", src) == one
 
 
-# ---------------------------------------------------------------------------------- what is written
+# ------------------------------------------------------------------------------------- output files
 
 
-def test_a_failure_leaves_no_half_file(
+def test_a_failure_leaves_no_partial_output_file(
     call: Call, luong: Path, src: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream, out = Translator.stream, tmp_path / "out"
@@ -423,10 +431,10 @@ def test_a_failure_leaves_no_half_file(
         assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_a_pipe_given_as_output_is_written_to_and_stays_a_pipe(
+def test_an_output_pipe_is_written_to_and_not_replaced(
     call: Call, luong: Path, src: Path, tmp_path: Path
 ) -> None:
-    pipe = tmp_path / "pipe"  # as /dev/stdout is, or /dev/null
+    pipe = tmp_path / "pipe"  # like /dev/stdout or /dev/null
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -439,10 +447,10 @@ def test_a_pipe_given_as_output_is_written_to_and_stays_a_pipe(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux has such links")
-def test_output_may_be_the_pipe_behind_dev_stdout(
+def test_output_may_be_a_link_to_a_pipe_like_dev_stdout(
     call: Call, luong: Path, src: Path, tmp_path: Path
 ) -> None:
-    """Its link says `pipe:[1234]`, where no file is."""
+    """The link target is `pipe:[1234]`, which does not exist as a file."""
     reader, writer = os.pipe()
     (tmp_path / "stdout").symlink_to(f"/proc/self/fd/{writer}")
     result = call("translate", "-m", luong, "-i", src, "-o", tmp_path / "stdout", "-b", 1)
@@ -453,7 +461,7 @@ def test_output_may_be_the_pipe_behind_dev_stdout(
 
 
 @pytest.mark.parametrize("damage", ["cut off", "no gzip"])
-def test_a_damaged_gzip_input_is_named(
+def test_a_damaged_gzip_input_is_reported(
     call: Call, luong: Path, src: Path, tmp_path: Path, damage: str
 ) -> None:
     packed = tmp_path / "in.gz"
@@ -465,7 +473,7 @@ def test_a_damaged_gzip_input_is_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_utf_16_is_told_of(call: Call, luong: Path, tmp_path: Path) -> None:
+def test_utf_16_is_reported(call: Call, luong: Path, tmp_path: Path) -> None:
     text = tmp_path / "in"
     text.write_bytes("buda ki.\nzu\n".encode("utf-16-le"))
     result = call("translate", "-m", luong, "-i", text)
@@ -474,7 +482,7 @@ def test_utf_16_is_told_of(call: Call, luong: Path, tmp_path: Path) -> None:
     assert result.err == f"note: NUL characters (is the text UTF-16? Save it as UTF-8) in {lines}"
 
 
-def test_what_stdin_reads_is_not_replaced(luong: Path, tmp_path: Path) -> None:
+def test_the_file_behind_stdin_is_not_replaced(luong: Path, tmp_path: Path) -> None:
     text = tmp_path / "in"
     text.write_text("buda ki.\n", encoding="utf-8")
     command = [sys.executable, "-m", "seq2seq", "translate", "-m", str(luong), "-o", str(text)]
@@ -488,7 +496,7 @@ def test_what_stdin_reads_is_not_replaced(luong: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["loop", "into/nowhere"])
-def test_a_link_that_leads_nowhere_is_refused_as_output(
+def test_a_broken_link_is_refused_as_output(
     call: Call, luong: Path, src: Path, tmp_path: Path, name: str
 ) -> None:
     link = tmp_path / "loop"
@@ -497,11 +505,11 @@ def test_a_link_that_leads_nowhere_is_refused_as_output(
     refused(result, link, "is a broken link; remove it")
 
 
-# ------------------------------------------------------------------- streams that the caller closed
+# ----------------------------------------------------------------------------------- closed streams
 
 
 def with_closed(name: str, *arguments: object) -> int:
-    """Run the command where Python found this stream closed, and close what stood in for it."""
+    """Run the command with a closed stream, then close the stream that replaced it."""
     code = main([str(argument) for argument in arguments])
     getattr(sys, name).close()
     return code
@@ -510,8 +518,8 @@ def with_closed(name: str, *arguments: object) -> int:
 def test_without_stderr_notes_are_dropped_and_not_mixed_with_translations(
     luong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python prints what is meant for a closed stderr on stdout."""
-    src = tmp_path / "odd"
+    """Without a stderr, Python prints messages for stderr on stdout."""
+    src = tmp_path / "invalid"
     src.write_bytes(b"buda ki.\n\xff zu\nmo\n")
     monkeypatch.setattr(sys, "stderr", None)
     assert with_closed("stderr", "translate", "-m", luong, "-i", src, "-b", "1") == 0
@@ -521,7 +529,7 @@ def test_without_stderr_notes_are_dropped_and_not_mixed_with_translations(
 
 
 @pytest.mark.parametrize(("name", "option"), [("stdin", "-i FILE"), ("stdout", "-o FILE")])
-def test_a_closed_stdin_or_stdout_is_told(
+def test_a_closed_stdin_or_stdout_is_reported(
     luong: Path,
     src: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -538,19 +546,19 @@ def test_a_closed_stdin_or_stdout_is_told(
     assert line.endswith(f"is closed; give a file, {option}")
 
 
-class Gone(io.StringIO):
-    """A stderr whose reader is no longer there."""
+class BrokenStream(io.StringIO):
+    """Stream for stderr whose reader has exited."""
 
     def write(self, _: str) -> int:
         raise OSError(5, "Input/output error")
 
 
-def test_no_line_is_lost_where_nobody_reads_stderr(
+def test_no_translation_is_lost_if_stderr_is_broken(
     luong: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    src = tmp_path / "odd"
+    src = tmp_path / "invalid"
     src.write_bytes(b"\xff zu\nmo\n")
-    monkeypatch.setattr(sys, "stderr", Gone())
+    monkeypatch.setattr(sys, "stderr", BrokenStream())
     assert main(["translate", "-m", str(luong), "-i", str(src), "-b", "1", "--stream"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
 
@@ -560,7 +568,7 @@ def test_no_line_is_lost_where_nobody_reads_stderr(
 
 @pytest.fixture
 def texts(src: Path, tmp_path: Path) -> tuple[Path, Path]:
-    """A hypothesis for each line of `src` that is right in part, and the references."""
+    """Return a partially correct hypothesis for each line of `src`, and the references."""
     hyp, ref = tmp_path / "hyp", src.with_suffix(".tgt")
     lines = [
         f"{line} {line[:2]} u" if i % 3 else line.replace("a", "o").title()
@@ -575,14 +583,14 @@ def lines_of(path: Path) -> list[str]:
 
 
 def sacrebleu_scores(hyp: Path, *refs: Path) -> list[float]:
-    """By sacrebleu alone."""
+    """Compute the scores with sacrebleu alone."""
     references = [lines_of(ref) for ref in refs]
     metrics = (BLEU(), CHRF(), TER(case_sensitive=True))
     return [metric.corpus_score(lines_of(hyp), references).score for metric in metrics]
 
 
 def table_scores(result: Result) -> list[str]:
-    """The scores of the first three rows below the heading."""
+    """Return the scores of the first three rows below the header."""
     assert result.code == 0, result.err
     rows = [line.split() for line in result.lines[1:4]]
     assert [row[0] for row in rows] == ["BLEU", "chrF2", "TER"]
@@ -601,7 +609,7 @@ def test_a_run_is_scored_as_sacrebleu_scores_its_output(
     assert call("evaluate", "--hyp", kept, "-r", ref) == result
 
 
-def test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are(
+def test_references_not_in_nfc_are_noted_and_scored_unchanged(
     call: Call, luong: Path, tmp_path: Path
 ) -> None:
     src, ref, hyp = (tmp_path / name for name in ("a.src", "a.ref", "a.hyp"))
@@ -617,7 +625,7 @@ def test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are(
     assert "NFC" not in call("evaluate", "-m", luong, "-i", src, "-r", ref).err
     assert "NFC" not in call("evaluate", "--hyp", hyp, "-r", ref).err
     hyp.write_text("ba \u00e9 ka mo zu\n" * 3, encoding="utf-8")
-    ref.write_text("ba e\u0301 ka mo zu\n" * 3, encoding="utf-8")  # looks the same
+    ref.write_text("ba e\u0301 ka mo zu\n" * 3, encoding="utf-8")  # renders identically
     result = call("evaluate", "--hyp", hyp, "-r", ref, "--json", "-")
     score = json.loads(result.out)["bleu"]["score"]
     assert score == pytest.approx(sacrebleu_scores(hyp, ref)[0])
@@ -625,12 +633,12 @@ def test_references_that_are_not_nfc_are_told_of_and_scored_as_they_are(
 
 
 def enlarge(*files: Path) -> None:
-    """Repeat the lines of files until there are enough for intervals and p-values."""
+    """Repeat the lines of files to get enough for intervals and p-values."""
     for file in files:
         file.write_bytes(file.read_bytes() * 3)
 
 
-def test_scores_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_scores_are_written_as_json(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
     hyp, ref = texts
     few = call("evaluate", "--hyp", hyp, "--hyp", ref, "-r", ref, "--json", tmp_path / "few")
     assert "note: no intervals and p-values for fewer than 20 lines (here: 11)" in few.err
@@ -671,9 +679,7 @@ def test_two_outputs_are_compared(call: Call, texts: tuple[Path, Path], tmp_path
     assert 0 < pair["p_value"] < 0.2
 
 
-def test_text_without_spaces_and_long_lines_are_scored_with_a_note(
-    call: Call, tmp_path: Path
-) -> None:
+def test_text_without_spaces_and_long_lines_give_notes(call: Call, tmp_path: Path) -> None:
     hyp, ref = tmp_path / "hyp", tmp_path / "ref"
     for file in (hyp, ref):
         file.write_text(
@@ -693,7 +699,9 @@ def test_text_without_spaces_and_long_lines_are_scored_with_a_note(
     assert (tree["ter"], tree["paired"]["ter"]) == (None, None)
 
 
-def test_case_and_several_references(call: Call, texts: tuple[Path, Path], tmp_path: Path) -> None:
+def test_lowercase_and_several_references_are_supported(
+    call: Call, texts: tuple[Path, Path], tmp_path: Path
+) -> None:
     hyp, ref = texts
     upper = tmp_path / "upper"
     upper.write_text(hyp.read_text(encoding="utf-8").upper(), encoding="utf-8", newline="\n")
@@ -705,7 +713,7 @@ def test_case_and_several_references(call: Call, texts: tuple[Path, Path], tmp_p
     assert table_scores(two) == [f"{score:.1f}" for score in sacrebleu_scores(hyp, ref, upper)]
 
 
-def test_the_test_set_is_that_of_the_config(
+def test_the_test_set_defaults_to_that_of_the_config(
     call: Call, luong: Path, src: Path, tmp_path: Path
 ) -> None:
     run = tmp_path / "with-test"
@@ -772,7 +780,7 @@ def test_sentences_of_a_run_have_their_sources(
         assert row == wanted
 
 
-def test_sentences_are_those_of_one_system(call: Call, texts: tuple[Path, Path]) -> None:
+def test_sentences_of_only_one_system_are_listed(call: Call, texts: tuple[Path, Path]) -> None:
     hyp, ref = texts
     result = call("evaluate", "--hyp", hyp, "--hyp", ref, "-r", ref, "--sentences", "x")
     refused(result, "--sentences: give one --hyp file")
@@ -799,26 +807,26 @@ def test_unequal_counts_are_refused(
 def test_attention_is_written(
     call: Call, tiny_runs: dict[str, Path], tmp_path: Path, suffix: str
 ) -> None:
-    out, run = tmp_path / f"looks.{suffix}", tiny_runs["bahdanau"]
+    out, run = tmp_path / f"plot.{suffix}", tiny_runs["bahdanau"]
     text = b"buda ki.\n\nzu\n"
     result = call("attention", "-m", run, "-o", out, "-b", 1, stdin=text)
     assert (result.code, result.out) == (0, b"")
     content = out.read_bytes()
     if suffix == "json":
-        told = call("translate", "-m", run, "--json", "-b", 1, stdin=text)
-        assert json.loads(content) == [json.loads(line) for line in told.lines]
+        expected = call("translate", "-m", run, "--json", "-b", 1, stdin=text)
+        assert json.loads(content) == [json.loads(line) for line in expected.lines]
     elif suffix == "png":
         assert content.startswith(b"\x89PNG\r\n")
     else:
         assert f"<{suffix}" in content.decode()
-    assert [path.name for path in tmp_path.glob("looks*")] == [out.name]
+    assert [path.name for path in tmp_path.glob("plot*")] == [out.name]
 
 
 @pytest.mark.parametrize("suffix", ["json", "html", "png"])
-def test_a_model_without_attention_has_none_to_show(
+def test_a_model_without_attention_cannot_be_plotted(
     call: Call, tiny_runs: dict[str, Path], tmp_path: Path, suffix: str
 ) -> None:
-    out = tmp_path / f"looks.{suffix}"
+    out = tmp_path / f"plot.{suffix}"
     result = call("attention", "-m", tiny_runs["none"], "-o", out, stdin=b"zu\n")
     refused(result, tiny_runs["none"], "no attention to plot")
     assert not out.exists()
@@ -835,8 +843,8 @@ def test_help_and_version_go_to_stdout(call: Call) -> None:
 
 
 @pytest.fixture
-def few_updates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure no more than a test needs."""
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure no more steps than necessary."""
     monkeypatch.setattr("seq2seq.analysis.check.forecast.MAX_STEPS", 2)
     monkeypatch.setattr("seq2seq.analysis.check.forecast.WARM_UP_STEPS", 1)
 
@@ -849,8 +857,8 @@ def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
     }
 
 
-@pytest.mark.usefixtures("few_updates")
-def test_check_looks_at_all_and_writes_nothing(
+@pytest.mark.usefixtures("few_steps")
+def test_check_examines_everything_and_writes_no_files(
     call: Call, small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -869,7 +877,7 @@ def test_check_looks_at_all_and_writes_nothing(
     assert result.lines[-1] == f"{len(warnings)} warnings; `seq2seq train` accepts this config."
 
 
-@pytest.mark.usefixtures("few_updates")
+@pytest.mark.usefixtures("few_steps")
 def test_check_finds_planted_faults_and_json_has_every_line(
     call: Call, small_corpus: Path, tmp_path: Path
 ) -> None:
@@ -899,7 +907,7 @@ def test_check_finds_planted_faults_and_json_has_every_line(
     assert found["cost"]["epoch_seconds"] > 0
 
 
-@pytest.mark.usefixtures("few_updates")
+@pytest.mark.usefixtures("few_steps")
 def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> None:
     result = call("check", small_corpus, "--device", "cpu", "--json", "-", "data.test=null")
     assert (result.code, result.err) == (0, "")
@@ -910,7 +918,7 @@ def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> Non
     )
 
 
-@pytest.mark.usefixtures("few_updates")
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize(
     ("part", "last"),
     [
@@ -933,12 +941,12 @@ def test_check_prints_each_part_before_it_computes_the_next(
     result = call("check", *config)
     assert (result.code, result.err) == (1, "seq2seq: error: the next part\n")
     assert result.lines[-1].startswith(last)
-    rows = len(result.lines) - 5 * (part == "cost_findings")  # without what is measured
+    rows = len(result.lines) - 5 * (part == "cost_findings")  # without measurements
     assert result.lines[:rows] == complete[:rows]
 
 
-@pytest.mark.usefixtures("few_updates")
-def test_check_writes_its_json_though_the_reader_of_its_text_has_finished(
+@pytest.mark.usefixtures("few_steps")
+def test_check_writes_its_json_although_the_reader_of_stdout_has_exited(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def closed(_: object) -> NoReturn:
@@ -951,8 +959,8 @@ def test_check_writes_its_json_though_the_reader_of_its_text_has_finished(
     assert json.loads(out.read_text(encoding="utf-8"))["cost"]["parameters"] > 1000
 
 
-@pytest.mark.usefixtures("few_updates")
-def test_check_warns_of_a_run_that_lives_in_the_folder(
+@pytest.mark.usefixtures("few_steps")
+def test_check_warns_of_an_existing_run_in_the_folder(
     call: Call, small_corpus: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "run").mkdir()
@@ -965,7 +973,7 @@ def test_check_warns_of_a_run_that_lives_in_the_folder(
 
 
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     [
         pytest.param(lambda at: (at / "train.tgt").unlink(), id="missing"),
         pytest.param(lambda at: (at / "valid.src").write_bytes(b"a\xffb\n"), id="no UTF-8"),
@@ -974,10 +982,10 @@ def test_check_warns_of_a_run_that_lives_in_the_folder(
         pytest.param(lambda at: (at / "run").write_bytes(b""), id="run_dir is a file"),
     ],
 )
-def test_check_refuses_what_train_refuses_in_the_same_words(
-    call: Call, small_corpus: Path, tmp_path: Path, spoil: Callable[[Path], object]
+def test_check_and_train_refuse_data_with_the_same_message(
+    call: Call, small_corpus: Path, tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
-    spoil(tmp_path)
+    damage(tmp_path)
     result = call("check", small_corpus)
     refused(result)
     assert call("train", small_corpus) == result
@@ -987,7 +995,7 @@ def test_check_refuses_what_train_refuses_in_the_same_words(
     "overrides",
     [["data.max_length=1"], ["vocabulary.size=90000"], ["vocabulary.size=many"]],
 )
-def test_check_refuses_a_config_that_train_refuses(
+def test_check_and_train_refuse_configs_with_the_same_message(
     call: Call, small_corpus: Path, overrides: list[str]
 ) -> None:
     result = call("check", small_corpus, *overrides)
@@ -995,8 +1003,8 @@ def test_check_refuses_a_config_that_train_refuses(
     assert call("train", small_corpus, *overrides) == result
 
 
-@pytest.mark.usefixtures("few_updates")
-def test_check_writes_a_cleaned_copy_into_a_new_folder_and_nothing_else(
+@pytest.mark.usefixtures("few_steps")
+def test_check_writes_only_a_cleaned_copy_into_a_new_folder(
     call: Call, small_corpus: Path, tmp_path: Path
 ) -> None:
     src = (tmp_path / "train.src").read_text(encoding="utf-8").splitlines(keepends=True)
@@ -1022,7 +1030,7 @@ def test_check_writes_a_cleaned_copy_into_a_new_folder_and_nothing_else(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
-def test_check_names_what_it_does_on_a_terminal(small_corpus: Path) -> None:
+def test_check_shows_progress_on_a_terminal(small_corpus: Path) -> None:
     import fcntl
     import pty
     import struct
@@ -1052,7 +1060,7 @@ def test_check_refuses_a_json_file_it_cannot_write(call: Call, small_corpus: Pat
 
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
-    """Return the arguments of `train`, which is not run."""
+    """Replace `train`; return a list that records its arguments."""
     calls: list[Training] = []
 
     def note(*arguments: *Training) -> Path:
@@ -1073,7 +1081,7 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Training]:
         "--device cpu CONFIG seed=3 --resume seed=7 model.dropout=0.5",
     ],
 )
-def test_overrides_stand_before_and_after_options(
+def test_overrides_may_precede_or_follow_options(
     call: Call, small_corpus: Path, trainings: list[Training], words: str
 ) -> None:
     arguments = (small_corpus if word == "CONFIG" else word for word in words.split())
@@ -1084,7 +1092,7 @@ def test_overrides_stand_before_and_after_options(
     assert how == ["cpu", True, False, None]
 
 
-def test_train_says_what_to_do_next_and_what_it_ignored(
+def test_train_prints_next_commands_and_ignored_keys(
     call: Call, small_corpus: Path, trainings: list[Training]
 ) -> None:
     result = call("train", small_corpus, "model.decoder=none", "--overwrite")
@@ -1104,7 +1112,7 @@ def run_script(name: str, arguments: Sequence[object], monkeypatch: pytest.Monke
     return exit_code(lambda: runpy.run_path(str(ROOT / "scripts" / name), run_name="__main__"))
 
 
-def test_the_scripts_are_the_subcommands(
+def test_scripts_are_equivalent_to_subcommands(
     call: Call,
     luong: Path,
     src: Path,
@@ -1140,7 +1148,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> No
     ("number", "start"),
     [(signal.SIGINT, ["-m", "seq2seq", "train"]), (signal.SIGTERM, ["scripts/train.py"])],
 )
-def test_a_signal_saves_and_resume_goes_on(
+def test_a_signal_saves_the_run_and_resume_continues_it(
     small_corpus: Path, call: Call, number: signal.Signals, start: list[str]
 ) -> None:
     run = small_corpus.parent / "run"
@@ -1173,16 +1181,14 @@ def test_a_signal_saves_and_resume_goes_on(
         ({"OMP_WAIT_POLICY": "active"}, None),
     ],
 )
-def test_threads_wait_briefly_unless_told_otherwise(
-    given: dict[str, str], expected: str | None
-) -> None:
-    told = (
+def test_threads_spin_briefly_by_default(given: dict[str, str], expected: str | None) -> None:
+    program = (
         "import os, sys\nfrom seq2seq.cli.main import main\n"
         "try: main(['--version'])\nexcept SystemExit: pass\n"
         "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
     )
     own = {key: value for key, value in os.environ.items() if not key.startswith(("GOMP", "OMP_W"))}
     done = subprocess.run(
-        [sys.executable, "-c", told], env=own | given, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], env=own | given, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == f"{expected} False"

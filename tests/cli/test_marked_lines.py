@@ -1,4 +1,4 @@
-"""Lines without a final mark on the command line, from the training text to the note."""
+"""Lines without final punctuation on the command line, and the note about them."""
 
 import io
 import json
@@ -17,7 +17,7 @@ LINES = ["buda ki.", "more ta", "", "zu ba?", '"more"', "ki:", "..."]
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on text whose sources all end in a full stop, and its translations in another mark."""
+    """Train on text whose sources all end in a full stop, and whose targets end in another mark."""
     folder = tmp_path_factory.mktemp("marks")
     config = write_small_corpus(folder)
     with pytest.MonkeyPatch.context() as patch:
@@ -32,7 +32,7 @@ def test_training_records_the_marks(run: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("-b", "1"), ("--json",), ("--n-best", "2")])
-def test_lines_are_noted_once(
+def test_lines_without_a_mark_are_noted_once(
     run: Path, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = ["translate", "-m", str(run), "-i", str(run.parent / "text"), *options]
@@ -41,7 +41,7 @@ def test_lines_are_noted_once(
     assert capsys.readouterr().err == f"{NOTE}: 2 lines (2, 5)\n"
 
 
-def test_a_stream_and_a_document_note_them_too(
+def test_streams_and_documents_have_the_note_too(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     capsys.readouterr()
@@ -57,7 +57,7 @@ def test_a_stream_and_a_document_note_them_too(
     assert f"{NOTE}: 1 line (1)\n" in capsys.readouterr().err
 
 
-def test_tokens_have_the_mark(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_mark_is_added_to_the_tokens(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["translate", "-m", str(run), "--json", "more ta", "more ta."]) == 0
     bare, marked = map(json.loads, capsys.readouterr().out.splitlines())
@@ -65,10 +65,10 @@ def test_tokens_have_the_mark(run: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert bare | {"text": ""} == marked | {"text": ""}
 
 
-def test_evaluation_translates_alike_and_scores_stay(
+def test_evaluation_adds_the_mark_and_scores_unchanged_references(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A reference is compared with the text that `translate` writes."""
+    """A reference is compared with the output of `translate`."""
     text, output, again = (run.parent / name for name in ("text", "hyp", "again"))
     assert main(["translate", "-m", str(run), "-i", str(text), "-o", str(output)]) == 0
     capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Mistakes of users in one table: the situation, the message and the exit code."""
+"""User errors in one table: the situation, the message and the exit code."""
 
 import gzip
 import io
@@ -37,7 +37,7 @@ Preparation = Callable[[], object]
 
 
 class Row(NamedTuple):
-    """A call, what is said of it (`...` stands for words of another program), and what was done."""
+    """A call, its message (`...` matches text of other software), and the preparation."""
 
     call: str
     message: str
@@ -45,8 +45,8 @@ class Row(NamedTuple):
     code: int = 2
 
 
-def mistakes(*lines: str) -> str:
-    """Return the message about a config."""
+def config_errors(*lines: str) -> str:
+    """Return the message about errors in the config."""
     return "\n".join(
         line
         if "(command line)" in line
@@ -58,7 +58,7 @@ def mistakes(*lines: str) -> str:
 
 
 def write(name: str, content: bytes | str) -> Preparation:
-    """Put another file in the place of one, or beside the others."""
+    """Write a file, or replace one."""
 
     def prepare() -> None:
         Path(name).parent.mkdir(exist_ok=True)
@@ -90,13 +90,13 @@ def remove(name: str) -> Preparation:
 
 
 def remove_states(run: str) -> None:
-    """Keep of a run the snapshots at most."""
+    """Remove all checkpoints of a run except snapshots."""
     for name in ("best", "last", "previous"):
         Path(run, f"{name}.safetensors").unlink(missing_ok=True)
 
 
 def own(*then: Preparation) -> Preparation:
-    """Make `own`, a run folder that may be changed, and change it."""
+    """Copy a run to `own` and change the copy."""
 
     def prepare() -> None:
         shutil.copytree("luong", "own")
@@ -107,26 +107,26 @@ def own(*then: Preparation) -> Preparation:
 
 
 def cut(name: str, size: int) -> Preparation:
-    """Keep the first bytes of a file only."""
+    """Truncate a file to its first bytes."""
     return lambda: Path(name).write_bytes(Path(name).read_bytes()[:size])
 
 
 def without_limit() -> None:
-    """Weights that know of no limit, as those of another version might."""
+    """Remove the length limit from the weights, as an earlier version might have written them."""
     path = Path("own/best.safetensors")
-    told = {key: value for key, value in read_header(path)[0].items() if key != "limit"}
-    save_tensors(path, read_tensors(path), told)
+    header = {key: value for key, value in read_header(path)[0].items() if key != "limit"}
+    save_tensors(path, read_tensors(path), header)
 
 
 def another_vocabulary() -> None:
-    """Make `own`, a run whose vocabulary has an unknown, empty field more."""
+    """Create `own`, a run whose vocabulary has an additional unknown, empty field."""
     model = Path("luong/vocabulary/joint.model").read_bytes() + b"\x7a\x00"
     vocabulary = Vocabulary(model)
     copy_with_vocabularies(Path("luong"), Path("own"), Vocabularies(vocabulary, vocabulary))
 
 
 def own_data(**changes: object) -> Preparation:
-    """Make `own`, a run whose config has other data."""
+    """Create `own`, a run whose config has other data."""
 
     def prepare() -> None:
         shutil.copytree("luong", "own")
@@ -139,7 +139,7 @@ def own_data(**changes: object) -> Preparation:
 
 the_other_direction = own_data(src_lang="yy", tgt_lang="xx")
 T, M = "train config.yaml", "translate -m luong"
-PARTING = (
+DIVERGING = (
     "they seem to diverge near line 41, where train.src has 1 more line (estimated from line "
     "lengths and question marks)"
 )
@@ -247,10 +247,12 @@ CONFIGS = {
     "an empty config": Row(T, "config.yaml: the file is empty...", write("config.yaml", "")),
     "no YAML": Row(
         T,
-        mistakes("line 11: column 6: invalid YAML: ..."),
+        config_errors("line 11: column 6: invalid YAML: ..."),
         config("size: 340}", "size: 340"),
     ),
-    "a tab": Row(T, mistakes("line 4: column 1: invalid YAML: ..."), config("  src_", "\tsrc_")),
+    "a tab": Row(
+        T, config_errors("line 4: column 1: invalid YAML: ..."), config("  src_", "\tsrc_")
+    ),
     "another encoding": Row(
         T,
         "config.yaml:1: byte 0xe9 is not UTF-8; save the file as UTF-8",
@@ -258,64 +260,68 @@ CONFIGS = {
     ),
     "an unknown section": Row(
         T,
-        mistakes("line 11: modle: unknown key; did you mean 'model'?"),
+        config_errors("line 11: modle: unknown key; did you mean 'model'?"),
         config("model:", "modle:"),
     ),
     "an unknown key": Row(
         T,
-        mistakes("line 11: model.hiden_size: unknown key; did you mean 'hidden_size'?"),
+        config_errors("line 11: model.hiden_size: unknown key; did you mean 'hidden_size'?"),
         config("hidden_size", "hiden_size"),
     ),
     "a key of another section": Row(
         T,
-        mistakes("line 11: model.beam_size: unknown key; did you mean 'decoding.beam_size'?"),
+        config_errors("line 11: model.beam_size: unknown key; did you mean 'decoding.beam_size'?"),
         config("hidden_size", "beam_size"),
     ),
     "a key like no other": Row(
-        T, mistakes("line 11: model.xyz: unknown key"), config("hidden_size", "xyz")
+        T, config_errors("line 11: model.xyz: unknown key"), config("hidden_size", "xyz")
     ),
     "a missing key": Row(
-        T, mistakes("data.src_lang: required key is missing"), config("  src_lang: xx\n", "")
+        T, config_errors("data.src_lang: required key is missing"), config("  src_lang: xx\n", "")
     ),
     "a missing section": Row(
         T,
-        mistakes("training: set at least one of max_epochs, max_steps and max_minutes"),
+        config_errors("training: set at least one of max_epochs, max_steps and max_minutes"),
         config("training: {max_steps: 1, log_every: 40}\n", ""),
     ),
     "a key of an earlier version": Row(
         T,
-        mistakes("line 12: training.max_length is now data.max_length"),
+        config_errors("line 12: training.max_length is now data.max_length"),
         config("max_steps: 1", "max_steps: 1, max_length: 40"),
     ),
     "a key twice": Row(
         T,
-        mistakes("line 13: name: set twice, first on line 1; remove one of the two"),
+        config_errors("line 13: name: set twice, first on line 1; remove one of the two"),
         config("log_every: 40}\n", "log_every: 40}\nname: again\n"),
     ),
     "a section of one value": Row(
         T,
-        mistakes("line 10: vocabulary: must be a section with keys; got 340"),
+        config_errors("line 10: vocabulary: must be a section with keys; got 340"),
         config("{size: 340}", "340"),
     ),
     "a list": Row(
         T,
-        mistakes("line 10: vocabulary.size: must be an integer; got a list"),
+        config_errors("line 10: vocabulary.size: must be an integer; got a list"),
         config("340", "[340]"),
     ),
-    "an empty text": Row(T, mistakes("line 1: name: must not be empty"), config("small", "''")),
+    "an empty text": Row(
+        T, config_errors("line 1: name: must not be empty"), config("small", "''")
+    ),
     "a name of no file": Row(
         T,
-        mistakes("line 2: run_dir: must not contain a NUL character; got 'a\\x00b'"),
+        config_errors("line 2: run_dir: must not contain a NUL character; got 'a\\x00b'"),
         config("run_dir: run", 'run_dir: "a\\0b"'),
     ),
     "one side only": Row(
         T,
-        mistakes("line 7: data.valid: set either src and tgt, or file alone (null unsets a key)"),
+        config_errors(
+            "line 7: data.valid: set either src and tgt, or file alone (null unsets a key)"
+        ),
         config(", tgt: valid.tgt", ""),
     ),
     "both forms": Row(
         T,
-        mistakes(
+        config_errors(
             "line 7: data.valid.file: set either src and tgt, or file alone (null unsets a key); "
             "got a.tsv"
         ),
@@ -323,17 +329,19 @@ CONFIGS = {
     ),
     "the same file on both sides": Row(
         T,
-        mistakes("line 6: data.train: src and tgt are the same file; set tgt to the translation"),
+        config_errors(
+            "line 6: data.train: src and tgt are the same file; set tgt to the translation"
+        ),
         config("train.tgt", "train.src"),
     ),
     "a tag": Row(
         T,
-        mistakes("line 1: name: the tag !!int is not supported; write the value itself"),
+        config_errors("line 1: name: the tag !!int is not supported; write the value itself"),
         config("name: small", "name: !!int 3"),
     ),
     "four mistakes": Row(
         f"{T} decoding.beam_size=0",
-        mistakes(
+        config_errors(
             "line 10: vocabulary.size: must be an integer; got many",
             "line 11: model.hiden_size: unknown key; did you mean 'hidden_size'?",
             "line 12: training.log_evry: unknown key; did you mean 'log_every'?",
@@ -404,7 +412,7 @@ OVERRIDES = {
 }
 CONFIGS |= {
     override: Row(
-        f"{T} {override}", mistakes(f"{override.partition('=')[0]} (command line): {reason}")
+        f"{T} {override}", config_errors(f"{override.partition('=')[0]} (command line): {reason}")
     )
     for override, reason in OVERRIDES.items()
 }
@@ -412,50 +420,54 @@ CONFIGS |= {
     **{
         f"an override of no value: {call}": Row(
             f"{T} {call}",
-            mistakes("seed (command line): expected section.key=value, such as model.dropout=0.2"),
+            config_errors(
+                "seed (command line): expected section.key=value, such as model.dropout=0.2"
+            ),
         )
         for call in ("seed", "--resume seed")
     },
     "an override below a value": Row(
         f"{T} model.decoder.x=1",
-        mistakes(
+        config_errors(
             "model.decoder.x=1 (command line): model.decoder has a single value; give it a new one"
         ),
     ),
     "words do not sample": Row(
         f"{T} vocabulary.type=word vocabulary.sampling=0.1",
-        mistakes(
+        config_errors(
             "vocabulary.sampling (command line): must be 0 with type word, "
             "which has a single segmentation; got 0.1"
         ),
     ),
     "a plateau of no length": Row(
         f"{T} training.decay=plateau",
-        mistakes(
+        config_errors(
             "line 12: training: decay plateau needs patience, the validations without improvement"
         ),
     ),
     "two passes that are the same": Row(
         f"{T} model.dropout=0 training.losses.consistency=1",
-        mistakes(
+        config_errors(
             "training (command line): losses: consistency needs model.dropout above 0; "
             "both passes are equal"
         ),
     ),
     "heads that do not share alike": Row(
         f"{T} model.decoder=luong model.score.scaled_dot=3 model.attention_size=10",
-        mistakes(
+        config_errors(
             "model.attention_size (command line): must be a multiple of the 3 heads of "
             "{scaled_dot: 3}; got 10"
         ),
     ),
     "attention without a decoder for it": Row(
         f"{T} model.decoder=none model.score=dot",
-        mistakes("model.score (command line): decoder none has no attention; got dot"),
+        config_errors("model.score (command line): decoder none has no attention; got dot"),
     ),
     "a size for a score without one": Row(
         f"{T} model.decoder=luong model.score=dot model.attention_size=4",
-        mistakes("model.attention_size (command line): score dot has no attention size; got 4"),
+        config_errors(
+            "model.attention_size (command line): score dot has no attention size; got 4"
+        ),
     ),
 }
 
@@ -505,7 +517,7 @@ DATA = {
     ),
     "a line too many": Row(
         T,
-        f"train.src has 121 lines and train.tgt has 120, {LINES}; {PARTING}",
+        f"train.src has 121 lines and train.tgt has 120, {LINES}; {DIVERGING}",
         lambda: Path("train.src").write_text(
             "\n".join([*(lines := Path("train.src").read_text().split("\n"))[:40], "", *lines[40:]])
         ),
@@ -535,15 +547,15 @@ DATA = {
         f"{T} data.test.src=test.tgt data.test.tgt=test.src",
         SWAPPED.replace("valid", "test").replace("92%", "...%").replace(" 3%", " ...%"),
     ),
-    "too many pieces": Row(
+    "too many tokens": Row(
         f"{T} vocabulary.size=9000",
         "vocabulary.size: 9000 is more than this text allows; set at most ...",
     ),
-    "too few pieces": Row(
+    "too few tokens": Row(
         f"{T} vocabulary.size=20",
         "vocabulary.size: 20 is too small for the characters of this text; set at least ...",
     ),
-    "too few pieces for bytes": Row(
+    "too few tokens for bytes": Row(
         f"{T} vocabulary.size=20 vocabulary.type=char",
         "vocabulary.size: 20 is too small for bytes and special tokens; set at least 260",
     ),
@@ -789,25 +801,25 @@ FILES = {
         "out: is already read or written by this command; choose another name",
     ),
     "a picture of another kind": Row(
-        "attention -m luong -o looks.bmp",
-        "looks.bmp: unknown suffix '.bmp'. Use .html, .png, .svg, .pdf, .json or .align.",
+        "attention -m luong -o plot.bmp",
+        "plot.bmp: unknown suffix '.bmp'. Use .html, .png, .svg, .pdf, .json or .align.",
     ),
     "a picture in no folder": Row(
-        "attention -m luong -o nowhere/looks.html",
-        "nowhere/looks.html: there is no folder nowhere; create it first",
+        "attention -m luong -o nowhere/plot.html",
+        "nowhere/plot.html: there is no folder nowhere; create it first",
     ),
     "no attention": Row(
-        "attention -m none -o looks.html",
+        "attention -m none -o plot.html",
         "none: the model has no attention to plot (model.decoder: none); "
         "use a run with model.decoder bahdanau, luong or gnmt",
     ),
-    "nothing to look at": Row(
-        "attention -m luong -i blank -o looks.html",
-        "looks.html: no attention to plot: every sentence is blank or too long",
+    "nothing to plot": Row(
+        "attention -m luong -i blank -o plot.html",
+        "plot.html: no attention to plot: every sentence is blank or too long",
         write("blank", "\n \n"),
     ),
 }
-if Path("/dev/full").exists():  # Linux has one
+if Path("/dev/full").exists():  # exists on Linux
     FILES["a full disk"] = Row(
         f"{M} -o /dev/full", "/dev/full: cannot be written (No space left on device)", code=1
     )
@@ -910,7 +922,7 @@ TABLE = {**CALLS, **CONFIGS, **DATA, **MODELS, **FILES, **SCORES, **AVERAGES}
 
 @pytest.fixture
 def folder(tmp_path: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the working folder of a call: a config, its data, the tiny runs and an empty folder."""
+    """Create the working directory of a call: config, data, tiny runs and an empty folder."""
     monkeypatch.chdir(tmp_path)
     for split, count, seed in (("train", 120, 1), ("valid", 15, 2), ("test", 11, 3)):
         for side, lines in zip(("src", "tgt"), toy_pairs(count, seed), strict=True):
@@ -923,12 +935,12 @@ def folder(tmp_path: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.Monke
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    """Every file and folder below, and what is in it."""
+    """Return every file and folder with its content."""
     return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
 
 
 @pytest.mark.parametrize("row", TABLE.values(), ids=list(TABLE))
-def test_a_mistake_is_told_and_leaves_no_trace(
+def test_an_error_is_reported_and_changes_no_files(
     row: Row, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     row.before()
@@ -943,6 +955,6 @@ def test_a_mistake_is_told_and_leaves_no_trace(
     assert contents(folder) == before
 
 
-def test_the_table_is_long() -> None:
+def test_the_table_has_many_distinct_errors() -> None:
     assert len(TABLE) >= 60
     assert len({(row.call, row.before) for row in TABLE.values()}) == len(TABLE)

@@ -1,4 +1,4 @@
-"""Output paths: no output replaces a file that the call reads, and none is left half-written."""
+"""Output paths: no output replaces an input of the call, and none is left incomplete."""
 
 import os
 import re
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def here(small_corpus: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder: `run`, its corpus and config, and `hyp`, an output of earlier."""
+    """Change to a directory with `run`, its corpus and config, and `hyp`, an earlier output."""
     folder = small_corpus.parent
     shutil.copytree(tiny_runs["luong"], folder / "run")
     (folder / "run" / "last.safetensors").write_bytes(b"state")
@@ -56,7 +56,7 @@ READING_RUN = (
         "run/best.safetensors",
         "run/config.yaml",
         "run/last.safetensors",
-        "run/previous.safetensors",  # would be resumed from
+        "run/previous.safetensors",  # resumed from if last.safetensors is damaged
         "run/step-12.safetensors",
         "run/vocabulary/joint.model",
         "run/vocabulary/src.model",
@@ -124,7 +124,7 @@ def test_the_temporary_file_replaces_no_input(
 
 
 @pytest.mark.parametrize("output", ["cmp/curves.png", "cmp/small-seed2.valid.hyp"])
-def test_a_comparison_replaces_none_of_its_inputs(
+def test_a_comparison_does_not_replace_its_inputs(
     here: Path, capsys: pytest.CaptureFixture[str], output: str
 ) -> None:
     (here / "cmp").mkdir()
@@ -140,7 +140,7 @@ def test_a_comparison_replaces_none_of_its_inputs(
 
 @pytest.mark.parametrize("option", ["--overwrite", "--resume"])
 @pytest.mark.parametrize("text", ["run/train.log", "run/vocabulary/text", "run/best.safetensors"])
-def test_training_reads_no_text_that_its_run_replaces(
+def test_training_refuses_text_files_that_its_run_replaces(
     here: Path, capsys: pytest.CaptureFixture[str], text: str, option: str
 ) -> None:
     (here / text).write_bytes((here / "train.src").read_bytes())
@@ -151,15 +151,15 @@ def test_training_reads_no_text_that_its_run_replaces(
 
 
 @pytest.mark.parametrize("path", ["run/hyp.txt", "run/best.safetensors.txt", "new"])
-def test_other_names_are_written(here: Path, path: str) -> None:
-    for _ in range(2):  # the second time, it replaces its own output
+def test_files_of_other_names_are_written(here: Path, path: str) -> None:
+    for _ in range(2):  # the second call replaces its own output
         assert main(["translate", "-m", "run", "-i", "test.src", "-o", path]) == 0
     assert (here / path).read_bytes().count(b"\n") == 11
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_terminated_call_leaves_no_part(here: Path, name: str) -> None:
+def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> None:
     number = getattr(signal, name)
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip(f"{name} is ignored here, as by nohup")
@@ -182,7 +182,7 @@ def test_a_terminated_call_leaves_no_part(here: Path, name: str) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
-def test_a_terminated_call_keeps_what_it_has_translated(here: Path, name: str) -> None:
+def test_a_terminated_call_keeps_finished_translations(here: Path, name: str) -> None:
     number = getattr(signal, name)
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip(f"{name} is ignored here, as by nohup")
@@ -208,8 +208,10 @@ def test_a_terminated_call_keeps_what_it_has_translated(here: Path, name: str) -
     count = kept.count(b"\n")
     note = f"out.incomplete: the translations of the first {count} lines\n"
     assert error.endswith(f"{note}seq2seq: error: interrupted\n")
-    assert main(["translate", "-m", "run", "-o", "whole", *["ba ba.", "zu."] * (count // 2)]) == 0
-    assert (here / "whole").read_bytes() == kept
+    assert (
+        main(["translate", "-m", "run", "-o", "complete", *["ba ba.", "zu."] * (count // 2)]) == 0
+    )
+    assert (here / "complete").read_bytes() == kept
 
 
 @pytest.mark.parametrize("options", [(), ("--n-best", "2", "-b", "2"), ("--json",)])

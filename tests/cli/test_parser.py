@@ -1,4 +1,4 @@
-"""The parser: no abbreviated options, suggestions, completion scripts of shells."""
+"""Argument parser: no abbreviated options, suggestions, and shell completion scripts."""
 
 import argparse
 import re
@@ -57,8 +57,8 @@ def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_option_can_be_abbreviated(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Every unambiguous abbreviation is refused, and the full option suggested."""
+def test_options_cannot_be_abbreviated(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every unambiguous abbreviation is refused, with a suggestion of the full option."""
     known = long_options(command)
     assert known
     for option, action in known:
@@ -67,7 +67,9 @@ def test_no_option_can_be_abbreviated(command: str, capsys: pytest.CaptureFixtur
             continue
         value = [] if action.nargs == 0 else ["1"]
         error = refusal([command, *ARGUMENTS[command], short, *value], capsys)
-        words = " ".join([short, *value]) if command != "translate" else short  # "1" is a TEXT
+        words = (
+            " ".join([short, *value]) if command != "translate" else short
+        )  # "1" is parsed as TEXT
         assert error == (
             f"seq2seq: error: unrecognized arguments: {words}; did you mean '{option}'?\n"
         )
@@ -88,7 +90,7 @@ def test_an_abbreviation_with_a_value_is_refused_too(capsys: pytest.CaptureFixtu
         ("-z", None),
     ],
 )
-def test_a_misspelt_option_is_suggested(
+def test_the_option_closest_to_a_misspelt_one_is_suggested(
     word: str, suggestion: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = refusal(["train", "config.yaml", "seed=3", word], capsys)
@@ -140,7 +142,7 @@ def test_an_option_that_is_a_key_of_the_config_is_recognized(
         ("train", "--train-from", "--init-from"),
     ],
 )
-def test_an_option_of_another_tool_leads_to_the_one_of_that_meaning(
+def test_an_option_of_another_tool_leads_to_the_one_of_the_same_meaning(
     command: str, option: str, suggestion: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = refusal([command, *ARGUMENTS[command], option], capsys)
@@ -158,7 +160,7 @@ def test_an_option_of_another_tool_leads_to_the_one_of_that_meaning(
         ("attention", "Hallo", "echo Hallo | seq2seq attention -m RUN"),
     ],
 )
-def test_a_sentence_as_an_argument_is_refused_with_the_way_to_give_it(
+def test_a_sentence_as_an_argument_is_refused_with_the_correct_form(
     command: str, text: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = refusal([command, *ARGUMENTS[command], text], capsys)
@@ -194,7 +196,7 @@ def printed_help(command: str, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_lists_the_keys_where_they_can_be_overridden(
+def test_the_help_lists_config_keys_if_they_can_be_overridden(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = printed_help(command, capsys)
@@ -211,7 +213,7 @@ def test_the_help_lists_the_keys_where_they_can_be_overridden(
     assert not listed or {"seed=1", "clip_norm=1.0", "type=unigram", "test=null"} < set(words)
 
 
-def test_the_help_needs_no_package_of_training(
+def test_the_help_does_not_import_training_packages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "seq2seq.config.schema", None)
@@ -235,7 +237,7 @@ def test_a_completion_script_names_all_subcommands(
 ) -> None:
     script = printed_completion(shell, capsys)
     assert all(command in script for command in COMMANDS)
-    assert "overwrite" in script  # tcsh has the dashes apart
+    assert "overwrite" in script  # tcsh has no dashes in front of option names
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="runs bash")
@@ -244,13 +246,13 @@ def test_a_completion_script_names_all_subcommands(
     [
         (["tra"], {"train", "translate"}),
         (["translate", "--pre"], {"--prefix", "--prefix-file"}),
-        (["translate", "-i", "te"], {"text.en", "texts"}),  # files, and folders on the way
+        (["translate", "-i", "te"], {"text.en", "texts"}),  # files, and folders that lead to them
         (["translate", "-m", "te"], {"texts"}),  # a run is a folder
         (["train", "te"], {"text.en", "texts"}),
         (["compare", "--split", "v"], {"valid"}),
     ],
 )
-def test_bash_completes(
+def test_bash_completes_commands_options_and_paths(
     words: list[str],
     expected: set[str],
     capsys: pytest.CaptureFixture[str],
@@ -288,7 +290,7 @@ def test_bash_completes_every_option_of_every_subcommand(
         assert set(line.split()) == {"--help", *(name for name, _ in long_options(command))}
 
 
-def test_without_shtab_one_line_says_how_to_get_it(
+def test_without_shtab_one_line_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)

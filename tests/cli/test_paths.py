@@ -1,4 +1,4 @@
-"""Paths that the system refuses: exit code 2 before any work, and never a word about damage."""
+"""Inaccessible paths: exit code 2 before any work, and no message about damage."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ SETTINGS = ("training.max_steps=1", "--device", "cpu")
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a config with its corpus and its run."""
+    """Create a folder with a config, its corpus and its run."""
     folder = tmp_path_factory.mktemp("corpus")
     patch = pytest.MonkeyPatch()
     patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
@@ -41,7 +41,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(finished: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy in a folder that anyone may write, as the working folder."""
+    """Copy the folder to a world-writable one, and change to it."""
     folder = Path(tempfile.mkdtemp())
     shutil.copytree(finished, folder, dirs_exist_ok=True)
     for path in (folder, *folder.rglob("*")):
@@ -53,7 +53,7 @@ def here(finished: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def unprivileged(here: Path) -> Iterator[Path]:
-    """The same as a user for whom permissions count."""
+    """Run as a user to whom file permissions apply."""
     root = os.geteuid() == 0
     if root:
         os.seteuid(UNPRIVILEGED)
@@ -65,7 +65,7 @@ def unprivileged(here: Path) -> Iterator[Path]:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """Exit code 2, and one line."""
+    """Check for exit code 2 and a one-line message."""
     capsys.readouterr()
     assert main([str(argument) for argument in arguments]) == 2
     out, err = capsys.readouterr()
@@ -79,7 +79,7 @@ def names_of(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.name != "lock"}
 
 
-CALLS = (  # each names a path once
+CALLS = (  # each names one path
     "translate -m run -i PATH",
     "translate -m PATH -i test.src",
     "translate -m run -m PATH -i test.src",
@@ -130,7 +130,7 @@ def test_a_name_that_is_too_long_is_refused_before_any_work(
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_path_below_a_folder_that_may_not_be_searched_is_refused(
+def test_a_path_below_a_folder_without_search_permission_is_refused(
     unprivileged: Path, capsys: pytest.CaptureFixture[str], call: str
 ) -> None:
     (unprivileged / "closed").mkdir()
@@ -146,7 +146,7 @@ def test_a_path_below_a_folder_that_may_not_be_searched_is_refused(
 def test_an_output_whose_temporary_name_is_too_long_is_refused(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = "x" * 252  # with .part, more than 255
+    name = "x" * 252  # more than 255 characters with .part
     error = refused(capsys, "translate", "-m", "run", "-i", "test.src", "-o", name)
     assert "File name too long" in error
     text = (here / CONFIG).read_text("utf-8").replace("name: small", f"name: {'y' * 240}")
@@ -156,19 +156,19 @@ def test_an_output_whose_temporary_name_is_too_long_is_refused(
 
 
 @pytest.mark.parametrize("call", ["translate -m run -i test.src", "train config.yaml --resume"])
-def test_a_run_folder_that_may_not_be_searched_is_refused(
+def test_a_run_folder_without_search_permission_is_refused(
     unprivileged: Path, capsys: pytest.CaptureFixture[str], call: str
 ) -> None:
     change_mode(unprivileged / "run", 0o600)
     assert "Permission denied" in refused(capsys, *call.split())
 
 
-# ------------------------------------------------------------- a sound run that may not be read
+# ------------------------------------------------------------ unreadable files of an intact run
 
 
 @pytest.fixture(params=[BEST, MODEL, CONFIG, LAST])
 def unreadable(request: pytest.FixtureRequest, unprivileged: Path) -> Iterator[Path]:
-    """A file of the run that may not be read, and that must keep its content."""
+    """Make a file of the run unreadable; check that its content remains unchanged."""
     path = unprivileged / "run" / request.param
     content = path.read_bytes()
     make_private(path)
@@ -177,7 +177,7 @@ def unreadable(request: pytest.FixtureRequest, unprivileged: Path) -> Iterator[P
     assert path.read_bytes() == content
 
 
-def test_a_sound_file_that_may_not_be_read_is_not_called_damaged(
+def test_an_unreadable_file_is_not_reported_as_damaged(
     unreadable: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if unreadable.name == LAST:
@@ -189,12 +189,12 @@ def test_a_sound_file_that_may_not_be_read_is_not_called_damaged(
 
 
 @pytest.mark.usefixtures("unreadable")
-def test_resume_replaces_no_file_that_may_not_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_resuming_does_not_replace_unreadable_files(capsys: pytest.CaptureFixture[str]) -> None:
     call = ("train", "config.yaml", "--resume", "training.max_steps=2", "--device", "cpu")
     assert "cannot be read (Permission denied)" in refused(capsys, *call)
 
 
-def test_advice_on_a_damaged_file_leaves_out_what_may_not_be_read(
+def test_advice_on_a_damaged_file_considers_unreadable_files(
     unprivileged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = unprivileged / "run"
@@ -212,7 +212,7 @@ def make_private(path: Path) -> None:
 
 
 def change_mode(path: Path, mode: int) -> None:
-    """Change the mode, as the superuser if the tests run as one."""
+    """Change the mode, as superuser if the tests run as superuser."""
     user = os.geteuid()
     if user == UNPRIVILEGED:
         os.seteuid(0)
@@ -221,8 +221,8 @@ def change_mode(path: Path, mode: int) -> None:
 
 
 @pytest.mark.parametrize("left", range(4))
-def test_too_few_file_handles_are_not_damage(here: Path, left: int) -> None:
-    load_model(here / "run", torch_cpu())  # whatever is imported late
+def test_too_few_file_handles_are_not_reported_as_damage(here: Path, left: int) -> None:
+    load_model(here / "run", torch_cpu())  # trigger late imports
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     opened = [os.dup(0) for _ in range(4)]  # there may be gaps between them
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(opened) + 1, before[1]))
@@ -239,7 +239,7 @@ def test_too_few_file_handles_are_not_damage(here: Path, left: int) -> None:
             lambda: load_model(here / "run", torch_cpu()),
             lambda: read_state(here / "run"),
         ):
-            with suppress(UnreadableFile):  # DamagedFile is none
+            with suppress(UnreadableFile):  # DamagedFile is not a subclass
                 read()
                 failures -= 1
         assert failures == (0 if left == 3 else 2)
@@ -275,7 +275,7 @@ def test_a_run_in_a_folder_whose_name_is_not_utf8_translates(
     "name", ["lock", BEST, LAST, PREVIOUS, CONFIG, "metrics.jsonl", "train.log", "vocabulary"]
 )
 @pytest.mark.parametrize("kind", ["folder", "pipe"])
-def test_training_refuses_other_kinds_of_file_before_it_removes_any(
+def test_training_refuses_other_kinds_of_file_before_removing_any(
     here: Path, capsys: pytest.CaptureFixture[str], name: str, option: str, kind: str
 ) -> None:
     path = here / "run" / name
@@ -298,7 +298,7 @@ def test_a_lock_of_the_cache_that_is_a_pipe_is_refused(
     shutil.rmtree(here / "run")
     for other in (here / ".token-cache").iterdir():
         shutil.rmtree(other)
-    main(["train", "config.yaml", *SETTINGS])  # makes the cache of these paths
+    main(["train", "config.yaml", *SETTINGS])  # creates the cache for these paths
     (lock,) = (here / ".token-cache").glob("*/lock")
     lock.unlink()
     os.mkfifo(lock)
@@ -328,13 +328,13 @@ def test_a_malformed_environment_of_torchrun_is_refused(
     value: str,
     command: str,
 ) -> None:
-    sound = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29517"}
-    for each in {**sound, name: value}.items():
+    valid = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "29517"}
+    for each in {**valid, name: value}.items():
         monkeypatch.setenv(*each)
     if command == "train":
         error = refused(capsys, "train", "config.yaml", "run_dir=new", *SETTINGS)
         assert "in the environment" in error
         assert "unset it, or start with torchrun" in error
-    else:  # has no use for it
+    else:  # translate ignores these variables
         assert main(["translate", "-m", "run", "-i", "test.src", "--device", "cpu"]) == 0
     assert not (here / "new").exists()

@@ -1,4 +1,4 @@
-"""The JSON schema of a config, for editors."""
+"""JSON schema of a config, for editors."""
 
 import json
 import os
@@ -26,8 +26,8 @@ def test_the_schema_is_printed_as_json(capsys: pytest.CaptureFixture[str], tmp_p
     assert printed["$defs"]["ModelConfig"]["properties"]["layers"]["description"]
 
 
-def test_the_schema_beside_the_shipped_configs_is_the_current_one(tmp_path: Path) -> None:
-    """`seq2seq schema -o configs/schema.json` writes it again."""
+def test_the_schema_beside_the_shipped_configs_is_current(tmp_path: Path) -> None:
+    """`seq2seq schema -o configs/schema.json` updates the file."""
     locked = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     if f"pydantic=={pydantic.VERSION}\n" not in locked:
         pytest.skip(f"pydantic {pydantic.VERSION} may word a schema unlike the locked version")
@@ -37,7 +37,7 @@ def test_the_schema_beside_the_shipped_configs_is_the_current_one(tmp_path: Path
     ).read_text("utf-8")
 
 
-def test_the_schema_is_written_as_every_other_output(
+def test_the_schema_is_written_like_other_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def test_the_schema_is_written_as_every_other_output(
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
 def test_the_schema_is_written_into_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "_as_text", lambda: "{}\n")  # all of which a pipe holds
+    monkeypatch.setattr(schema, "_as_text", lambda: "{}\n")  # fits into the buffer of a pipe
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -77,7 +77,7 @@ def test_a_schema_of_configs_is_recognized(tmp_path: Path) -> None:
 
 
 def strict_numbers(tree: object) -> object:
-    """Read numbers as YAML 1.2 and editors do; PyYAML's 1.1 has `2e-3` as text."""
+    """Parse numbers as YAML 1.2 and editors do; PyYAML's 1.1 reads `2e-3` as text."""
     if isinstance(tree, dict):
         return {key: strict_numbers(value) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -89,7 +89,7 @@ CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_shipped_config_fits_the_schema(path: Path) -> None:
+def test_every_shipped_config_is_valid_by_the_schema(path: Path) -> None:
     jsonschema = pytest.importorskip("jsonschema")
     tree = strict_numbers(yaml.safe_load(path.read_text(encoding="utf-8")))
     assert isinstance(tree, dict)
@@ -103,7 +103,7 @@ def test_every_shipped_config_fits_the_schema(path: Path) -> None:
     assert not validator.is_valid(broken)
 
 
-def test_the_schema_is_one_and_its_defaults_fit_it() -> None:
+def test_the_schema_and_its_defaults_are_valid() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -1,4 +1,4 @@
-"""`seq2seq score`: a line for every pair of lines, whatever they hold."""
+"""`seq2seq score`: an output line for every pair of lines, whatever they contain."""
 
 import gzip
 import io
@@ -35,7 +35,7 @@ def call(*arguments: object) -> int:
     return main(["score", *map(str, arguments), "--device", "cpu"])
 
 
-def test_lines_are_the_scores_of_the_pairs(
+def test_each_output_line_is_the_score_of_a_pair(
     luong: Path, files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call("-m", luong, "-i", files[0], "-r", files[1]) == 0
@@ -47,7 +47,9 @@ def test_lines_are_the_scores_of_the_pairs(
     assert err.endswith(f" over {tokens:,} tokens, </s> included\n")
 
 
-def test_json_says_it_piece_by_piece(luong: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_json_has_the_log_probability_of_each_token(
+    luong: Path, files: tuple[Path, Path], tmp_path: Path
+) -> None:
     output = tmp_path / "scores"
     assert call("-m", luong, "-i", files[0], "-r", files[1], "--json", "-o", output) == 0
     expected = score_lines(Translator.load(luong, device="cpu"), SRC, TGT)
@@ -61,7 +63,7 @@ def test_json_says_it_piece_by_piece(luong: Path, files: tuple[Path, Path], tmp_
 
 
 @pytest.mark.parametrize("json_lines", [False, True])
-def test_blank_and_broken_lines_have_their_line(
+def test_blank_and_invalid_lines_have_an_output_line(
     luong: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -85,7 +87,7 @@ def test_blank_and_broken_lines_have_their_line(
     assert "note: only one side is blank, scored -inf: 2 lines (3, 4)\n" in err
 
 
-def test_nothing_in_nothing_out(
+def test_empty_input_gives_empty_output(
     luong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     empty = tmp_path / "empty"
@@ -104,7 +106,7 @@ def test_scores_that_are_not_finite_are_refused_by_line(
     factor: float,
     json_lines: bool,
 ) -> None:
-    def spoiled(*_: object, **__: object) -> Translator:
+    def with_scaled_logits(*_: object, **__: object) -> Translator:
         translator = Translator.load(luong, device="cpu")
         project = translator.model.project
         monkeypatch.setattr(
@@ -112,7 +114,7 @@ def test_scores_that_are_not_finite_are_refused_by_line(
         )
         return translator
 
-    monkeypatch.setattr("seq2seq.cli.score.load_translator", spoiled)
+    monkeypatch.setattr("seq2seq.cli.score.load_translator", with_scaled_logits)
     assert call("-m", luong, "-i", files[0], "-r", files[1], *["--json"] * json_lines) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -122,7 +124,7 @@ def test_scores_that_are_not_finite_are_refused_by_line(
     assert "perplexity" not in line
 
 
-def test_no_perplexity_is_given_without_tokens(
+def test_without_tokens_there_is_no_perplexity(
     luong: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "blank").write_text("\n \n", encoding="utf-8")

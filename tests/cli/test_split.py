@@ -1,4 +1,4 @@
-"""`seq2seq split`: files by pattern, in the format and compression of their endings."""
+"""`seq2seq split`: files named by a pattern, in the format and compression of their suffixes."""
 
 import bz2
 import gzip
@@ -50,16 +50,16 @@ def test_every_pair_with_text_is_in_one_part(
     parts = [
         pairs_of(src=f"{part}.en.gz", tgt=f"{part}.de.bz2") for part in ("train", "valid", "test")
     ]
-    together = sorted(pair for part in parts for pair in part)
+    combined = sorted(pair for part in parts for pair in part)
     everything = [pair for pair in pairs_of(src="all.en", tgt="all.de") if pair[0].strip()]
-    assert together == sorted(everything)
-    for part in parts:  # in the order of the text
+    assert combined == sorted(everything)
+    for part in parts:  # original order
         assert part == [pair for pair in everything if pair in set(part)]
     assert not {src for src, _ in parts[0]} & {src for part in parts[1:] for src, _ in part}
 
 
 @pytest.mark.parametrize("name", ["{}.tsv", "{}.csv", "{}.jsonl.gz", "{}.tsv.xz"])
-def test_a_table_is_written_by_its_ending(folder: Path, name: str) -> None:
+def test_the_format_of_a_table_depends_on_its_suffix(folder: Path, name: str) -> None:
     words = ["split", "-i", "all.csv", "--columns", "german,english", "-o", name, *SIZES]
     assert main(words) == 0
     path = folder / name.replace("{}", "test")
@@ -82,7 +82,7 @@ def test_a_name_may_begin_with_a_digit(folder: Path) -> None:
     assert len(pairs_of(file=folder / "test.csv", columns=columns)) == 10
 
 
-def test_the_seed_decides_and_no_test_may_be_wanted(folder: Path) -> None:
+def test_splits_depend_on_the_seed_and_the_test_set_is_optional(folder: Path) -> None:
     base = ["split", "-i", "all.en", "all.de", "--valid", "20", "--test", "0", "-o"]
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
         assert main([*base, f"{name}-{{}}.tsv", "--seed", seed]) == 0
@@ -108,7 +108,7 @@ def test_the_seed_decides_and_no_test_may_be_wanted(folder: Path) -> None:
         ("-i valid.en all.de -o {}.en {}.de", "valid.en: is already read or written by this "),
     ],
 )
-def test_a_wrong_use_is_refused_and_writes_nothing(
+def test_invalid_arguments_are_refused_without_output(
     folder: Path, words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = {path.name for path in folder.iterdir()}

@@ -1,4 +1,4 @@
-"""`seq2seq distill` and `seq2seq back-translate`: corpora that `data.train` reads as written."""
+"""`seq2seq distill` and `seq2seq back-translate`: corpora that `data.train` reads unchanged."""
 
 import os
 import shutil
@@ -40,7 +40,7 @@ def pairs_of(**files: object) -> Pairs:
 
 
 def entry_of(err: str) -> dict[str, object]:
-    """Return the entry of data.train that was logged last."""
+    """Return the last logged entry of data.train."""
     tree: dict[str, object] = yaml.safe_load(err.splitlines()[-1].partition("data.train: ")[2])
     return tree
 
@@ -53,7 +53,7 @@ def run(tiny_runs: dict[str, Path]) -> str:
 def test_distillation_pairs_the_training_text_with_its_translations(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By default the text that the first teacher was trained on, here by an ensemble."""
+    """The source defaults to the training text of the first teacher; here, of an ensemble."""
     here = small_corpus.parent
     words = ["training.max_steps=2", "training.validate_every=2"]
     assert main(["train", str(small_corpus), *words]) == 0
@@ -73,10 +73,10 @@ def test_distillation_pairs_the_training_text_with_its_translations(
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["back.tsv", "back.csv", "back.jsonl.gz", "back.json"])
-def test_a_back_translation_is_an_entry_of_the_training_text(
+def test_a_back_translation_can_be_an_entry_of_data_train(
     run: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The model translates xx to yy, so that the pairs train one from yy to xx."""
+    """The model translates xx to yy, so that the pairs train a model from yy to xx."""
     assert main(["back-translate", "-m", run, "-i", "mono.yy", "-o", name]) == 0
     entry = entry_of(capsys.readouterr().err)
     assert entry["tag"] == "<bt>"
@@ -84,7 +84,7 @@ def test_a_back_translation_is_an_entry_of_the_training_text(
     (corpus,) = DataConfig.model_validate({**data, "train": entry}).train
     text = read_pairs(corpus)
     made = [each.text for each in Translator.load(run, device="cpu").translate(TEXT)]
-    if name.endswith(".tsv"):  # which cannot hold a tab
+    if name.endswith(".tsv"):  # TSV cannot contain tabs
         made = [line.replace("\t", " ") for line in made]
     assert text.src == [f"<bt> {line}" for line in made]
     assert text.tgt == TEXT
@@ -105,7 +105,7 @@ def test_each_sample_is_a_pair(run: str) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_lines_stay_in_step_over_blank_ones(run: str) -> None:
+def test_blank_lines_keep_the_pairs_aligned(run: str) -> None:
     lines = ["", *TEXT[:6], " ", TEXT[6]]
     Path("gaps").write_text("".join(f"{line}\r\n" for line in lines), encoding="utf-8")
     assert main(["distill", "-m", run, "-i", "gaps", "-o", "x.csv"]) == 0
@@ -131,7 +131,7 @@ main(sys.argv[1:])
 
 
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
-def test_an_interrupted_call_is_resumed_with_nothing_lost_or_doubled(
+def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     folder: Path, run: str, number: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not hasattr(signal, number):
@@ -154,7 +154,7 @@ def test_an_interrupted_call_is_resumed_with_nothing_lost_or_doubled(
         assert "Resume with: seq2seq back-translate -m " in err
     assert sorted(path.name for path in folder.iterdir()) == ["a.journal", "mono.yy"]
     with (folder / "a.journal").open("ab") as file:
-        file.write(b'[["cut sho')  # as a kill during a write leaves it
+        file.write(b'[["cut sho')  # as left by a kill during a write
     capsys.readouterr()
     assert main(command) == 0
     assert "a.journal: resumed after 10 of 23 lines\n" in capsys.readouterr().err
@@ -165,7 +165,7 @@ def test_an_interrupted_call_is_resumed_with_nothing_lost_or_doubled(
 def test_a_call_killed_while_writing_the_pairs_replaces_its_own_files(
     folder: Path, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The journal says that the first file, which is there already, is of this call."""
+    """The journal records that the existing first file belongs to this call."""
     command = ["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]
     remove = Path.unlink
     with monkeypatch.context() as patch:
@@ -176,7 +176,7 @@ def test_a_call_killed_while_writing_the_pairs_replaces_its_own_files(
         patch.setattr(Path, "unlink", keep_the_journal)
         assert main(command) == 1
     (folder / "b").unlink()
-    monkeypatch.setattr(Translator, "stream", _refuse)  # nothing is translated twice
+    monkeypatch.setattr(Translator, "stream", _refuse)  # no line is translated twice
     assert main(command) == 0
     assert len(pairs_of(src="a", tgt="b")) == 23
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "mono.yy"]
@@ -187,7 +187,7 @@ def _refuse(*_: object, **__: object) -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_other_settings_do_not_mix(
+def test_a_call_with_other_settings_is_not_resumed(
     run: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*words: str) -> int:
@@ -224,16 +224,16 @@ def test_other_settings_do_not_mix(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_text_that_changes_meanwhile_is_noticed(
+def test_a_text_changed_while_being_read_is_detected(
     run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     translate = Translator.translate
 
-    def meanwhile(*arguments: object) -> object:
+    def changing_the_text(*arguments: object) -> object:
         Path("mono.yy").write_text("other\n" * 23, encoding="utf-8")
         return translate(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Translator, "translate", meanwhile)
+    monkeypatch.setattr(Translator, "translate", changing_the_text)
     assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 2
     assert "mono.yy: changed while being read. Try again" in capsys.readouterr().err
     assert not Path("a").exists()
@@ -259,7 +259,7 @@ def test_a_text_that_changes_meanwhile_is_noticed(
         ("-i mono.yy -o a b -b 0", "argument -b/--beam: must be an integer of at least 1"),
     ],
 )
-def test_a_wrong_use_is_refused_and_writes_nothing(
+def test_invalid_arguments_are_refused_without_output(
     folder: Path, run: str, words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("empty").touch()
@@ -284,7 +284,7 @@ def test_a_wrong_use_is_refused_and_writes_nothing(
         ("--sample 1 --temperature 0", "--temperature 0.0: must be a positive number"),
     ],
 )
-def test_sampling_options_that_do_not_go_together_are_refused(
+def test_incompatible_sampling_options_are_refused(
     folder: Path, run: str, words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["back-translate", "-m", run, "-i", "mono.yy", "-o", "a", "b", *words.split()]
@@ -304,7 +304,7 @@ def test_a_missing_package_is_named_before_any_work(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_run_or_several_corpora_that_cannot_be_a_default_are_refused(
+def test_corpora_that_cannot_be_the_default_source_are_refused(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["distill", "-m", "nowhere", "-o", "a", "b"]) == 2
@@ -329,7 +329,7 @@ def training_text(corpora: object, run: str) -> object:
 def test_progress_on_a_terminal_starts_where_the_call_resumes(
     run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The summary counts the lines of this call alone, and names its duration."""
+    """The summary counts only the lines of this call, and reports its duration."""
     with monkeypatch.context() as patch:
         patch.setattr(synthetic, "_write", _refuse)
         patch.setattr(synthetic, "BATCH_LINES", 99)

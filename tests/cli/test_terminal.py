@@ -1,4 +1,4 @@
-"""Untrusted text: nothing that controls a terminal reaches one raw; files and pipes get it all."""
+"""Untrusted text: control characters are escaped on a terminal but not in files and pipes."""
 
 import json
 import os
@@ -28,7 +28,7 @@ LINE_ENDS = "\x85\u2028\u2029"
 
 
 def on_a_terminal(*arguments: object, pipe_stdout: bool = False) -> tuple[int, bytes, bytes]:
-    """Run the command; returns its exit code and what reached the terminal and the pipe."""
+    """Run the command; return its exit code and the output to the terminal and the pipe."""
     master, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (24, 80))
     with subprocess.Popen(
@@ -53,7 +53,7 @@ def on_a_terminal(*arguments: object, pipe_stdout: bool = False) -> tuple[int, b
     return process.returncode, shown.replace(b"\r\n", b"\n"), piped
 
 
-def assert_clean(text: str) -> None:
+def assert_no_control_characters(text: str) -> None:
     assert not set(text) & set(HOSTILE.replace("]0;owned", "").replace("31m", "") + LINE_ENDS), text
 
 
@@ -71,7 +71,7 @@ def test_a_translation_is_escaped_on_a_terminal_only(
     command = ("translate", "-m", tiny_runs["luong"], "-i", line, "--prefix", HOSTILE, *options)
     code, shown, _ = on_a_terminal(*command)
     assert code == 0, shown
-    assert_clean(shown.decode())
+    assert_no_control_characters(shown.decode())
     assert ESCAPED in shown.decode() or "--json" in options
     code, notes, piped = on_a_terminal(*command, pipe_stdout=True)
     assert code == 0
@@ -106,7 +106,7 @@ def test_messages_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for call in [*calls, ["train", key], ["check", value]]:
         assert main([str(word) for word in call]) == 2
         error = capsys.readouterr().err
-        assert_clean(error)
+        assert_no_control_characters(error)
         assert "\\u" in error or "\\x" in error, call
 
 
@@ -130,7 +130,7 @@ def test_names_in_a_checkpoint_are_escaped(
     save_tensors(path, tensors, header)
     assert main(["translate", "-m", str(run), "-i", str(line)]) == 2
     error = capsys.readouterr().err
-    assert_clean(error)
+    assert_no_control_characters(error)
     assert "\\u001b" in error or "\\x1b" in error
 
 
@@ -141,8 +141,8 @@ def test_log_lines_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["train", str(config), "training.max_steps=1", "--device", "cpu"]) == 0
     error = capsys.readouterr().err
     assert f"{ESCAPED}: xx -> yy" in error
-    assert_clean(error)
-    assert_clean((tmp_path / "run" / "train.log").read_text("utf-8"))
+    assert_no_control_characters(error)
+    assert_no_control_characters((tmp_path / "run" / "train.log").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("command", ["translate", "score", "attention"])
@@ -170,7 +170,7 @@ def test_each_line_of_json_is_one_line_to_any_reader(
     assert set(LINE_ENDS) <= set("".join(tokens))
 
 
-def test_a_separator_in_a_translation_keeps_n_best_lists_of_three_fields(
+def test_a_separator_in_a_translation_is_escaped_in_n_best_lists(
     tiny_runs: dict[str, Path], line: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prefix = "||| 0 ||| ba ||| |||| |"
@@ -186,7 +186,7 @@ def test_a_separator_in_a_translation_keeps_n_best_lists_of_three_fields(
         assert wanted["text"].startswith(prefix)
 
 
-def test_progress_and_a_summary_are_shown_on_a_terminal_alone(
+def test_progress_and_a_summary_are_shown_only_on_a_terminal(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = tmp_path / "in"
@@ -197,7 +197,7 @@ def test_progress_and_a_summary_are_shown_on_a_terminal_alone(
     assert piped.count(b"\n") == 13
     assert b"/13" in shown
     assert re.search(rb"translated 13 lines in \d+\.\d s\n", shown)
-    _, shown, _ = on_a_terminal(*command)  # translations on the same terminal
+    _, shown, _ = on_a_terminal(*command)  # with translations on the same terminal
     assert b"13 lines" not in shown
     assert main([str(word) for word in command]) == 0
     assert capsys.readouterr().err == ""
@@ -205,7 +205,7 @@ def test_progress_and_a_summary_are_shown_on_a_terminal_alone(
 
 @contextmanager
 def _prompt(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Run `translate` at a terminal; yields the process and the other end of the terminal."""
+    """Run `translate` at a terminal; yield the process and the master end of the terminal."""
     master, terminal = pty.openpty()
     call = [sys.executable, "-m", "seq2seq", "translate", "-m", str(run), *options]
     streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
@@ -214,7 +214,7 @@ def _prompt(run: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes],
         try:
             yield process, master
         finally:
-            process.kill()  # without effect unless the test failed
+            process.kill()  # no effect unless the test failed
             os.close(master)
 
 
@@ -230,13 +230,15 @@ def test_lines_are_translated_at_a_prompt(tiny_runs: dict[str, Path]) -> None:
     assert wanted.text in shown.decode()
 
 
-def test_a_prompt_reports_at_once_and_ends_on_a_line_of_its_own(tiny_runs: dict[str, Path]) -> None:
+def test_a_prompt_prints_notes_at_once_and_ends_with_a_new_line(tiny_runs: dict[str, Path]) -> None:
     with _prompt(tiny_runs["luong"], "-b", "1") as (process, master):
         _read_until(master, b"> ")
         os.write(master, b"buda " * 60 + b"\n")
         shown = _read_until(master, b"> ")
         process.send_signal(signal.SIGINT)
-        while not select.select([master], [], [], 20)[0]:  # it came before Python waited for input
+        while not select.select([master], [], [], 20)[
+            0
+        ]:  # the signal came before Python waited for input
             process.send_signal(signal.SIGINT)
         end = _read_until(master, b"interrupted\r\n")
         assert process.wait(60) == 130
@@ -253,7 +255,7 @@ def _read_until(terminal: int, end: bytes) -> bytes:
     return shown
 
 
-def test_average_and_compare_show_progress_and_their_duration_on_a_terminal_only(
+def test_average_and_compare_show_progress_only_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -268,7 +270,7 @@ def test_average_and_compare_show_progress_and_their_duration_on_a_terminal_only
     code, shown, _ = on_a_terminal("average", run, "-o", tmp_path / "mean")
     assert code == 0, shown
     assert re.search(rb"\rtranslated: +\d+%", shown)
-    assert re.search(rb"translated 45 lines in \d+\.\d s\n", shown)  # two checkpoints, the mean
+    assert re.search(rb"translated 45 lines in \d+\.\d s\n", shown)  # two checkpoints and the mean
     lines = shown.decode().splitlines()
     (last,) = (each for each in lines if "the average of 2: validation BLEU" in each)
     assert last.rpartition("\r")[2].startswith(str(tmp_path / "mean"))

@@ -1,4 +1,4 @@
-"""Files that are no text are named as what they are, in every reader; memory has its remedy."""
+"""Non-text files are named by their kind in every reader; out-of-memory errors have a remedy."""
 
 import gzip
 import io
@@ -23,7 +23,7 @@ def archive() -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_corpus: Path) -> Path:
-    """The working folder, with an archive in it and a config of sound data."""
+    """Change to a directory with an archive, a compressed config and a valid config."""
     monkeypatch.chdir(tmp_path)
     Path("v.zip").write_bytes(archive())
     Path("packed.yaml").write_bytes(gzip.compress(small_corpus.read_bytes()))
@@ -50,7 +50,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("line", READERS)
-def test_every_reader_names_an_archive(
+def test_every_reader_reports_an_archive(
     folder: Path, tiny_runs: dict[str, Path], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [str(tiny_runs["luong"]) if word == "RUN" else word for word in line.split()]
@@ -61,7 +61,7 @@ def test_every_reader_names_an_archive(
     assert not (folder / "a.html").exists()
 
 
-def test_a_compressed_config_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_compressed_config_is_reported(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "packed.yaml"]) == 2
     assert capsys.readouterr().err == (
         "seq2seq: error: packed.yaml: is compressed by gzip, not text. "
@@ -71,7 +71,7 @@ def test_a_compressed_config_is_named(folder: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("more", [[], ["--stream"]])
-def test_an_archive_on_standard_input_is_named(
+def test_an_archive_on_standard_input_is_reported(
     tiny_runs: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -87,7 +87,7 @@ def test_an_archive_on_standard_input_is_named(
 
 
 @pytest.mark.parametrize("more", [[], ["--stream"]])
-def test_a_line_without_end_is_refused(
+def test_a_line_that_is_too_long_is_refused(
     tiny_runs: dict[str, Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -110,7 +110,7 @@ def test_a_line_without_end_is_refused(
         ("--batch-size 30", "reduce -b (now 3) or --batch-size (now 30)"),
     ],
 )
-def test_what_cannot_help_against_too_little_memory_is_not_named(
+def test_only_options_that_reduce_memory_are_suggested(
     folder: Path,
     tiny_runs: dict[str, Path],
     monkeypatch: pytest.MonkeyPatch,

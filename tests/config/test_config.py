@@ -1,4 +1,4 @@
-"""The config: what is read, what is refused and how, and what a resumed run may change."""
+"""Config: values, rejected configs and their messages, and what a resumed run may change."""
 
 import pickle
 import re
@@ -46,7 +46,7 @@ training: {max_epochs: 3}
 
 @pytest.fixture(autouse=True)
 def call_from_the_command_line() -> Iterator[None]:
-    """From Python, messages name the argument `overrides`."""
+    """Run as from the command line; from Python, messages name the argument `overrides`."""
     with on_command_line():
         yield
 
@@ -64,24 +64,24 @@ def load(folder: Path, more: str = "", overrides: tuple[str, ...] = ()) -> Confi
 
 
 def refusal(path: Path, overrides: tuple[str, ...] = ()) -> list[str]:
-    """The lines of the message, one for each error."""
+    """Return the lines of the message, one for each error."""
     with pytest.raises(ConfigError) as caught:
         load_config(path, overrides)
     return str(caught.value).splitlines()
 
 
-def mistakes(folder: Path, more: str = "", overrides: tuple[str, ...] = ()) -> list[str]:
+def errors_in(folder: Path, more: str = "", overrides: tuple[str, ...] = ()) -> list[str]:
     path = write(folder, MINIMAL + more)
     return [without_path(path, line) for line in refusal(path, overrides)]
 
 
 def without_path(path: Path, line: str) -> str:
-    """A line of the message, `FILE:5: ...` as `line 5: ...`."""
+    """Return a line of the message with `FILE:5: ...` as `line 5: ...`."""
     place = re.compile(rf"{re.escape(str(path))}:(?:(\d+):)? ")
     return place.sub(lambda match: f"line {match[1]}: " if match[1] else "", line, count=1)
 
 
-# ----------------------------------------------------------------------------------- what is read
+# ----------------------------------------------------------------------------------------- values
 
 
 def test_a_minimal_file_gets_every_default(tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_a_minimal_file_gets_every_default(tmp_path: Path) -> None:
     assert (config.training, config.decoding) == (TrainingConfig(max_epochs=3), DecodingConfig())
 
 
-def test_a_home_folder_that_nobody_knows_is_a_mistake(
+def test_an_unknown_home_folder_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Simulate a container whose user number belongs to no user."""
+    """Simulate a container whose user id belongs to no user."""
 
     def unknown(_: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -109,19 +109,19 @@ def test_a_home_folder_that_nobody_knows_is_a_mistake(
 
 
 @pytest.mark.parametrize("text", ["3e-4", "0.0003", "3.0E-04", ".0003"])
-def test_floats_need_no_point(tmp_path: Path, text: str) -> None:
+def test_floats_need_no_decimal_point(tmp_path: Path, text: str) -> None:
     assert load(tmp_path, overrides=(f"training.learning_rate={text}",)).training.learning_rate == (
         pytest.approx(3e-4, rel=1e-12)
     )
 
 
 @pytest.mark.parametrize("text", ["4000", "4e3", "4000.0", "'4000'"])
-def test_whole_numbers_may_be_written_as_floats(tmp_path: Path, text: str) -> None:
+def test_integers_may_be_written_as_floats(tmp_path: Path, text: str) -> None:
     assert load(tmp_path, f"vocabulary: {{size: {text}}}").vocabulary.size == 4000
 
 
 @pytest.mark.parametrize("seed", [2**53 + 1, 2**63 - 1])
-def test_large_whole_numbers_keep_every_digit(tmp_path: Path, seed: int) -> None:
+def test_large_integers_keep_every_digit(tmp_path: Path, seed: int) -> None:
     assert load(tmp_path, f"seed: {seed}").seed == seed
 
 
@@ -134,7 +134,7 @@ def test_flags_are_words(tmp_path: Path, text: str, value: bool) -> None:
 
 
 @pytest.mark.parametrize("code", ["no", "on", "null-ish", "1e3", "010", "2024-01-01", "12:30"])
-def test_text_stays_as_it_is_written(tmp_path: Path, code: str) -> None:
+def test_text_is_kept_as_written(tmp_path: Path, code: str) -> None:
     text = MINIMAL.replace("src_lang: en", f"src_lang: {code}")
     config, _ = load_config(write(tmp_path, text), (f"data.tgt_lang={code}",))
     assert (config.data.src_lang, config.data.tgt_lang) == (code, code)
@@ -155,14 +155,14 @@ def test_quoted_null_is_text(tmp_path: Path) -> None:
     assert config.name == "null"
 
 
-def test_the_last_override_counts(tmp_path: Path) -> None:
+def test_the_last_override_wins(tmp_path: Path) -> None:
     overrides = ("model.dropout=0.1", "data.test.file=a=b.tsv", "model.dropout = 0.2", "seed=7")
     config = load(tmp_path, "model: {dropout: 0.5}", overrides)
     assert (config.model.dropout.hidden, config.seed) == (0.2, 7)
     assert config.data.test == ParallelFiles(file=Path("a=b.tsv"))
 
 
-def test_an_override_may_mend_the_file(tmp_path: Path) -> None:
+def test_an_override_may_replace_an_invalid_value(tmp_path: Path) -> None:
     config = load(tmp_path, "model: {dropout: high}", ("model.dropout=0.1",))
     assert config.model.dropout == (0, 0.1, 0.1, 0.1)
 
@@ -174,8 +174,8 @@ def test_windows_files_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["name", "run_dir", "data.train.src"])
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path, key: str) -> None:
-    """Text that a command line can hold and no config.yaml could."""
+def test_bytes_that_are_not_utf8_are_refused(tmp_path: Path, key: str) -> None:
+    """The command line can contain such text, but a config file cannot."""
     with pytest.raises(ConfigError, match=rf"{key} \(command line\): is not UTF-8; use"):
         load(tmp_path, "", (f"{key}=a\udcffb",))
 
@@ -187,7 +187,7 @@ def test_a_config_is_frozen(tmp_path: Path) -> None:
 
 def test_heads_divide_the_attention_size(tmp_path: Path) -> None:
     more = "model: {decoder: luong, score: {scaled_dot: 4}, hidden_size: 30, attention_size: 15}"
-    (line,) = mistakes(tmp_path, more)
+    (line,) = errors_in(tmp_path, more)
     assert line.endswith(
         "model.attention_size: must be a multiple of the 4 heads of {scaled_dot: 4}; got 15"
     )
@@ -201,7 +201,7 @@ def test_heads_divide_the_attention_size(tmp_path: Path) -> None:
     ],
 )
 def test_copying_needs_shared_ids_and_attention(tmp_path: Path, more: str, message: str) -> None:
-    (line,) = mistakes(tmp_path, more)
+    (line,) = errors_in(tmp_path, more)
     assert message in line
     assert re.match(r"line \d+: model", line)
     for decoder in ("bahdanau", "luong"):
@@ -211,18 +211,18 @@ def test_copying_needs_shared_ids_and_attention(tmp_path: Path, more: str, messa
 
 
 def test_the_coverage_loss_needs_the_score(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, "", ("training.losses.coverage=1",))
+    (line,) = errors_in(tmp_path, "", ("training.losses.coverage=1",))
     assert "losses: coverage needs model.score: coverage" in line
     config = load(tmp_path, "model: {score: coverage}", ("training.losses.coverage=0.5",))
     assert config.training.losses.coverage == 0.5
 
 
 def keys_with_a_value() -> list[str]:
-    """Every key but those of sections; the keys of a text once, though three splits have them."""
-    of_a_text = [f"data.train.{name}" for name in Corpus.model_fields]
+    """List every key with a value; the keys of a corpus once, although three splits have them."""
+    of_corpus = [f"data.train.{name}" for name in Corpus.model_fields]
     sections = {f"data.{split}" for split in ("train", "valid", "test")}
     keys = [key for key, _ in key_descriptions(Config) if section_at(Config, key) is None]
-    return [key for key in keys if key.rpartition(".")[0] not in sections] + of_a_text
+    return [key for key in keys if key.rpartition(".")[0] not in sections] + of_corpus
 
 
 def test_there_are_at_most_sixty_four_keys() -> None:
@@ -265,18 +265,18 @@ def test_a_choice_has_a_parameter(
     assert change.endswith(f" -> {short}") or key == "metric"
 
 
-def test_the_smallest_improvement_may_change_but_not_the_metric(tmp_path: Path) -> None:
+def test_the_minimum_improvement_may_change_but_not_the_metric(tmp_path: Path) -> None:
     old = load(tmp_path, "", ("training.metric=chrf",))
     assert changed_keys(old, load(tmp_path, "", ("training.metric={chrf: 1}",))) == []
     changes = changed_keys(old, load(tmp_path, "", ("training.metric={bleu: 1}",)))
     assert changes == ["training.metric: chrf -> bleu"]
 
 
-# ------------------------------------------------------------------- what the decoder decides
+# --------------------------------------------------------------------- decoder-dependent keys
 
 
 @pytest.mark.parametrize("window", ["local_m", "local_p"])
-def test_a_window_has_luongs_width_unless_it_is_set(tmp_path: Path, window: str) -> None:
+def test_a_window_has_the_width_of_luong_by_default(tmp_path: Path, window: str) -> None:
     assert load(tmp_path).model.window is None
     model = load(tmp_path, f"model: {{window: {window}}}").model
     assert model.window == (window, 10)
@@ -300,7 +300,7 @@ def test_a_window_has_luongs_width_unless_it_is_set(tmp_path: Path, window: str)
         ({"decoder": "none"}, None, None, None),
     ],
 )
-def test_the_decoder_decides_the_defaults(
+def test_defaults_depend_on_the_decoder(
     given_keys: dict[str, object],
     score: str | None,
     input_feeding: bool | None,
@@ -352,7 +352,7 @@ def test_keys_of_another_decoder_in_the_file_are_ignored_with_a_note(
 def test_keys_of_another_decoder_on_the_command_line_are_refused(
     tmp_path: Path, decoder: str, override: str
 ) -> None:
-    (line,) = mistakes(tmp_path, FULL_MODEL, (f"model.decoder={decoder}", override))
+    (line,) = errors_in(tmp_path, FULL_MODEL, (f"model.decoder={decoder}", override))
     key, _, value = override.partition("=")
     assert line.startswith(f"{key} (command line): ")
     assert "decoder" in line
@@ -367,7 +367,7 @@ def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: P
     reason = "decoder none has no attention for coverage_penalty"
     assert note == f"decoding.coverage_penalty: 0.2 is ignored: {reason}"
     overrides = ("model.decoder=none", "decoding.coverage_penalty=0.3")
-    (line,) = mistakes(tmp_path, overrides=overrides)
+    (line,) = errors_in(tmp_path, overrides=overrides)
     assert line == f"decoding (command line): {reason}"
 
 
@@ -379,7 +379,7 @@ def test_unknown_words_are_not_replaced_without_attention(tmp_path: Path) -> Non
     reason = "decoder none has no attention for replace_unknown"
     assert note == f"decoding.replace_unknown: true is ignored: {reason}"
     overrides = ["model.decoder=none", "decoding.replace_unknown=true"]
-    (line,) = mistakes(tmp_path, overrides=(*overrides, "decoding.coverage_penalty=0.1"))
+    (line,) = errors_in(tmp_path, overrides=(*overrides, "decoding.coverage_penalty=0.1"))
     reason = "decoder none has no attention for coverage_penalty and replace_unknown"
     assert line == f"decoding (command line): {reason}"
 
@@ -393,7 +393,7 @@ def test_unknown_words_are_not_replaced_without_attention(tmp_path: Path) -> Non
         ("{encoder: 2, decoder: 2}", (2, 2)),
     ],
 )
-def test_layers_are_one_number_or_one_for_each_side(
+def test_layers_are_one_number_or_one_for_each_network(
     tmp_path: Path, text: str, layers: tuple[int, int]
 ) -> None:
     config = load(tmp_path, f"model: {{layers: {text}}}")
@@ -421,7 +421,7 @@ def test_layers_are_one_number_or_one_for_each_side(
         ("model: {dropout: 0.2}", "model.dropout.word=0.1", "dropout", (0.1, 0.2, 0.2, 0.2)),
     ],
 )
-def test_an_override_sets_a_part_of_a_value(
+def test_an_override_sets_part_of_a_value(
     tmp_path: Path, file: str, override: str, key: str, expected: object
 ) -> None:
     assert getattr(load(tmp_path, file, (override,)).model, key) == expected
@@ -477,18 +477,16 @@ def test_an_override_sets_batches_per_step(tmp_path: Path) -> None:
         ("{encoder: bi}", ["encoder: must be 'bidirectional', 'forward' or 'reversed'; got bi"]),
     ],
 )
-def test_wrong_maps_are_refused_by_their_key(
-    tmp_path: Path, model: str, messages: list[str]
-) -> None:
-    assert mistakes(tmp_path, f"model: {model}") == [f"line 9: model.{each}" for each in messages]
+def test_wrong_maps_are_refused_by_key(tmp_path: Path, model: str, messages: list[str]) -> None:
+    assert errors_in(tmp_path, f"model: {model}") == [f"line 9: model.{each}" for each in messages]
 
 
-LISTS = ("compare-", "students-", "teachers-")  # of variants: test_variants.py
+LISTS = ("compare-", "students-", "teachers-")  # variants: see test_variants.py
 RUNS = sorted(path for path in SHIPPED.glob("*.yaml") if not path.stem.startswith(LISTS))
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_every_shipped_config_is_in_order(path: Path) -> None:
+def test_every_shipped_config_is_valid(path: Path) -> None:
     config, notes = load_config(path)
     assert notes == []
     assert config.name == path.stem
@@ -496,14 +494,14 @@ def test_every_shipped_config_is_in_order(path: Path) -> None:
 
 
 def test_a_misspelt_score_is_refused_by_every_decoder(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, "model: {decoder: none, score: aditive}")
+    (line,) = errors_in(tmp_path, "model: {decoder: none, score: aditive}")
     assert "did you mean 'additive'?" in line
 
 
-# --------------------------------------------------------------------------------- what is refused
+# -------------------------------------------------------------------------------- rejected configs
 
 
-def test_every_mistake_is_told_at_once_by_line_and_in_words(tmp_path: Path) -> None:
+def test_all_errors_are_reported_at_once_by_line(tmp_path: Path) -> None:
     text = """\
 name: tiny
 run_dir: runs/tiny
@@ -559,29 +557,29 @@ decoding: 5
 
 
 def test_training_must_end(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, overrides=("training.max_epochs=null",))
+    (line,) = errors_in(tmp_path, overrides=("training.max_epochs=null",))
     assert line.endswith("training: set at least one of max_epochs, max_steps and max_minutes")
     assert load(tmp_path, overrides=("training.max_epochs=~", "training.max_minutes=0.5"))
 
 
 @pytest.mark.parametrize("decay", ["linear", "cosine"])
-def test_a_decay_may_end_with_any_limit(tmp_path: Path, decay: str) -> None:
+def test_a_decay_may_use_any_limit_of_training(tmp_path: Path, decay: str) -> None:
     by_time = ("training.max_epochs=null", "training.max_minutes=9", f"training.decay={decay}")
     assert load(tmp_path, overrides=by_time).training.decay == decay
     assert load(tmp_path, overrides=(*by_time, "training.max_steps=10")).training.decay == decay
 
 
 def test_a_plateau_needs_patience(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, overrides=("training.decay=plateau",))
+    (line,) = errors_in(tmp_path, overrides=("training.decay=plateau",))
     assert "training: decay plateau needs patience" in line
     settings = load(tmp_path, overrides=("training.decay=plateau", "training.patience=2")).training
     assert (settings.decay_factor, settings.metric, settings.min_improvement) == (0.5, "bleu", 0)
     for wrong in ("decay.plateau=1", "decay.plateau=-1", "metric=ter", "metric.bleu=-1"):
-        assert mistakes(tmp_path, overrides=(f"training.{wrong}",))
+        assert errors_in(tmp_path, overrides=(f"training.{wrong}",))
 
 
 def test_scheduled_sampling_needs_both_its_keys(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, overrides=("training.scheduled_sampling=linear",))
+    (line,) = errors_in(tmp_path, overrides=("training.scheduled_sampling=linear",))
     assert line.endswith(
         "scheduled_sampling (command line): needs a parameter, such as {linear: 5000}; got linear"
     )
@@ -606,10 +604,10 @@ def test_scheduled_sampling_needs_both_its_keys(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_symbols_are_refused(tmp_path: Path, symbols: str, reason: str) -> None:
-    (line,) = mistakes(tmp_path, overrides=(f"vocabulary.symbols={symbols.strip(chr(39))}",))
+    (line,) = errors_in(tmp_path, overrides=(f"vocabulary.symbols={symbols.strip(chr(39))}",))
     assert line.startswith(f"vocabulary.symbols (command line): {reason}; got ")
     if symbols.isprintable():
-        (line,) = mistakes(tmp_path, f"vocabulary: {{symbols: [{symbols}]}}")
+        (line,) = errors_in(tmp_path, f"vocabulary: {{symbols: [{symbols}]}}")
         assert line == f"line 9: vocabulary.symbols: {reason}; got a list"
 
 
@@ -634,11 +632,11 @@ def test_the_size_is_a_number_or_auto(tmp_path: Path) -> None:
         ("many", "must be an integer; got many"),
         ("15", "must be at least 16; got 15"),
     ):
-        (line,) = mistakes(tmp_path, overrides=(f"vocabulary.size={wrong}",))
+        (line,) = errors_in(tmp_path, overrides=(f"vocabulary.size={wrong}",))
         assert reason in line
 
 
-def test_models_are_one_or_a_pair_and_may_move(tmp_path: Path) -> None:
+def test_models_are_one_or_a_pair_and_may_be_moved(tmp_path: Path) -> None:
     one = load(tmp_path, "vocabulary: {model: a.model}")
     assert one.vocabulary.model == (Path("a.model"),)
     pair = ("vocabulary.joint=false", "vocabulary.model=a.model, b.model")
@@ -646,9 +644,9 @@ def test_models_are_one_or_a_pair_and_may_move(tmp_path: Path) -> None:
     assert load_config(write(tmp_path, dump_config(one))) == (one, [])
     assert changed_keys(one, load(tmp_path, overrides=("vocabulary.model=b.model",))) == []
     assert with_paths(one, Path.absolute).vocabulary.model == (Path("a.model").absolute(),)
-    (line,) = mistakes(tmp_path, "vocabulary: {model: [a.model, b.model]}")
+    (line,) = errors_in(tmp_path, "vocabulary: {model: [a.model, b.model]}")
     assert "joint: must be false with two models; a joint vocabulary has one" in line
-    (line,) = mistakes(tmp_path, overrides=("vocabulary.model=a,b,c", "vocabulary.joint=false"))
+    (line,) = errors_in(tmp_path, overrides=("vocabulary.model=a,b,c", "vocabulary.joint=false"))
     assert "vocabulary.model (command line): give one model, or two: source and target" in line
 
 
@@ -657,13 +655,13 @@ def test_subword_vocabularies_may_sample(tmp_path: Path, kind: str) -> None:
     assert load(tmp_path, f"vocabulary: {{type: {kind}, sampling: 1}}").vocabulary.sampling == 1
 
 
-def test_halves_matter_only_to_a_bidirectional_encoder(tmp_path: Path) -> None:
+def test_only_a_bidirectional_encoder_needs_an_even_hidden_size(tmp_path: Path) -> None:
     assert load(tmp_path, "model: {hidden_size: 7, encoder: forward}").model.hidden_size == 7
 
 
 @pytest.mark.parametrize("number", ["nan", "inf", "-inf", ".inf", "1e400", "-0.1", "fast", "[1]"])
-def test_what_is_no_finite_number_is_refused(tmp_path: Path, number: str) -> None:
-    (line,) = mistakes(tmp_path, f"decoding: {{length_penalty: {number}}}")
+def test_numbers_must_be_finite(tmp_path: Path, number: str) -> None:
+    (line,) = errors_in(tmp_path, f"decoding: {{length_penalty: {number}}}")
     assert line.startswith("line 9: decoding.length_penalty: must be")
 
 
@@ -677,7 +675,7 @@ def test_text_and_file_names_must_not_be_empty(tmp_path: Path, key: str, value: 
     assert line.endswith(f"{key}: must not be empty")
 
 
-def test_a_renamed_key_is_refused_by_its_new_name(tmp_path: Path) -> None:
+def test_a_renamed_key_is_refused_with_its_new_name(tmp_path: Path) -> None:
     text = MINIMAL.replace("max_epochs: 3", "max_epochs: 3, max_length: 9")
     assert refusal(write(tmp_path, text), ("training.max_length=8",)) == [
         "training.max_length (command line) is now data.max_length"
@@ -706,35 +704,33 @@ def test_a_renamed_key_is_refused_by_its_new_name(tmp_path: Path) -> None:
         ("training.scheduled_sampling_steps=9", "training.scheduled_sampling: {linear: STEPS}"),
     ],
 )
-def test_keys_that_were_merged_are_refused_by_the_new_ones(
-    tmp_path: Path, key: str, new: str
-) -> None:
+def test_merged_keys_are_refused_with_the_new_ones(tmp_path: Path, key: str, new: str) -> None:
     line = f"{key.partition('=')[0]} (command line) is now {new}"
-    assert mistakes(tmp_path, overrides=(key,)) == [line]
+    assert errors_in(tmp_path, overrides=(key,)) == [line]
 
 
 def test_a_key_set_twice_is_refused(tmp_path: Path) -> None:
-    (line,) = mistakes(tmp_path, "model:\n  dropout: 0.1\n  layers: 2\n  dropout: 0.3\n")
+    (line,) = errors_in(tmp_path, "model:\n  dropout: 0.1\n  layers: 2\n  dropout: 0.3\n")
     assert line == "line 12: model.dropout: set twice, first on line 10; remove one of the two"
 
 
 @pytest.mark.parametrize(
     "value", ["!!python/object/apply:os.system [touch x]", "!!python/name:os.system", "!mine 3"]
 )
-def test_tags_are_refused_and_run_nothing(tmp_path: Path, value: str) -> None:
-    (line,) = mistakes(tmp_path, f"seed: {value}\n")
+def test_yaml_tags_are_refused_and_not_executed(tmp_path: Path, value: str) -> None:
+    (line,) = errors_in(tmp_path, f"seed: {value}\n")
     assert line.startswith("line 9: seed: the tag !")
     assert "write the value itself" in line
 
 
 @pytest.mark.parametrize("more", ["model: &m {dropout: 0.1}\nvocabulary: *m", "model: &m {x: *m}"])
 def test_aliases_are_refused(tmp_path: Path, more: str) -> None:
-    (line,) = mistakes(tmp_path, more)
+    (line,) = errors_in(tmp_path, more)
     assert "aliases (*) are not supported" in line
 
 
-def test_wrong_syntax_is_told_by_line_and_column_beside_wrong_overrides(tmp_path: Path) -> None:
-    lines = mistakes(tmp_path, "model: {dropout: 0.1\nseed: 3", ("model.dropuot=1", "foo"))
+def test_syntax_errors_are_reported_by_position_with_wrong_overrides(tmp_path: Path) -> None:
+    lines = errors_in(tmp_path, "model: {dropout: 0.1\nseed: 3", ("model.dropuot=1", "foo"))
     assert len(lines) == 3
     assert lines[0].startswith("line 10: column 5: invalid YAML: ")
     assert lines[1].startswith("foo (command line): ")
@@ -753,7 +749,9 @@ def test_wrong_syntax_is_told_by_line_and_column_beside_wrong_overrides(tmp_path
         (b"a: \tb: c\n\t", "invalid YAML"),
     ],
 )
-def test_what_is_no_config_is_one_mistake(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_file_that_is_not_a_config_is_one_error(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
     path = tmp_path / "run.yaml"
     path.write_bytes(content)
     (line,) = refusal(path)
@@ -761,7 +759,7 @@ def test_what_is_no_config_is_one_mistake(tmp_path: Path, content: bytes, reason
     assert reason in line
 
 
-def test_a_missing_file_is_told_with_a_close_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     write(tmp_path, MINIMAL)
     (line,) = refusal(tmp_path / "rum.yaml")
     assert line == f"{tmp_path / 'rum.yaml'}: no such file; did you mean 'run.yaml'?"
@@ -774,14 +772,14 @@ def test_a_folder_is_not_a_config(tmp_path: Path) -> None:
     assert line == f"{tmp_path}: is a folder, not a config file"
 
 
-def test_another_encoding_is_told_by_line(tmp_path: Path) -> None:
+def test_another_encoding_is_reported_by_line(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_bytes(b"name: tiny\n# caf\xe9\n")
     (line,) = refusal(path)
     assert line == f"{path}:2: byte 0xe9 is not UTF-8; save the file as UTF-8"
 
 
-# ----------------------------------------------------------------------------------- there and back
+# --------------------------------------------------------------------------------------- round trip
 
 
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
@@ -797,7 +795,7 @@ names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)
     flag=st.booleans(),
     steps=st.none() | st.integers(1, 10**30),
 )
-def test_what_is_dumped_is_read_back(
+def test_a_dumped_config_is_read_back(
     tmp_path_factory: pytest.TempPathFactory,
     name: str,
     folder: str,
@@ -855,7 +853,7 @@ def test_the_key_tsv_of_earlier_versions_is_read_as_file(tmp_path: Path) -> None
         ("a.CSV.bz2", ["en", "de"]),
     ],
 )
-def test_columns_have_the_names_of_the_languages_where_columns_have_names(
+def test_named_columns_default_to_the_language_codes(
     tmp_path: Path, files: str, columns: list[str] | None
 ) -> None:
     unset = ("data.train.src=null", "data.train.tgt=null")
@@ -882,16 +880,16 @@ def test_columns_have_the_names_of_the_languages_where_columns_have_names(
 def test_wrong_columns_are_refused(tmp_path: Path, override: str, message: str) -> None:
     good = load(tmp_path, overrides=("data.valid.columns=german, english",))
     assert good.data.valid.columns == ["german", "english"]
-    (line,) = mistakes(tmp_path, overrides=(override,))
+    (line,) = errors_in(tmp_path, overrides=(override,))
     assert message in line
     assert line.startswith(override.partition("=")[0])
 
 
-# ------------------------------------------------------------------------------------- the schema
+# ----------------------------------------------------------------------------------------- schema
 
 
 def keys_of(schema: dict[str, Any], definitions: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Every key of a JSON schema, those of its sections dotted, with what is said of it."""
+    """Yield every key of a JSON schema, dotted within sections, with its value."""
     for key, value in schema["properties"].items():
         references = [each["$ref"] for each in (value, *value.get("anyOf", ())) if "$ref" in each]
         for reference in references:
@@ -930,10 +928,10 @@ def test_the_documentation_lists_every_key_with_its_default(tmp_path: Path) -> N
         assert tree[name].keys() == dumped[name].keys()
 
 
-# ------------------------------------------------------------------------------------ what changed
+# ------------------------------------------------------------------------------------ changed keys
 
 
-def test_what_changes_the_run_is_shown(tmp_path: Path) -> None:
+def test_changes_that_affect_training_are_shown(tmp_path: Path) -> None:
     old = load(tmp_path)
     overrides = ("model.dropout=0.4", "data.src_lang=eng", "training.average=0.99", "seed=5")
     assert changed_keys(old, load(tmp_path, overrides=overrides)) == [
@@ -944,7 +942,7 @@ def test_what_changes_the_run_is_shown(tmp_path: Path) -> None:
     ]
 
 
-def test_what_may_change_is_not_shown(tmp_path: Path) -> None:
+def test_changes_that_do_not_affect_training_are_not_shown(tmp_path: Path) -> None:
     free = (
         "run_dir=elsewhere",
         "data.test.file=test.tsv",
@@ -963,14 +961,14 @@ def test_what_may_change_is_not_shown(tmp_path: Path) -> None:
     assert changed_keys(load(tmp_path), load(tmp_path, overrides=free)) == []
 
 
-def test_the_length_of_training_is_part_of_a_falling_rate(tmp_path: Path) -> None:
+def test_the_length_of_training_matters_to_a_decaying_learning_rate(tmp_path: Path) -> None:
     old = load(tmp_path, overrides=("training.decay=linear",))
     longer = ("training.decay=linear", "training.max_epochs=4", "training.max_minutes=7")
     new = load(tmp_path, overrides=longer)
     assert changed_keys(old, new) == ["training.max_epochs: 3 -> 4"]
 
 
-def test_a_run_that_knew_fewer_keys_had_their_defaults(tmp_path: Path) -> None:
+def test_a_run_of_an_earlier_version_has_defaults_for_new_keys(tmp_path: Path) -> None:
     """A config recorded by an earlier version lacks the new keys."""
     config = load(tmp_path, "", ("training.average=0.9",))
     recorded = recorded_keys(config)
@@ -1015,7 +1013,7 @@ def test_a_list_of_one_corpus_is_a_corpus(tmp_path: Path) -> None:
     assert changed_keys(load_config(write(tmp_path, listed))[0], load(tmp_path)) == []
 
 
-def test_mistakes_in_a_list_are_named_by_line_and_place(tmp_path: Path) -> None:
+def test_errors_in_a_list_are_reported_by_line_and_index(tmp_path: Path) -> None:
     text = CORPORA.replace("weight: 0.5", "weigth: 2").replace("<bt>", "bt")
     text = text.replace("tgt: a.de", "tsv: a.tsv, weight: 0")
     path = write(tmp_path, text)
@@ -1063,7 +1061,7 @@ def test_overrides_set_keys_of_the_entries_of_a_list(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tag", ["bt", "<b t>", "<>", "<a><b>", "<s>", "</s>", "<unk>", "<0xFF>"])
-def test_a_tag_that_is_no_single_token_is_refused(tmp_path: Path, tag: str) -> None:
+def test_a_tag_that_is_not_a_single_token_is_refused(tmp_path: Path, tag: str) -> None:
     with pytest.raises(ConfigError, match=r"data\.valid\.tag.* must be a name in angle brackets"):
         load(tmp_path, overrides=(f"data.valid.tag={tag}",))
     assert load(tmp_path, overrides=("data.valid.tag=<2de>",)).data.valid.tag == "<2de>"
@@ -1075,8 +1073,8 @@ def test_a_run_of_a_version_without_weights_can_be_resumed(tmp_path: Path) -> No
     assert changed_since(recorded, load(tmp_path)) == []
 
 
-def test_of_several_corpora_the_weights_may_not_change(tmp_path: Path) -> None:
-    """The state records checksums of the text, in which the tags are."""
+def test_weights_of_several_corpora_must_not_change(tmp_path: Path) -> None:
+    """The state records checksums of the text, which includes the tags."""
 
     def corpora(*weights: float) -> Config:
         listed = ", ".join(
@@ -1104,14 +1102,14 @@ def test_of_several_corpora_the_weights_may_not_change(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_layers_are_refused(tmp_path: Path, keys: str, message: str) -> None:
-    assert mistakes(tmp_path, f"model: {keys}") == [f"line 9: model.{message}"]
+    assert errors_in(tmp_path, f"model: {keys}") == [f"line 9: model.{message}"]
 
 
-def test_a_maxout_layer_belongs_to_bahdanaus_decoder(tmp_path: Path) -> None:
+def test_only_the_bahdanau_decoder_has_a_maxout_layer(tmp_path: Path) -> None:
     path = write(tmp_path, f"{MINIMAL}model: {{decoder: luong, maxout: true}}")
     config, notes = load_config(path)
     reason = "the maxout layer belongs to decoder bahdanau"
     assert (config.model.maxout, notes) == (False, [f"model.maxout: true is ignored: {reason}"])
-    (line,) = mistakes(tmp_path, "model: {decoder: luong}", ("model.maxout=true",))
+    (line,) = errors_in(tmp_path, "model: {decoder: luong}", ("model.maxout=true",))
     assert line == f"model.maxout (command line): {reason}; got true"
     assert load(tmp_path, "model: {maxout: true, cell: gru}").model.maxout

@@ -1,4 +1,4 @@
-"""`model.dropout`: one number, or a map of the parts of the network."""
+"""`model.dropout`: one number, or a map from parts of the network to rates."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,7 +43,7 @@ def refusal(folder: Path, model: str, *overrides: str) -> str:
         ("{dropout: 0.3}", ("model.dropout.word=0.1",), (0.1, 0.3, 0.3, 0.3)),
     ],
 )
-def test_one_number_is_the_rate_of_all_parts_but_words(
+def test_one_number_is_the_rate_of_all_parts_except_words(
     tmp_path: Path, model: str, overrides: tuple[str, ...], expected: tuple[float, ...]
 ) -> None:
     config = load(tmp_path, model, *overrides)
@@ -53,7 +53,7 @@ def test_one_number_is_the_rate_of_all_parts_but_words(
     assert load_config(path) == (config, [])
 
 
-def test_a_number_is_dumped_as_before(tmp_path: Path) -> None:
+def test_a_single_rate_is_dumped_as_a_number(tmp_path: Path) -> None:
     config = load(tmp_path, "{dropout: 0.25}")
     assert config.model.dropout == (0, 0.25, 0.25, 0.25)
     assert "\n  dropout: 0.25\n" in dump_config(config)

@@ -22,7 +22,7 @@ MODULES = {
     for name in SECTIONS
     if (ROOT / "seq2seq" / name).is_dir()
 }
-# Former keys, and keys of other tools, have their place in these.
+# These files mention former keys and keys of other tools.
 EXCEPT = {"seq2seq/config/foreign_keys.py", "seq2seq/config/unknown_keys.py"}
 MENTION = re.compile(rf"(?<![\w.\[/])({'|'.join(SECTIONS)})\.([a-z_]+)\b(?!\()")
 FORMER = re.compile(r"In earlier versions|Keys by the names that|`training.max_length`")
@@ -37,7 +37,7 @@ def strings_of(source: str) -> Iterator[str]:
 
 
 def code_spans(markdown: str) -> Iterator[str]:
-    """Yield what is between backticks in paragraphs without former keys."""
+    """Yield text between backticks in paragraphs without former keys."""
     prose = re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
     for paragraph in prose.split("\n\n"):
         if not FORMER.search(paragraph):

@@ -23,7 +23,7 @@ KNOWN = dict(key_descriptions(Config))
 
 @pytest.fixture(autouse=True)
 def call_from_the_command_line() -> Iterator[None]:
-    """From Python, messages name the argument `overrides`."""
+    """Run as from the command line; from Python, messages name the argument `overrides`."""
     with on_command_line():
         yield
 
@@ -45,13 +45,13 @@ def reason(folder: Path, key: str, value: str = "1") -> str:
 
 @pytest.mark.parametrize("key", ["5", "data.5", "model.12", "data.train.1", "data.train.1.weight"])
 def test_a_number_is_an_unknown_key_without_a_hint(tmp_path: Path, key: str) -> None:
-    """The key is not taken for a place in a list, which the text here has not."""
+    """The key is not taken for an index, since the config here has no list."""
     (line,) = refusal(tmp_path, (f"{key}=3",))
     assert line == f"{key.removesuffix('.weight')} (command line): unknown key"
     assert refusal(tmp_path, more="7: 8\n") == ["5: 7: unknown key"]
 
 
-def test_the_table_is_long_and_leads_to_keys_that_exist() -> None:
+def test_the_table_of_names_leads_to_existing_keys() -> None:
     assert len(KEYS) + len(ADVICE) > 400
     assert set(KEYS.values()) | set(SECTIONS.values()) <= KNOWN.keys()
     for key in (key for key in KNOWN if key.count(".") == 1 and not key.startswith("data.t")):
@@ -66,8 +66,8 @@ def test_the_table_is_long_and_leads_to_keys_that_exist() -> None:
     assert set(named) <= KNOWN.keys()
 
 
-def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
-    """A key in the wrong section is found by its name, not by what others mean by it."""
+def test_no_name_is_in_both_tables_or_a_key_of_this_project() -> None:
+    """A key in the wrong section is found by its name, not by its meaning in another tool."""
     assert not KEYS.keys() & ADVICE.keys()
     own = {key.rpartition(".")[2] for key in KNOWN} - {"src", "tgt", "name", "type", "size"}
     for name in {*KEYS, *ADVICE}:
@@ -81,7 +81,7 @@ def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
 @pytest.mark.parametrize(
     ("key", "ours"),
     [
-        # Those of the issue.
+        # keys that users reported
         ("training.batch_size", "training.batch_tokens"),
         ("vocabulary.vocab_size", "vocabulary.size"),
         ("model.rnn_size", "model.hidden_size"),
@@ -96,7 +96,7 @@ def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
         ("model.enc_layers", "model.layers"),
         ("decoding.alpha", "decoding.length_penalty"),
         ("training.teacher_forcing_ratio", "training.scheduled_sampling"),
-        # One of each tool.
+        # at least one key of each tool
         ("data.dev", "data.valid"),  # Joey NMT
         ("training.validation_freq", "training.validate_every"),
         ("training.accum_count", "training.batch_tokens"),  # OpenNMT-py
@@ -113,10 +113,10 @@ def test_no_name_is_in_both_tables_or_a_key_of_ours() -> None:
         ("model.dropout-src", "model.dropout"),
         ("model.rnn_type", "model.cell"),
         ("layer-normalization", "model.cell"),
-        ("vocabulary.alpha", "vocabulary.sampling"),  # not that of the length penalty
+        ("vocabulary.alpha", "vocabulary.sampling"),  # unlike the length penalty
     ],
 )
-def test_a_name_of_another_tool_leads_to_the_key_of_that_meaning(
+def test_a_key_of_another_tool_leads_to_the_key_of_that_meaning(
     tmp_path: Path, key: str, ours: str
 ) -> None:
     assert reason(tmp_path, key) == f"; did you mean '{ours}' ({KNOWN[ours]})?"
@@ -129,7 +129,7 @@ def test_a_name_of_another_tool_leads_to_the_key_of_that_meaning(
         ("training.use_cuda", "choose the device by the option --device"),
         ("training.resume", "resume by the option --resume"),
         ("training.load_model", "start from another run by the option --init-from RUN"),
-        ("training.memory_gb", "a batch that does not fit memory is split"),  # as was once a key
+        ("training.memory_gb", "a batch that does not fit memory is split"),  # formerly a key
         ("training.shuffle", "every epoch shuffles the training pairs; remove it"),
         ("data.src", "data.src_lang and data.tgt_lang name the languages"),
         ("model.ff_size", "it belongs to Transformers"),
@@ -138,7 +138,7 @@ def test_a_name_of_another_tool_leads_to_the_key_of_that_meaning(
         ("decoding.batch_size", "only `seq2seq translate` has a batch size"),
     ],
 )
-def test_a_name_without_a_key_is_answered_by_what_to_do(
+def test_a_name_without_a_key_is_answered_with_advice(
     tmp_path: Path, key: str, advice: str
 ) -> None:
     assert reason(tmp_path, key).startswith(f"; {advice}")
@@ -157,7 +157,7 @@ def test_a_name_without_a_key_is_answered_by_what_to_do(
         ("training.Patience", "'patience'"),
         ("data.train.source", "'src'"),
         ("data.valid.trg", "'tgt'"),
-        ("training.patinece", "'patience'"),  # similar letters
+        ("training.patinece", "'patience'"),  # similar spelling
         ("training.max_step", "'max_steps'"),
         ("modle", "'model'"),
         ("model.beam_sizes", "'decoding.beam_size'"),
@@ -169,9 +169,7 @@ def test_a_name_without_a_key_is_answered_by_what_to_do(
         ("decoding.lenght_penalty", "'length_penalty'"),
     ],
 )
-def test_own_names_in_another_place_or_spelling_are_recognized(
-    tmp_path: Path, key: str, hint: str
-) -> None:
+def test_misplaced_or_misspelt_keys_are_recognized(tmp_path: Path, key: str, hint: str) -> None:
     assert reason(tmp_path, key) == f"; did you mean {hint}?"
 
 
@@ -208,7 +206,7 @@ def test_own_names_in_another_place_or_spelling_are_recognized(
         "vocabulary.seed_size",
     ],
 )
-def test_no_hint_is_better_than_a_wrong_one(tmp_path: Path, key: str) -> None:
+def test_dissimilar_keys_get_no_hint(tmp_path: Path, key: str) -> None:
     assert reason(tmp_path, key) == ""
 
 
@@ -224,7 +222,7 @@ def test_a_section_of_another_tool_is_recognized(tmp_path: Path, section: str, o
     assert line == f"{section} (command line): unknown key{text}"
 
 
-def test_text_files_outside_of_data_are_recognized(tmp_path: Path) -> None:
+def test_text_files_outside_of_the_data_section_are_recognized(tmp_path: Path) -> None:
     lines = refusal(tmp_path, more="test: {src: a, tgt: b}\ndev: {file: c, columns: [1, 2]}\n")
     assert [line.partition("unknown key")[2] for line in lines] == [
         "; did you mean 'data.test'?",
@@ -241,14 +239,14 @@ def test_a_dotted_key_in_the_file_belongs_below_its_section(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("more", ["{i}", "training{i}", "lerning_{i}"])
-def test_many_errors_are_counted_and_their_hints_cost_no_time(tmp_path: Path, more: str) -> None:
+def test_many_errors_are_counted_without_computing_every_hint(tmp_path: Path, more: str) -> None:
     many = 80_000 if more == "{i}" else 50_000
-    began = time.monotonic()
+    start = time.monotonic()
     lines = refusal(tmp_path, more="".join(f"x{more.format(i=i)}: 1\n" for i in range(many)))
     assert len(lines) == MAX_SHOWN + 1
     assert lines[0].startswith("5: x")
     assert lines[-1] == f" ... and {many - MAX_SHOWN:,} more errors"
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - start < 60
 
 
 def test_a_long_name_is_shortened(tmp_path: Path) -> None:
@@ -256,7 +254,7 @@ def test_a_long_name_is_shortened(tmp_path: Path) -> None:
     assert len(line) < 150
 
 
-def test_an_error_in_an_override_is_printed_even_beside_many(tmp_path: Path) -> None:
+def test_an_error_in_an_override_is_printed_among_many_errors(tmp_path: Path) -> None:
     text = "".join(f"x{i}: 1\n" for i in range(100))
     lines = refusal(tmp_path, ("model.dropout=2",), text)
     assert len(lines) == MAX_SHOWN + 1
@@ -274,6 +272,6 @@ def test_an_option_that_is_a_key_is_recognized() -> None:
     assert suggest_override("--xyz", Config) == suggest_override("--train-set", Config) == ""
 
 
-def test_sections_are_told_from_values() -> None:
+def test_sections_are_distinguished_from_values() -> None:
     assert section_at(Config, "data.test") is not None
     assert section_at(Config, "data.test.src") is None

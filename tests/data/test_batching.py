@@ -1,4 +1,4 @@
-"""Batches: nothing lost, nothing twice, the budget kept, the order arithmetic, the shifts right."""
+"""Batching: complete epochs, the token budget, order by seed and epoch, shifting and padding."""
 
 from collections import Counter
 from itertools import pairwise
@@ -33,7 +33,7 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabular
 
 
 def pairs_of(lengths: list[tuple[int, int]]) -> EncodedPairs:
-    """Pairs whose ids stand for themselves alone, of the given lengths."""
+    """Return pairs of the given lengths whose ids identify their pair."""
     src = [[4 + n] * length for n, (length, _) in enumerate(lengths)]
     tgt = [[5 + n] * length for n, (_, length) in enumerate(lengths)]
     return EncodedPairs([""] * len(src), [""] * len(tgt), pack_ids(src), pack_ids(tgt), 0)
@@ -43,15 +43,15 @@ def as_lists(order: list[np.ndarray]) -> list[list[int]]:
     return [rows.tolist() for rows in order]
 
 
-def like_speech(count: int) -> EncodedPairs:
-    """Lengths as in a parallel text: skewed, the two sides alike."""
+def pairs_like_speech(count: int) -> EncodedPairs:
+    """Return pairs with lengths as in a parallel corpus: skewed, and similar on both sides."""
     generator = np.random.default_rng(3)
     src = np.clip(generator.lognormal(2.5, 0.5, count), 1, 90).astype(int)
     tgt = np.clip(src * generator.normal(1.1, 0.15, count), 1, 90).astype(int)
     return pairs_of(list(zip(src.tolist(), tgt.tolist(), strict=True)))
 
 
-# ---------------------------------------------------------------------------------------- the order
+# -------------------------------------------------------------------------------------------- order
 
 
 length = st.integers(0, 60)
@@ -71,7 +71,7 @@ def test_every_row_is_in_one_batch(
 
 @settings(deadline=None)
 @given(corpora, st.integers(1, 300), st.integers(0, 2**62), epochs)
-def test_the_budget_is_kept(
+def test_batches_keep_the_token_budget(
     pairs: EncodedPairs, batch_tokens: int, seed: int, epoch: int | None
 ) -> None:
     for rows in EpochOrder(pairs, batch_tokens, seed, epoch):
@@ -82,14 +82,16 @@ def test_the_budget_is_kept(
 
 @settings(deadline=None)
 @given(corpora, st.integers(1, 300), st.integers(0, 2**62))
-def test_every_epoch_has_as_many_batches(pairs: EncodedPairs, batch_tokens: int, seed: int) -> None:
+def test_every_epoch_has_the_same_number_of_batches(
+    pairs: EncodedPairs, batch_tokens: int, seed: int
+) -> None:
     orders = [EpochOrder(pairs, batch_tokens, seed, epoch) for epoch in (0, 1, 2, 9)]
     assert len({len(order) for order in orders}) == 1
     assert all(len(order) == len([*order]) for order in orders)
 
 
-def test_the_order_is_a_function_of_seed_and_epoch_alone() -> None:
-    pairs = like_speech(300)
+def test_the_order_depends_only_on_seed_and_epoch() -> None:
+    pairs = pairs_like_speech(300)
     first = as_lists(EpochOrder(pairs, 200, seed=5, epoch=2))
     np.random.seed(1)
     torch.manual_seed(1)
@@ -97,23 +99,23 @@ def test_the_order_is_a_function_of_seed_and_epoch_alone() -> None:
     assert as_lists(EpochOrder(pairs, 200, seed=5, epoch=2)) == first
 
 
-def test_epochs_and_seeds_differ_in_order_and_in_company() -> None:
-    pairs = like_speech(300)
+def test_epochs_and_seeds_differ_in_the_order_and_content_of_batches() -> None:
+    pairs = pairs_like_speech(300)
     orders = [
         as_lists(EpochOrder(pairs, 200, seed, epoch)) for seed, epoch in ((5, 0), (5, 1), (6, 0))
     ]
-    companies = [{frozenset(rows) for rows in order} for order in orders]
+    batch_sets = [{frozenset(rows) for rows in order} for order in orders]
     for n in range(3):
         for m in range(n):
             assert orders[n] != orders[m]
-            shared = companies[n] & companies[m]
+            shared = batch_sets[n] & batch_sets[m]
             assert len(shared) < len(orders[n]) / 2
 
 
 def sorted_by_length(pairs: EncodedPairs, budget: int) -> list[Rows]:
-    """Batches of sorted pairs, cut row by row: by padded target length, then by source length.
+    """Return batches of sorted pairs, cut row by row.
 
-    Source lengths ascend and descend in turn.
+    Order by padded target length, then by source length, alternately ascending and descending.
     """
     src, tgt = ([len(ids) + 1 for ids in side] for side in (pairs.src, pairs.tgt))
 
@@ -150,14 +152,14 @@ def padded_tokens(order: list[Rows], pairs: EncodedPairs, src_step: int, tgt_ste
     )
 
 
-def test_without_an_epoch_the_order_is_that_of_its_definition() -> None:
-    pairs, budget = like_speech(700), 260
+def test_without_an_epoch_the_order_equals_its_definition() -> None:
+    pairs, budget = pairs_like_speech(700), 260
     wanted = as_lists(sorted_by_length(pairs, budget))
     assert as_lists(EpochOrder(pairs, budget, seed=5, epoch=None)) == wanted
 
 
-def shares_met_again(before: list[Rows], after: list[Rows]) -> tuple[float, float]:
-    """The mean share of its batch-mates that a pair met before: over pairs, over batch-mates."""
+def repeated_shares(before: list[Rows], after: list[Rows]) -> tuple[float, float]:
+    """Return the mean share of batch-mates that a pair had before: over pairs, over batch-mates."""
     batch_of = {row: n for n, rows in enumerate(before) for row in rows.tolist()}
     shares, met, mates = [], 0, 0
     for rows in after:
@@ -176,7 +178,7 @@ def demo_corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def corpus_of(name: str, folder: Path) -> EncodedPairs:
     if name == "like speech":
-        return like_speech(12_000)
+        return pairs_like_speech(12_000)
     texts = [
         (folder / name / f"train.{lang}").read_text("utf-8").split("\n")[:-1] for lang in LANGS
     ]
@@ -190,12 +192,13 @@ LANGS = ("en", "fr")
 @pytest.mark.parametrize(
     ("corpus", "budget"), [("like speech", 800), ("demo", 450), ("demo-lengths", 450)]
 )
-def test_few_mates_meet_again_for_little_padding(
+def test_epochs_rarely_batch_the_same_pairs_at_little_cost_in_padding(
     demo_corpora: Path, corpus: str, budget: int
 ) -> None:
-    """At most 5% from one epoch to the next, for at most 5% more tokens than in sorted order.
+    """At most 5% of batch-mates repeat in the next epoch, with at most 5% more tokens than sorted.
 
-    Sorted as in earlier checkouts, which padded to multiples of 4 and 2 and shuffled only ties.
+    The sorted order is that of earlier versions, which padded to multiples of 4 and 2 and
+    shuffled only ties.
     """
     pairs = corpus_of(corpus, demo_corpora)
     usual = sorted_by_length(pairs, budget)
@@ -204,14 +207,14 @@ def test_few_mates_meet_again_for_little_padding(
         epochs = [[*EpochOrder(pairs, budget, seed, epoch)] for epoch in range(4)]
         assert max(padded_tokens(order, pairs, 1, 1) for order in epochs) <= most
         for before, after in pairwise(epochs):
-            assert max(shares_met_again(before, after)) <= 0.05
+            assert max(repeated_shares(before, after)) <= 0.05
         for before, after in zip(epochs, epochs[2:], strict=False):
-            assert max(shares_met_again(before, after)) <= 0.2
+            assert max(repeated_shares(before, after)) <= 0.2
         assert len(epochs[0]) < 1.2 * len(usual)
 
 
 def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = like_speech(1000)
+    pairs = pairs_like_speech(1000)
     monkeypatch.setattr(module, "BLOCK_PAIRS", 300)
     orders = [EpochOrder(pairs, 200, 5, epoch) for epoch in (0, 1)]
     assert len(orders[0]) == len(orders[1])
@@ -225,7 +228,7 @@ def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) ->
             {2},
             {3},
         ]
-        # Wherever training goes on, the position is found at once and has the same batches.
+        # A resumed run finds its position directly and has the same batches.
         again = EpochOrder(pairs, 200, 5, orders.index(order))
         for n in (len(batches) - 1, len(batches) // 2, -2):
             assert again[n].tolist() == batches[n]
@@ -233,8 +236,8 @@ def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     assert as_lists(orders[0])[: len(orders[0]) // 4] != as_lists(orders[1])[: len(orders[1]) // 4]
 
 
-def test_parts_are_the_same_however_many_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = like_speech(1000)
+def test_parts_do_not_depend_on_how_many_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = pairs_like_speech(1000)
     monkeypatch.setattr(module, "BLOCK_PAIRS", 150)
     wanted = as_lists(EpochOrder(pairs, 200, 5, 1))
     lengths = np.asarray(pairs.src.lengths)
@@ -249,7 +252,7 @@ def test_parts_are_the_same_however_many_are_read_at_once(monkeypatch: pytest.Mo
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(length, length), max_size=40), st.sampled_from([1, 1 << 20]))
-def test_lengths_are_counted_and_sorted_as_in_a_loop(
+def test_lengths_are_counted_and_sorted_as_by_a_loop(
     lengths: list[tuple[int, int]], most_counted: int
 ) -> None:
     src, tgt = (np.array([pair[side] for pair in lengths], np.int64) for side in (0, 1))
@@ -265,30 +268,30 @@ def test_lengths_are_counted_and_sorted_as_in_a_loop(
 
 @settings(deadline=None)
 @given(corpora, st.sampled_from([0.99, 0.5, 0.0, 1.0]))
-def test_the_ratio_of_lengths_is_numpys_quantile(pairs: EncodedPairs, quantile: float) -> None:
+def test_the_length_ratio_is_the_quantile_of_numpy(pairs: EncodedPairs, quantile: float) -> None:
     ratios = [(len(t) + 1) / (len(s) + 1) for s, t in zip(pairs.src, pairs.tgt, strict=True)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "BLOCK_PAIRS", 7)
         assert length_ratio(pairs, quantile) == float(np.quantile(ratios, quantile))
 
 
-def test_without_an_epoch_batches_come_by_length() -> None:
-    pairs = like_speech(300)
+def test_without_an_epoch_batches_are_ordered_by_length() -> None:
+    pairs = pairs_like_speech(300)
     order = EpochOrder(pairs, 200, seed=5, epoch=None)
     lengths = [(len(pairs.tgt[i]) + 2) // 2 for rows in order for i in rows]
     assert lengths == sorted(lengths)
     assert as_lists(EpochOrder(pairs, 200, seed=6, epoch=None)) == as_lists(order)
 
 
-def test_an_epoch_is_not_in_order_of_length() -> None:
-    pairs = like_speech(2000)
+def test_an_epoch_is_not_ordered_by_length() -> None:
+    pairs = pairs_like_speech(2000)
     longest = [len(pairs.tgt[rows[-1]]) for rows in EpochOrder(pairs, 400, seed=1, epoch=0)]
     steps = np.diff(longest)
     assert 0.3 < np.mean(steps > 0) < 0.7
 
 
-def test_batches_are_full_and_hold_little_padding() -> None:
-    pairs, budget = like_speech(3000), 1000
+def test_batches_are_full_and_have_little_padding() -> None:
+    pairs, budget = pairs_like_speech(3000), 1000
     order = EpochOrder(pairs, budget, seed=1, epoch=None)
     real = sum(len(ids) + 1 for ids in pairs.tgt)
     padded = sum(len(rows) * max(len(pairs.tgt[i]) + 1 for i in rows) for rows in order)
@@ -299,22 +302,24 @@ def test_batches_are_full_and_hold_little_padding() -> None:
     assert src_padded - src_real < 0.15 * src_padded
 
 
-def test_a_small_corpus_is_mixed_as_far_as_padding_allows() -> None:
-    pairs, budget = like_speech(3000), 1000
+def test_a_small_corpus_is_shuffled_as_far_as_padding_allows() -> None:
+    pairs, budget = pairs_like_speech(3000), 1000
     most = 1.05 * padded_tokens(sorted_by_length(pairs, budget), pairs, 4, 2)
     epochs = [[*EpochOrder(pairs, budget, 1, epoch)] for epoch in range(3)]
     assert sum(padded_tokens(order, pairs, 1, 1) for order in epochs[:2]) / 2 <= most
     for before, after in pairwise(epochs):
-        assert max(shares_met_again(before, after)) <= 0.2
+        assert max(repeated_shares(before, after)) <= 0.2
 
 
-def test_large_batches_have_whole_multiples_of_eight_rows() -> None:
-    counts = [len(rows) for rows in EpochOrder(like_speech(500), 300, seed=1, epoch=None)[:-1]]
+def test_large_batches_have_a_multiple_of_eight_rows() -> None:
+    counts = [
+        len(rows) for rows in EpochOrder(pairs_like_speech(500), 300, seed=1, epoch=None)[:-1]
+    ]
     assert max(counts) > 8
     assert all(count < 8 or count % 8 == 0 for count in counts)
 
 
-def test_a_pair_beyond_the_budget_is_a_batch_of_its_own() -> None:
+def test_a_pair_that_exceeds_the_budget_is_a_batch_of_its_own() -> None:
     pairs = pairs_of([(3, 3), (2, 99), (3, 2), (99, 5)])
     order = as_lists(EpochOrder(pairs, 20, seed=0, epoch=0))
     assert [1] in order
@@ -348,13 +353,13 @@ def test_a_batch_is_its_pairs_shifted_and_padded(rows: list[tuple[list[int], lis
 
 
 def without_padding(row: torch.Tensor) -> list[int]:
-    """The ids before the padding, which must be all at the end."""
+    """Return the ids before the padding, and check that all padding is at the end."""
     real = [i for i in row.tolist() if i != PAD_ID]
     assert row.tolist() == real + [PAD_ID] * (len(row) - len(real))
     return real
 
 
-def test_a_batch_moves_as_a_whole() -> None:
+def test_all_tensors_of_a_batch_move_to_the_device() -> None:
     batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]])
     moved = batch.to(torch.device("meta"))
     assert isinstance(moved, Batch)
@@ -362,7 +367,7 @@ def test_a_batch_moves_as_a_whole() -> None:
     assert [part.shape for part in moved[:5]] == [part.shape for part in batch[:5]]
 
 
-def test_padding_is_as_wide_as_asked_and_never_narrower() -> None:
+def test_padding_is_at_least_as_wide_as_the_longest_row() -> None:
     assert pad([[5], [6, 7]]).tolist() == [[5, PAD_ID], [6, 7]]
     assert pad([[5], [6, 7]], width=3).tolist() == [[5, PAD_ID, PAD_ID], [6, 7, PAD_ID]]
     assert pad([[5], [6, 7]], width=1).shape == (2, 2)
@@ -372,7 +377,7 @@ def test_padding_is_as_wide_as_asked_and_never_narrower() -> None:
     assert lengths.tolist() == [2, 1]
 
 
-# ---------------------------------------------------------------------------------- text into pairs
+# ------------------------------------------------------------------------------------ encoding text
 
 
 SRC, TGT = toy_pairs(150, seed=8)
@@ -384,11 +389,11 @@ def vocabularies(request: pytest.FixtureRequest) -> Vocabularies:
     return train_vocabularies(config, SRC, TGT)
 
 
-def test_pairs_beyond_the_length_are_left_out_and_counted(vocabularies: Vocabularies) -> None:
+def test_pairs_that_are_too_long_are_skipped_and_counted(vocabularies: Vocabularies) -> None:
     tgt_texts = [*TGT[:-1], "ba " * 400]
     everything = encode_pairs(SRC, tgt_texts, vocabularies, None)
     assert (len(everything), everything.too_long) == (150, 0)
-    longest = max(len(everything.src[0]), len(everything.tgt[0]))  # pair 0 just fits
+    longest = max(len(everything.src[0]), len(everything.tgt[0]))  # exactly the length of pair 0
     some = encode_pairs(SRC, tgt_texts, vocabularies, longest)
     assert 0 < some.too_long < 150
     assert len(some) + some.too_long == 150
@@ -396,21 +401,21 @@ def test_pairs_beyond_the_length_are_left_out_and_counted(vocabularies: Vocabula
     assert some.src_texts[0] == SRC[0]
     kept = [n for n in range(150) if SRC[n] in some.src_texts]
     assert some.tgt_texts == [tgt_texts[n] for n in kept]
-    for side, whole, texts, vocabulary in (
+    for side, full, texts, vocabulary in (
         (some.src, everything.src, some.src_texts, vocabularies.src),
         (some.tgt, everything.tgt, some.tgt_texts, vocabularies.tgt),
     ):
-        assert list(side) == [whole[n] for n in kept] == vocabulary.encode(texts)
+        assert list(side) == [full[n] for n in kept] == vocabulary.encode(texts)
 
 
-def test_one_piece_less_leaves_the_pair_out(vocabularies: Vocabularies) -> None:
+def test_a_limit_of_one_token_less_skips_the_pair(vocabularies: Vocabularies) -> None:
     lengths = [len(ids) for ids in (*vocabularies.src.encode(SRC), *vocabularies.tgt.encode(TGT))]
     assert encode_pairs(SRC, TGT, vocabularies, max(lengths)).too_long == 0
     assert encode_pairs(SRC, TGT, vocabularies, max(lengths) - 1).too_long > 0
     assert len(encode_pairs(SRC, TGT, vocabularies, 1)) == 0
 
 
-def test_a_draw_that_is_too_long_keeps_the_usual_ids(vocabularies: Vocabularies) -> None:
+def test_a_sample_that_is_too_long_keeps_the_usual_ids(vocabularies: Vocabularies) -> None:
     longest = 24
     pairs = encode_pairs(SRC, TGT, vocabularies, longest)
     rows = np.array([7, 3, 3, *range(20, len(pairs))])
@@ -434,7 +439,7 @@ def spelled(vocabulary: Vocabulary, row: list[int]) -> str:
     return vocabulary.decode(row)
 
 
-def test_draws_are_a_function_of_pairs_rows_and_seed(vocabularies: Vocabularies) -> None:
+def test_samples_depend_only_on_pairs_rows_and_seed(vocabularies: Vocabularies) -> None:
     pairs, rows = encode_pairs(SRC, TGT, vocabularies, None), np.array([4, 9, 2, 77])
     first = sampled_pairs(pairs, rows, vocabularies, 100, seed=5)
     other = sampled_pairs(pairs, rows, vocabularies, 100, seed=6)

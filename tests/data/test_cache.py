@@ -1,4 +1,4 @@
-"""The token cache gives what memory gives; it is reused while nothing changed, or else rebuilt."""
+"""The token cache equals data in memory; it is reused if its inputs are unchanged, else rebuilt."""
 
 import gzip
 import json
@@ -48,8 +48,8 @@ TGT[11] = "ba " * 40  # too long
 TGT[12] += "\t a column more"
 
 
-class Given(NamedTuple):
-    """Training data of a run."""
+class LoadedData(NamedTuple):
+    """Training data of a run and the cache entries built for it."""
 
     text: ParallelText
     vocabularies: Vocabularies
@@ -61,7 +61,7 @@ class Given(NamedTuple):
 
 
 def write_files(folder: Path, way: str = "plain") -> ParallelFiles:
-    """The text as two files or a TSV; a byte order mark and CR LF are to be left out."""
+    """Write the text as two files or a TSV, with a byte order mark and CR LF, which are removed."""
     folder.mkdir(exist_ok=True)
     if way == "tsv":
         lines = [f"{src}\t{tgt}" for src, tgt in zip(SRC, TGT, strict=True)]
@@ -76,29 +76,29 @@ def write_files(folder: Path, way: str = "plain") -> ParallelFiles:
     return ParallelFiles(src=folder / f"train.src{end}", tgt=folder / f"train.tgt{end}")
 
 
-def taken(
+def load_data(
     files: ParallelFiles,
     run: Path,
     vocabulary: VocabularyConfig = VOCABULARY,
     longest: int = LONGEST,
-) -> Given:
+) -> LoadedData:
     with training_data(files, run) as data:
         vocabularies = data.vocabularies(vocabulary)
         pairs = data.pairs(vocabularies, longest)
-        cache = getattr(data, "_cache", None)  # none where the text is held in memory
+        cache = getattr(data, "_cache", None)  # None if the text is in memory
         built = [name.partition("-")[0] for name in cache.built] if cache else []
-        return Given(data.text, vocabularies, pairs, data.blank, data.same, data.notes, built)
+        return LoadedData(data.text, vocabularies, pairs, data.blank, data.same, data.notes, built)
 
 
-def read_into_memory(files: ParallelFiles) -> Given:
-    """The same without the cache."""
+def read_into_memory(files: ParallelFiles) -> LoadedData:
+    """Read the same data without the cache."""
     text, blank = usable(read_pairs(files))
     vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
     pairs = encode_pairs(text.src, text.tgt, vocabularies, LONGEST)
-    return Given(text, vocabularies, pairs, blank, count_same(text), [], [])
+    return LoadedData(text, vocabularies, pairs, blank, count_same(text), [], [])
 
 
-def assert_alike(found: Given, wanted: Given) -> None:
+def assert_same_data(found: LoadedData, wanted: LoadedData) -> None:
     assert found.text.source_name == wanted.text.source_name
     assert list(found.text.src) == list(wanted.text.src)
     assert list(found.text.tgt) == list(wanted.text.tgt)
@@ -121,21 +121,21 @@ def run(tmp_path: Path) -> Path:
 
 
 class Built(NamedTuple):
-    """A cache that is not to be changed, and what it must give."""
+    """A cache that tests must not change, and the data expected from it."""
 
     files: ParallelFiles
     run: Path
-    wanted: Given
+    wanted: LoadedData
 
     def copied_to(self, run: Path) -> None:
-        """The same cache for another run."""
+        """Copy the cache for another run."""
         shutil.copytree(cache_of(self.run), cache_of(run))
 
 
 def build_cache(folder: Path) -> Built:
-    """Write a corpus, and cache it beside a run folder."""
+    """Write a corpus and cache it beside a run folder."""
     files = write_files(folder / "data")
-    taken(files, folder / "runs" / "run")
+    load_data(files, folder / "runs" / "run")
     return Built(files, folder / "runs" / "run", read_into_memory(files))
 
 
@@ -149,41 +149,43 @@ def entry(run: Path, kind: str) -> Path:
     return found
 
 
-# ----------------------------------------------------------------------------------- what it gives
+# ----------------------------------------------------------------------------------------- content
 
 
 @pytest.mark.parametrize("way", ["plain", "gz", "tsv"])
-def test_it_gives_what_memory_gives_built_and_reused(tmp_path: Path, run: Path, way: str) -> None:
+def test_a_built_and_a_reused_cache_equal_data_in_memory(
+    tmp_path: Path, run: Path, way: str
+) -> None:
     files = write_files(tmp_path / "data", way)
     wanted = read_into_memory(files)
     assert (wanted.blank, wanted.same) == (1, 1)
     assert 0 < wanted.pairs.too_long < 40
-    first = taken(files, run)
+    first = load_data(files, run)
     assert first.built == ["text", "vocabulary", "tokens"]
     assert entry(run, "text").parent.stat().st_mode & 0o077 == 0 or os.name == "nt"
-    second = taken(files, run.with_name("another"))
+    second = load_data(files, run.with_name("another"))
     assert second.built == second.notes == []
     for found in (first, second):
-        assert_alike(found, wanted)
+        assert_same_data(found, wanted)
 
 
-def test_other_processes_give_the_same(
+def test_workers_give_the_same_data(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workers, "MAX_PAIRS_WITHOUT_WORKERS", 20)
     monkeypatch.setattr(workers, "CHUNK_PAIRS", 7)
     monkeypatch.setattr(workers, "_available_cores", lambda: 2)
-    assert_alike(taken(files, run), read_into_memory(files))
+    assert_same_data(load_data(files, run), read_into_memory(files))
     with pytest.raises(UserError, match=r"vocabulary.size: 9000 is more than this text allows"):
-        taken(files, run, VocabularyConfig(size=9000))
+        load_data(files, run, VocabularyConfig(size=9000))
 
 
-def test_draws_are_those_of_the_text_in_memory(built: Built) -> None:
+def test_samples_equal_those_of_text_in_memory(built: Built) -> None:
     rows = np.array([4, 60, 7, 11])
     drawn = [
         sampled_pairs(each.pairs, rows, each.vocabularies, LONGEST, seed)
         for seed in (1, 2)
-        for each in (taken(built.files, built.run), built.wanted)
+        for each in (load_data(built.files, built.run), built.wanted)
     ]
     assert drawn[0] == drawn[1] != drawn[2] == drawn[3]
 
@@ -194,12 +196,12 @@ sides = st.lists(st.tuples(line, line), min_size=1, max_size=8)
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sides, st.booleans(), st.sampled_from(["src-tgt", "tsv"]))
-def test_copied_text_is_the_text_that_is_read(
-    tmp_path: Path, pairs: list[tuple[str, str]], ended: bool, way: str
+def test_copied_text_equals_the_text_read(
+    tmp_path: Path, pairs: list[tuple[str, str]], ends_with_line_feed: bool, way: str
 ) -> None:
     shutil.rmtree(tmp_path / "copy", ignore_errors=True)
     copy = PrivateFolder(tmp_path / "copy", create=True)
-    end = "\n" if ended else ""
+    end = "\n" if ends_with_line_feed else ""
     if way == "tsv":
         files = ParallelFiles(file=tmp_path / "tsv")
         text = "\n".join(f"{src}\t{tgt}" for src, tgt in pairs) + end
@@ -239,7 +241,7 @@ BAD: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize(("side", "data"), BAD.values(), ids=list(BAD))
-def test_bad_text_is_refused_as_ever_and_leaves_nothing(
+def test_bad_text_is_refused_as_without_a_cache_and_leaves_no_files(
     tmp_path: Path, run: Path, side: str, data: bytes
 ) -> None:
     paths = {name: tmp_path / name for name in ("src", "tgt")}
@@ -252,38 +254,40 @@ def test_bad_text_is_refused_as_ever_and_leaves_nothing(
     with pytest.raises(UserError) as wanted:
         usable(read_pairs(files))
     with pytest.raises(UserError) as refused:
-        taken(files, run)
+        load_data(files, run)
     assert str(refused.value) == str(wanted.value)
     assert not run.parent.exists()
 
 
-# ---------------------------------------------------------------------------- when it is built anew
+# --------------------------------------------------------------------------------------- rebuilding
 
 
-def test_a_changed_file_is_seen_and_what_hung_on_it_goes(files: ParallelFiles, run: Path) -> None:
-    taken(files, run)
+def test_a_changed_file_is_noticed_and_dependent_entries_are_rebuilt(
+    files: ParallelFiles, run: Path
+) -> None:
+    load_data(files, run)
     old = entry(run, "tokens").name
     assert files.src is not None
     stat, data = files.src.stat(), files.src.read_bytes()
     files.src.write_bytes(data.replace(b"same", b"SAME"))
-    os.utime(files.src, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # as if nothing had happened
+    os.utime(files.src, ns=(stat.st_atime_ns, stat.st_mtime_ns))  # keep the old modification time
     assert files.src.stat().st_size == stat.st_size
-    found = taken(files, run)
+    found = load_data(files, run)
     assert found.built == ["text", "vocabulary", "tokens"]
     assert len(found.notes) == 2
     assert "text: rebuilt because the text or the settings behind it have changed" in found.notes[0]
-    assert_alike(found, read_into_memory(files))
+    assert_same_data(found, read_into_memory(files))
     assert entry(run, "tokens").name != old
 
 
-def test_another_vocabulary_or_length_is_another_entry(files: ParallelFiles, run: Path) -> None:
-    taken(files, run)
+def test_another_vocabulary_or_length_has_another_entry(files: ParallelFiles, run: Path) -> None:
+    load_data(files, run)
     smaller = VocabularyConfig(size=330)
-    assert taken(files, run, smaller).built == ["vocabulary", "tokens"]
-    assert taken(files, run, VOCABULARY, 12).built == ["tokens"]
-    assert taken(files, run, VocabularyConfig(size=340, sampling=0.9)).built == []
+    assert load_data(files, run, smaller).built == ["vocabulary", "tokens"]
+    assert load_data(files, run, VOCABULARY, 12).built == ["tokens"]
+    assert load_data(files, run, VocabularyConfig(size=340, sampling=0.9)).built == []
     for vocabulary, longest in ((smaller, LONGEST), (VOCABULARY, 12), (VOCABULARY, LONGEST)):
-        assert taken(files, run, vocabulary, longest).built == []
+        assert load_data(files, run, vocabulary, longest).built == []
 
 
 def cut(path: Path) -> None:
@@ -313,21 +317,23 @@ def fill(path: Path) -> None:
         ("tokens", MANIFEST),
     ],
 )
-def test_damage_is_recognised_and_mended_with_a_line(
+def test_damage_is_detected_and_repaired_with_a_one_line_message(
     built: Built, run: Path, kind: str, name: str, damage: Callable[[Path], None]
 ) -> None:
     built.copied_to(run)
     damage(entry(run, kind) / name)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == [kind]
     (note,) = found.notes
     assert f"{entry(run, kind)}: rebuilt because {name} " in note
     assert "\n" not in note
-    assert_alike(found, built.wanted)
-    assert taken(built.files, run).built == []
+    assert_same_data(found, built.wanted)
+    assert load_data(built.files, run).built == []
 
 
-def test_what_is_no_entry_is_replaced(built: Built, run: Path, tmp_path: Path) -> None:
+def test_files_and_links_in_place_of_entries_are_replaced(
+    built: Built, run: Path, tmp_path: Path
+) -> None:
     built.copied_to(run)
     for kind in ("text", "tokens"):
         path = entry(run, kind)
@@ -336,15 +342,15 @@ def test_what_is_no_entry_is_replaced(built: Built, run: Path, tmp_path: Path) -
     vocabulary = entry(run, "vocabulary")
     other = vocabulary.rename(tmp_path / "elsewhere")
     vocabulary.symlink_to(tmp_path / "nowhere")
-    assert_alike(taken(built.files, run), built.wanted)
+    assert_same_data(load_data(built.files, run), built.wanted)
     assert not entry(run, "vocabulary").is_symlink()
     assert (other / MANIFEST).is_file()
 
 
-# ------------------------------------------------------------------------------- what may go wrong
+# ---------------------------------------------------------------------------------------- failures
 
 
-def test_where_nothing_can_be_written_beside_the_run_it_lies_inside(
+def test_the_cache_is_inside_the_run_if_its_parent_is_not_writable(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run.mkdir(parents=True)
@@ -353,33 +359,33 @@ def test_where_nothing_can_be_written_beside_the_run_it_lies_inside(
     monkeypatch.setattr(
         os, "access", lambda path, mode: Path(path) != run.parent and access(path, mode)
     )
-    found = taken(files, run)
+    found = load_data(files, run)
     assert cache_of(run) == run / FOLDER
     (note,) = found.notes
     assert f"are cached in {run / FOLDER}" in note
     assert not (run.parent / FOLDER).exists()
 
 
-def test_the_environment_sets_its_place_for_all_runs(
+def test_the_environment_variable_sets_the_cache_folder_of_all_runs(
     files: ParallelFiles, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(PLACE, "scratch/mine")
     place = tmp_path / "scratch" / "mine"
-    found = taken(files, run)
-    assert_alike(found, read_into_memory(files))
+    found = load_data(files, run)
+    assert_same_data(found, read_into_memory(files))
     assert f"are cached in {place / FOLDER}" in found.notes[-1]
     assert not (run.parent / FOLDER).exists()
-    assert taken(files, tmp_path / "other" / "run").built == []
+    assert load_data(files, tmp_path / "other" / "run").built == []
     if os.name != "nt":
-        assert place.stat().st_mode & 0o777 != 0o700  # only the cache in it is private
+        assert place.stat().st_mode & 0o777 != 0o700  # only the cache folder in it is private
         assert (place / FOLDER).stat().st_mode & 0o777 == 0o700
     monkeypatch.setenv(PLACE, "")
     assert cache_of(run) == run.parent / FOLDER
 
 
 @pytest.mark.parametrize("fault", ["a file", "too long", "read only", "foreign"])
-def test_a_place_of_the_environment_that_cannot_be_used_is_refused(
+def test_an_unusable_folder_in_the_environment_variable_is_refused(
     files: ParallelFiles, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     place = tmp_path / ("x" * 300 if fault == "too long" else "place")
@@ -391,14 +397,14 @@ def test_a_place_of_the_environment_that_cannot_be_used_is_refused(
     elif fault == "foreign":
         monkeypatch.setattr(training_data_module, "is_foreign", lambda path: place in path.parents)
     with pytest.raises(UserError) as refused:
-        taken(files, run)
+        load_data(files, run)
     name = "File name too long" if fault == "too long" else f"{PLACE}: {place / FOLDER} cannot be"
     assert name in str(refused.value)
     assert not run.parent.exists()
 
 
 @pytest.mark.parametrize("failing", ["os.fsync", "os.rename", "os.mkdir", "pathlib.Path.mkdir"])
-def test_a_cache_that_cannot_be_written_is_told_in_a_line(
+def test_a_cache_that_cannot_be_written_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     def full(*_: object, **__: object) -> None:
@@ -406,30 +412,30 @@ def test_a_cache_that_cannot_be_written_is_told_in_a_line(
 
     with monkeypatch.context() as patched:
         patched.setattr(failing, full)
-        with pytest.raises(RunError) as told:
-            taken(files, run)
-    message = str(told.value)
+        with pytest.raises(RunError) as raised:
+            load_data(files, run)
+    message = str(raised.value)
     place = ", in the token cache (SEQ2SEQ_CACHE sets another place)"
     assert f"{place}: cannot be written (No space left on device)" in message
     assert "\n" not in message
     assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
-    assert_alike(taken(files, run), read_into_memory(files))
+    assert_same_data(load_data(files, run), read_into_memory(files))
 
 
 def die(*_: object) -> None:
-    """Run in a worker."""
+    """Kill the worker that calls this."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 @pytest.mark.parametrize("call", ["_train", "_encode_range"])
-def test_a_process_that_is_lost_is_told_in_a_line(
+def test_a_lost_worker_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     monkeypatch.setattr(workers, "MAX_PAIRS_WITHOUT_WORKERS", 20)
     monkeypatch.setattr(workers, call, die)
     with pytest.raises(RunError, match="was killed, perhaps because memory ran out"):
-        taken(files, run)
+        load_data(files, run)
     assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
 
 
@@ -437,7 +443,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = ["tests/data", "tests", "scripts", "."]
-from test_cache import taken
+from test_cache import load_data
 from seq2seq.config.schema import ParallelFiles
 left = int(sys.argv[3])
 def counted(function):
@@ -450,14 +456,14 @@ def counted(function):
     return call
 os.fsync, os.rename = counted(os.fsync), counted(os.rename)
 data = Path(sys.argv[1])
-taken(ParallelFiles(src=data / "train.src", tgt=data / "train.tgt"), Path(sys.argv[2]))
+load_data(ParallelFiles(src=data / "train.src", tgt=data / "train.tgt"), Path(sys.argv[2]))
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-def test_after_a_kill_it_is_built_to_the_end(files: ParallelFiles, run: Path) -> None:
-    """Killed while the text, the vocabulary and the ids are written, each time a little later."""
+def test_a_cache_whose_build_was_killed_is_completed(files: ParallelFiles, run: Path) -> None:
+    """The process is killed while writing text, vocabulary and ids, each time a little later."""
     assert files.src is not None
     for operation in (3, 8, 2, 5, 12):
         arguments = [str(files.src.parent), str(run), str(operation)]
@@ -469,14 +475,14 @@ def test_after_a_kill_it_is_built_to_the_end(files: ParallelFiles, run: Path) ->
         )
         assert done.returncode == -signal.SIGKILL, done.stderr
     assert list(cache_of(run).rglob(f"*{PART_SUFFIX}"))
-    assert_alike(taken(files, run), read_into_memory(files))
+    assert_same_data(load_data(files, run), read_into_memory(files))
     assert not list(cache_of(run).rglob(f"*{PART_SUFFIX}"))
 
 
-def test_runs_that_begin_together_build_it_once(files: ParallelFiles, run: Path) -> None:
-    found: list[Given] = []
+def test_runs_that_start_together_build_the_cache_once(files: ParallelFiles, run: Path) -> None:
+    found: list[LoadedData] = []
     threads = [
-        threading.Thread(target=lambda: found.append(taken(files, run.with_name("run"))))
+        threading.Thread(target=lambda: found.append(load_data(files, run.with_name("run"))))
         for _ in range(3)
     ]
     for thread in threads:
@@ -485,7 +491,7 @@ def test_runs_that_begin_together_build_it_once(files: ParallelFiles, run: Path)
         thread.join()
     assert sorted(len(each.built) for each in found) == [0, 0, 3]
     for each in found:
-        assert_alike(each, read_into_memory(files))
+        assert_same_data(each, read_into_memory(files))
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
@@ -496,7 +502,7 @@ def test_a_pipe_is_read_once_into_memory(files: ParallelFiles, run: Path, tmp_pa
     data = files.src.read_bytes()
     writer = threading.Thread(target=lambda: pipe.write_bytes(data))
     writer.start()
-    found = taken(ParallelFiles(src=pipe, tgt=files.tgt), run)
+    found = load_data(ParallelFiles(src=pipe, tgt=files.tgt), run)
     writer.join()
     wanted = read_into_memory(files)
     assert found.text.src == wanted.text.src
@@ -505,10 +511,10 @@ def test_a_pipe_is_read_once_into_memory(files: ParallelFiles, run: Path, tmp_pa
     assert not run.parent.exists()
 
 
-# ------------------------------------------------------------------------------------ in a training
+# ----------------------------------------------------------------------------------------- training
 
 
-def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
+def test_training_continues_without_its_cache_and_reports_counts(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
@@ -523,7 +529,7 @@ def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
         place = small_corpus.parent / run
         return train(load_config(small_corpus, [*short, f"run_dir={place}"])[0], "cpu", resume)
 
-    wanted = trained("whole", 5)
+    wanted = trained("uninterrupted", 5)
     again = trained("again", 2)
     text, _ = usable(
         read_pairs(
@@ -535,7 +541,7 @@ def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
     vocabularies = train_vocabularies(VOCABULARY, text.src, text.tgt)
     too_long = encode_pairs(text.src, text.tgt, vocabularies, 40).too_long
     assert too_long > 0
-    for folder in (wanted, again):  # cold and warm
+    for folder in (wanted, again):  # cache built and reused
         log = (folder / LOG).read_text(encoding="utf-8")
         assert "skipped in training: 1 pair with a blank side\n" in log
         assert f"skipped in training: {too_long} pairs with more than 40 tokens on a side\n" in log
@@ -548,7 +554,7 @@ def test_a_run_goes_on_without_its_cache_and_tells_what_was_counted(
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
-    """Twenty times the text: 5 MB of text and 10 MB of ids, as lists some 100 MB."""
+    """Memory is constant for twenty times the text: 5 MB of text, 10 MB of ids, 100 MB as lists."""
     src, tgt = toy_pairs(3000, seed=1)
     for side, lines in (("src", src), ("tgt", tgt)):
         (tmp_path / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -584,7 +590,7 @@ with workers._worker_pool(2) as pool:
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 @pytest.mark.parametrize("wait", ["pass", "time.sleep(3)"], ids=["starting", "busy"])
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
-def test_workers_end_with_their_parent_and_leave_ctrl_c_to_it(
+def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
     tmp_path: Path, wait: str, name: str
 ) -> None:
     signal_ = signal.Signals[name]
@@ -605,7 +611,7 @@ def test_workers_end_with_their_parent_and_leave_ctrl_c_to_it(
             os.killpg(process.pid, signal_)  # as a terminal does
         else:
             process.kill()
-        # Returns when no worker holds the pipes any more.
+        # Returns once no worker has the pipes open.
         _, errors = process.communicate(timeout=60)
     finally:
         with suppress(ProcessLookupError):
@@ -639,7 +645,7 @@ def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, wa
 
 
 def test_workers_load_no_torch() -> None:
-    """They would start later and take more memory."""
+    """Without torch, workers start faster and use less memory."""
     program = "import sys, seq2seq.data.cache.workers; print('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True
@@ -659,8 +665,8 @@ def test_an_entry_is_verified_once(
         return read_entry(folder, name, key)
 
     monkeypatch.setattr(entries, "read_entry", counted)
-    assert taken(built.files, run).built == ["tokens"]
-    assert taken(built.files, run.parent / "elsewhere" / "run").built
+    assert load_data(built.files, run).built == ["tokens"]
+    assert load_data(built.files, run.parent / "elsewhere" / "run").built
     assert read == ["text", "vocabulary", "tokens"] * 2
 
 
@@ -668,17 +674,17 @@ def test_readers_do_not_wait_for_one_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = write_files(tmp_path / "data")
-    first = taken(files, tmp_path / "runs" / "a")
+    first = load_data(files, tmp_path / "runs" / "a")
 
     def wait(_: float) -> None:
         raise AssertionError("waited")
 
     monkeypatch.setattr("seq2seq.runtime.locks.time.sleep", wait)
     with training_data(files, tmp_path / "runs" / "b") as other:
-        assert list(other.text.src) == list(taken(files, tmp_path / "runs" / "c").text.src)
+        assert list(other.text.src) == list(load_data(files, tmp_path / "runs" / "c").text.src)
         assert first.built
         with pytest.raises(AssertionError, match="waited"):  # what is yet to be built is another's
-            taken(files, tmp_path / "runs" / "c", VocabularyConfig(size=320))
+            load_data(files, tmp_path / "runs" / "c", VocabularyConfig(size=320))
 
 
 @pytest.mark.parametrize("letter", ["a", "ж", "字", "😀"])

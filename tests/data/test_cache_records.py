@@ -1,4 +1,4 @@
-"""A later start verifies only the blocks that it reads, before use, and counts no batch again."""
+"""A later start verifies only the blocks that it reads, before use, and counts no batches again."""
 
 import json
 import shutil
@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_cache import (
     Built,
-    assert_alike,
+    assert_same_data,
     build_cache,
     entry,
     flip,
-    taken,
+    load_data,
 )
 from test_cache_trust import SETTINGS
 
@@ -48,7 +48,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave small files on the disk, as large ones are, and compare no sample."""
+    """Leave small files on disk, as large ones are, and sample no pairs for comparison."""
     monkeypatch.setattr(array_file, "IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(verification, "_FIRST_PAIRS", 0)
     monkeypatch.setattr(verification, "_SAMPLED_PAIRS", 0)
@@ -59,8 +59,8 @@ def file_of(run: Path, name: str) -> Path:
     return entry(run, kind or "tokens") / name
 
 
-def rot(path: Path) -> None:
-    """Damage a file as a disk does, without a trace in its status."""
+def corrupt_silently(path: Path) -> None:
+    """Corrupt a file as a disk does, without changing its status."""
     flip(path)
     header, _, checksums = (path.parent / RECORD).read_bytes().partition(b"\n")
     facts, found = json.loads(header), path.stat()
@@ -80,7 +80,7 @@ def refuse(*_: object) -> NoReturn:
     raise AssertionError("called again")
 
 
-# ------------------------------------------------------------------------------------- the blocks
+# ----------------------------------------------------------------------------------------- blocks
 
 sizes = st.sampled_from([1, 2, 3]).flatmap(
     lambda n: st.integers(n * BLOCK_BYTES // 8 - 3, n * BLOCK_BYTES // 8 + 3)
@@ -119,46 +119,46 @@ def test_a_damaged_block_is_found_before_any_byte_of_it_is_used(
 
 
 @pytest.mark.usefixtures("on_demand")
-def test_a_later_start_reads_no_file_to_its_end(
+def test_a_later_start_reads_no_file_completely(
     built: Built,
     run: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     built.copied_to(run)
-    taken(built.files, run)
+    load_data(built.files, run)
     scanned: list[str] = []
     scan = entries.scan
     monkeypatch.setattr(entries, "scan", lambda file: (scanned.append(file.name), scan(file))[1])
     monkeypatch.setattr(verification, "_check_text", refuse)
     monkeypatch.setattr(verification, "_check_ids", refuse)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == found.notes == []
-    assert len(scanned) == 1  # the model
-    assert_alike(found, built.wanted)
+    assert len(scanned) == 1  # model
+    assert_same_data(found, built.wanted)
 
 
 @pytest.mark.usefixtures("on_demand")
 @pytest.mark.parametrize("name", NAMES)
-def test_silent_damage_ends_in_a_line_and_the_next_start_rebuilds(
+def test_silent_damage_ends_in_one_line_and_the_next_start_rebuilds(
     built: Built,
     run: Path,
     name: str,
 ) -> None:
     built.copied_to(run)
-    taken(built.files, run)
-    rot(file_of(run, name))
-    found = taken(built.files, run)
-    assert found.built == found.notes == []  # no byte of it was read
+    load_data(built.files, run)
+    corrupt_silently(file_of(run, name))
+    found = load_data(built.files, run)
+    assert found.built == found.notes == []  # before any byte of it was read
     with pytest.raises(RunError) as lost:
         read_all(found.pairs)
     message = str(lost.value)
     assert message.startswith(f"{file_of(run, name)}: is damaged. It is in the token cache")
     assert "\n" not in message
-    again = taken(built.files, run)
+    again = load_data(built.files, run)
     assert again.built == [name.split("/")[0] if "/" in name else "tokens"]
     (note,) = again.notes
     assert f"rebuilt because {name.rpartition('/')[2]} is damaged" in note
-    assert_alike(again, built.wanted)
+    assert_same_data(again, built.wanted)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -168,12 +168,12 @@ def test_silent_damage_of_a_small_file_is_found_at_the_start(
     name: str,
 ) -> None:
     built.copied_to(run)
-    taken(built.files, run)
-    rot(file_of(run, name))
-    found = taken(built.files, run)
+    load_data(built.files, run)
+    corrupt_silently(file_of(run, name))
+    found = load_data(built.files, run)
     assert found.built == [name.split("/")[0] if "/" in name else "tokens"]
     assert len(found.notes) == 1
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
 
 
 RECORDS = {
@@ -189,20 +189,20 @@ RECORDS = {
 
 @pytest.mark.parametrize("content", RECORDS.values(), ids=list(RECORDS))
 @pytest.mark.parametrize("name", [RECORD, divisions.RECORD])
-def test_no_record_means_to_verify_or_count_again(
+def test_without_a_record_files_are_verified_and_batches_counted_again(
     built: Built,
     run: Path,
     content: bytes | None,
     name: str,
 ) -> None:
     built.copied_to(run)
-    EpochOrder(taken(built.files, run).pairs, 200, 1, 0)
+    EpochOrder(load_data(built.files, run).pairs, 200, 1, 0)
     path = entry(run, "tokens") / name
     wanted = path.read_bytes()
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == found.notes == []
     EpochOrder(found.pairs, 200, 1, 0)
     assert path.read_bytes() == wanted
@@ -211,20 +211,20 @@ def test_no_record_means_to_verify_or_count_again(
     ]
 
 
-def test_files_are_verified_where_their_checksums_changed(built: Built, run: Path) -> None:
-    """Swapped checksums of two blocks, of the same status."""
+def test_files_are_verified_if_their_checksums_changed(built: Built, run: Path) -> None:
+    """Swap the checksums of two blocks of the same status."""
     built.copied_to(run)
-    taken(built.files, run)
+    load_data(built.files, run)
     record = entry(run, "tokens") / RECORD
     header, _, checksums = record.read_bytes().partition(b"\n")
     record.write_bytes(header + b"\n" + checksums[4:] + checksums[:4])
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == []
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
 
 
 @pytest.mark.usefixtures("on_demand")
-def test_training_on_a_rotten_cache_ends_in_a_line_and_resumes(
+def test_training_on_a_corrupt_cache_ends_in_one_line_and_resumes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
@@ -234,19 +234,19 @@ def test_training_on_a_rotten_cache_ends_in_a_line_and_resumes(
         settings = (*SETTINGS, "training.max_steps=6", f"run_dir={tmp_path / run}")
         return main(["train", str(corpus), *settings, "--device", "cpu", *options])
 
-    assert trained("whole") == 0
-    rot(entry(tmp_path / "whole", "tokens") / "src.ids")
+    assert trained("uninterrupted") == 0
+    corrupt_silently(entry(tmp_path / "uninterrupted", "tokens") / "src.ids")
     capsys.readouterr()
     assert trained("again") == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert "src.ids: is damaged. It is in the token cache, which is rebuilt" in error
     assert trained("again", "--resume") == 0
     assert "tokens" in capsys.readouterr().err
-    whole, again = tmp_path / "whole" / METRICS, tmp_path / "again" / METRICS
-    assert again.read_bytes() == whole.read_bytes()
+    expected, again = tmp_path / "uninterrupted" / METRICS, tmp_path / "again" / METRICS
+    assert again.read_bytes() == expected.read_bytes()
 
 
-# ---------------------------------------------------------------------------------- the divisions
+# ----------------------------------------------------------------------------------- batch counts
 
 
 def test_batches_are_counted_once_for_all_starts(
@@ -258,8 +258,8 @@ def test_batches_are_counted_once_for_all_starts(
     built.copied_to(run)
     wanted = [EpochOrder(built.wanted.pairs, 200, 1, epoch) for epoch in (0, 1, None)]
     for epoch in (0, None):
-        EpochOrder(taken(built.files, run).pairs, 200, 1, epoch)
-    pairs = taken(built.files, run).pairs
+        EpochOrder(load_data(built.files, run).pairs, 200, 1, epoch)
+    pairs = load_data(built.files, run).pairs
     with monkeypatch.context() as patch:
         patch.setattr(EpochOrder, "_divide", refuse)
         orders = [EpochOrder(pairs, 200, 1, epoch) for epoch in (0, 1, None)]
@@ -275,28 +275,28 @@ def test_other_code_or_pairs_count_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     built.copied_to(run)
-    EpochOrder(taken(built.files, run).pairs, 200, 1, 0)
+    EpochOrder(load_data(built.files, run).pairs, 200, 1, 0)
     place = entry(run, "tokens")
     stored = (place / divisions.RECORD).read_bytes()
-    assert taken(built.files, run).pairs.divisions
-    other = taken(built.files, run, longest=12).pairs
+    assert load_data(built.files, run).pairs.divisions
+    other = load_data(built.files, run, longest=12).pairs
     target = next(each for each in cache_of(run).glob("*/tokens*") if each != place)
     shutil.copy(place / divisions.RECORD, target)
-    assert not taken(built.files, run, longest=12).pairs.divisions
+    assert not load_data(built.files, run, longest=12).pairs.divisions
     assert len(other) < len(built.wanted.pairs)
     monkeypatch.setattr(divisions.np, "__version__", "0")
-    assert not taken(built.files, run).pairs.divisions
+    assert not load_data(built.files, run).pairs.divisions
     monkeypatch.undo()
     monkeypatch.setattr(divisions.inspect, "getsource", lambda _: "another way")
-    found = taken(built.files, run).pairs
+    found = load_data(built.files, run).pairs
     assert not found.divisions
     EpochOrder(found, 200, 1, 0)
     assert (place / divisions.RECORD).read_bytes() != stored
 
 
-def test_a_record_needs_the_manifest_it_was_made_for(built: Built, run: Path) -> None:
+def test_a_record_is_valid_only_for_its_manifest(built: Built, run: Path) -> None:
     built.copied_to(run)
-    taken(built.files, run)
+    load_data(built.files, run)
     place = entry(run, "tokens")
     manifest = json.loads((place / MANIFEST).read_bytes())
     manifest["facts"]["pairs"] += 1

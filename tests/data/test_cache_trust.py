@@ -1,4 +1,4 @@
-"""The token cache trusts no link, no other user and no manifest, and survives a lost file."""
+"""The token cache trusts no link, other user or manifest, and tolerates the loss of a file."""
 
 import json
 import os
@@ -17,11 +17,11 @@ from test_cache import (
     LONGEST,
     VOCABULARY,
     Built,
-    assert_alike,
+    assert_same_data,
     build_cache,
     entry,
+    load_data,
     read_into_memory,
-    taken,
     write_files,
 )
 
@@ -64,14 +64,14 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def copied(built: Built, run: Path) -> Path:
-    """The run folder beside a copy of the cache, and the folder of the text in it."""
+    """Copy the run folder and its cache; return the cached text's folder."""
     built.copied_to(run)
     return entry(run, "text").parent
 
 
 def refusal(files: ParallelFiles, run: Path) -> str:
     with pytest.raises(UserError) as refused:
-        taken(files, run)
+        load_data(files, run)
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
@@ -88,7 +88,7 @@ def content_of(folder: Path) -> dict[str, bytes]:
 def test_links_to_a_folder_or_a_lock_are_refused(
     built: Built, run: Path, copied: Path, tmp_path: Path, level: str
 ) -> None:
-    """A folder elsewhere that looks as the cache does, with files that would be deleted there."""
+    """The link points to a folder with the layout of a cache, in which files would be deleted."""
     link = {"cache": cache_of(run), "text": copied, "lock": copied / "lock"}[level]
     outside = tmp_path / "outside"
     link.rename(outside)
@@ -113,10 +113,10 @@ def test_a_link_in_place_of_an_entry_is_replaced(
     place.rename(outside)
     place.symlink_to(outside)
     before = content_of(outside)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == [kind]
     assert found.notes == [f"{place}: rebuilt because it is a symbolic link"]
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
     assert content_of(outside) == before
 
 
@@ -128,9 +128,9 @@ def test_a_link_in_place_of_a_file_of_an_entry_is_not_followed(
     path.rename(tmp_path / "outside")
     path.symlink_to(tmp_path / "outside")
     before = (tmp_path / "outside").read_bytes()
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.notes == [f"{copied / 'text'}: rebuilt because {name} is a symbolic link"]
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
     assert (tmp_path / "outside").read_bytes() == before
 
 
@@ -141,7 +141,7 @@ def test_partial_entries_that_are_links_are_removed_without_their_targets(
     (tmp_path / "outside" / "mine").write_bytes(b"precious")
     (copied / f"text.1{PART_SUFFIX}").symlink_to(tmp_path / "outside")
     shutil.rmtree(entry(run, "tokens"))
-    assert_alike(taken(built.files, run), built.wanted)
+    assert_same_data(load_data(built.files, run), built.wanted)
     assert not list(copied.glob(f"*{PART_SUFFIX}"))
     assert (tmp_path / "outside" / "mine").read_bytes() == b"precious"
 
@@ -174,7 +174,7 @@ def test_a_folder_that_is_replaced_after_it_was_opened_is_not_followed(tmp_path:
 
 @pytest.fixture
 def unprivileged() -> Iterator[Path]:
-    """A folder of a user for whom permissions count, who is the current user."""
+    """Become an unprivileged user, and return a folder of that user."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         pytest.skip("only root can become another user")
     folder = Path(tempfile.mkdtemp())
@@ -187,12 +187,12 @@ def unprivileged() -> Iterator[Path]:
 
 @as_root
 def test_the_cache_of_another_user_is_not_used(built: Built, run: Path, copied: Path) -> None:
-    """Neither read nor written: its entries are sound, but could be anything."""
+    """The cache is neither read nor written, even though its entries are intact."""
     shared = cache_of(run)
     os.chown(shared, UNPRIVILEGED, -1)
     shared.chmod(0o777)
     before = content_of(shared)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == ["text", "vocabulary", "tokens"]
     assert found.notes == [
         f"note: {shared} belongs to another user and is not used",
@@ -200,7 +200,7 @@ def test_the_cache_of_another_user_is_not_used(built: Built, run: Path, copied: 
     ]
     assert content_of(shared) == before
     assert (run / FOLDER).stat().st_mode & 0o777 == 0o700
-    assert taken(built.files, run).built == []
+    assert load_data(built.files, run).built == []
     os.chown(run / FOLDER, UNPRIVILEGED, -1)
     assert f"{run / FOLDER}: belongs to another user (uid {UNPRIVILEGED}); refusing" in refusal(
         built.files, run
@@ -225,26 +225,26 @@ def test_a_folder_planted_by_another_user_gets_no_text(
 
 @as_root
 @pytest.mark.parametrize("kind", ["text", "vocabulary", "tokens"])
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("is_entry", [True, False])
 def test_an_entry_or_a_file_of_another_user_is_replaced(
-    built: Built, run: Path, kind: str, whole: bool
+    built: Built, run: Path, kind: str, is_entry: bool
 ) -> None:
     built.copied_to(run)
     path = entry(run, kind)
     name = {"text": "src.text", "vocabulary": "joint.model", "tokens": "src.ids"}[kind]
-    os.chown(path if whole else path / name, UNPRIVILEGED, -1)
-    found = taken(built.files, run)
+    os.chown(path if is_entry else path / name, UNPRIVILEGED, -1)
+    found = load_data(built.files, run)
     assert found.built == [kind]
-    subject = "it" if whole else f"{name} cannot be read (it"
+    subject = "it" if is_entry else f"{name} cannot be read (it"
     assert found.notes[0].startswith(f"{path}: rebuilt because {subject} belongs to another user")
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
     assert path.stat().st_uid == (path / MANIFEST).stat().st_uid == 0
 
 
 def test_an_entry_that_cannot_be_removed_is_moved_out_of_the_way(unprivileged: Path) -> None:
-    """Planted by another user before the permissions of the cache were corrected."""
+    """The entry was planted by another user before the permissions of the cache were corrected."""
     files, run = write_files(unprivileged / "data"), unprivileged / "runs" / "run"
-    assert taken(files, run).built == ["text", "vocabulary", "tokens"]
+    assert load_data(files, run).built == ["text", "vocabulary", "tokens"]
     path = entry(run, "text")
     os.seteuid(0)
     shutil.copytree(path, unprivileged / "planted")
@@ -252,22 +252,24 @@ def test_an_entry_that_cannot_be_removed_is_moved_out_of_the_way(unprivileged: P
     (unprivileged / "planted").chmod(0o755)
     (unprivileged / "planted").rename(path)
     os.seteuid(UNPRIVILEGED)
-    found = taken(files, run)
+    found = load_data(files, run)
     assert found.notes == [f"{path}: rebuilt because it belongs to another user"]
-    assert_alike(found, read_into_memory(files))
+    assert_same_data(found, read_into_memory(files))
 
 
 @posix
 @pytest.mark.parametrize("umask", [0, 0o22, 0o77])
-def test_the_cache_is_made_private_whatever_it_was(built: Built, run: Path, umask: int) -> None:
+def test_the_cache_is_made_private_whatever_its_permissions_were(
+    built: Built, run: Path, umask: int
+) -> None:
     before = os.umask(umask)
     try:
-        taken(built.files, run)
+        load_data(built.files, run)
         folders = [cache_of(run), entry(run, "text").parent]
         assert [path.stat().st_mode & 0o777 for path in folders] == [0o700] * 2
         for path in folders:
             path.chmod(0o777)
-        assert taken(built.files, run).notes == []
+        assert load_data(built.files, run).notes == []
         assert [path.stat().st_mode & 0o777 for path in folders] == [0o700] * 2
     finally:
         os.umask(before)
@@ -280,34 +282,34 @@ def test_a_file_system_without_permissions_is_reported(
     cache_of(run).chmod(0o755)
     copied.chmod(0o755)
     monkeypatch.setattr(os, "fchmod", lambda *_: None)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.notes == [
         f"note: {copied}: the file system keeps permissions of other users, who may read the "
         "training text there"
     ]
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
 
 
 @posix
-def test_a_file_system_that_maps_owners_is_used(
+def test_a_file_system_that_maps_owners_is_accepted(
     built: Built, run: Path, copied: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a network file system that gives all files to one user, who is not that of the process."""
+    """The network file system assigns all files to one user, who does not own the process."""
     user = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == found.notes == []
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
     assert sorted(path.name for path in cache_of(run).iterdir()) == [copied.name]
 
 
-# ------------------------------------------------------------------------- manifests that may lie
+# ------------------------------------------------------------------------------- forged manifests
 
 Change = Callable[[Path, dict[str, Any]], None]
 
 
 def reseal(folder: Path, change: Change) -> None:
-    """Change an entry, and then its manifest so that all of its checksums are right."""
+    """Change an entry, then its manifest so that all of its checksums are valid."""
     manifest = json.loads((folder / MANIFEST).read_bytes())
     change(folder, manifest)
     for name in list(manifest["files"]) if isinstance(manifest["files"], dict) else ():
@@ -320,7 +322,7 @@ def reseal(folder: Path, change: Change) -> None:
 
 
 def array(name: str, kind: type, change: Callable[[Any], Any]) -> Change:
-    """Change an array of an entry."""
+    """Return a function that changes an array of an entry."""
 
     def act(folder: Path, _: dict[str, Any]) -> None:
         values = np.fromfile(folder / name, kind)
@@ -338,7 +340,7 @@ def put(row: int, value: int) -> Callable[[Any], None]:
 
 
 def wrapped(values: Any) -> None:
-    """Ends whose differences are positive only because they overflow."""
+    """Return ends whose differences are positive only because they overflow."""
     values[3:5] = 1 << 62, -(1 << 63)
 
 
@@ -375,7 +377,7 @@ def cut_short(name: str, count: int) -> Change:
 
 
 def in_a_character(folder: Path, _: dict[str, Any]) -> None:
-    """The ends of a line and of the next one within a character of two bytes."""
+    """Return ends of two adjacent lines that split a character of two bytes."""
     text = (folder / "src.text").read_bytes()
     ends = np.fromfile(folder / "src.ends", np.int64)
     place = text.index("\u0301".encode()) + 1
@@ -465,19 +467,19 @@ POISONED: dict[str, tuple[str, Change]] = {
 
 
 @pytest.mark.parametrize(("kind", "change"), POISONED.values(), ids=list(POISONED))
-def test_a_resealed_entry_is_rebuilt_with_a_line(
+def test_a_resealed_entry_is_rebuilt_with_a_one_line_message(
     built: Built, run: Path, kind: str, change: Change
 ) -> None:
     built.copied_to(run)
     path = entry(run, kind)
     reseal(path, change)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == [kind]
     (note,) = found.notes
     assert note.startswith(f"{path}: rebuilt because ")
     assert "\n" not in note
-    assert_alike(found, built.wanted)
-    assert taken(built.files, run).built == []
+    assert_same_data(found, built.wanted)
+    assert load_data(built.files, run).built == []
 
 
 @pytest.mark.parametrize(
@@ -494,10 +496,10 @@ def test_an_entry_of_another_version_or_key_is_stale(
     built: Built, run: Path, copied: Path, change: Change
 ) -> None:
     reseal(copied / "text", change)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == ["text", "vocabulary", "tokens"]
     assert found.notes[0] == f"{copied / 'text'}: rebuilt because {STALE}"
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
 
 
 @pytest.mark.parametrize(
@@ -515,9 +517,11 @@ def test_an_entry_of_another_version_or_key_is_stale(
     ],
     ids=range(9),
 )
-def test_no_manifest_is_a_traceback(built: Built, run: Path, copied: Path, content: bytes) -> None:
+def test_no_manifest_causes_a_traceback(
+    built: Built, run: Path, copied: Path, content: bytes
+) -> None:
     (copied / "text" / MANIFEST).write_bytes(content)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert found.built == ["text"]
     reason = f"{MANIFEST} is damaged or not a manifest"
     assert found.notes == [f"{copied / 'text'}: rebuilt because {reason}"]
@@ -535,10 +539,10 @@ places = st.sampled_from(["format", "key", "facts", "files", "facts/pairs", "fil
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
-def test_no_resealed_entry_is_a_traceback(
+def test_no_resealed_entry_causes_a_traceback(
     built: Built, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Random values in the manifest and random bytes in the files, all with right checksums."""
+    """The manifest has random values and the files random bytes, all with valid checksums."""
     run = tmp_path_factory.mktemp("fuzz") / "runs" / "run"
     built.copied_to(run)
     path = entry(run, data.draw(st.sampled_from(["text", "vocabulary", "tokens"])))
@@ -558,7 +562,7 @@ def test_no_resealed_entry_is_a_traceback(
         file.write_bytes(content)
 
     reseal(path, change)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert bool(found.notes) == bool(found.built)
     assert not any("\n" in note for note in found.notes)
     size = len(found.vocabularies.src)
@@ -567,17 +571,17 @@ def test_no_resealed_entry_is_a_traceback(
     shutil.rmtree(run.parents[1])
 
 
-# ------------------------------------------------------------------------ what a run has recorded
+# ---------------------------------------------------------------------- content recorded by a run
 
 
 def swap_case(folder: Path, _: dict[str, Any]) -> None:
-    """A text of the same structure."""
+    """Return another text of the same structure."""
     text = (folder / "src.text").read_bytes()
     (folder / "src.text").write_bytes(text.swapcase())
 
 
 def swap_ids(folder: Path, _: dict[str, Any]) -> None:
-    """Other ids of the same structure: the first two tokens of each source change places."""
+    """Return other ids of the same structure: the first two source tokens of each pair swapped."""
     ids, ends = (np.fromfile(folder / f"src.{name}", kind) for name, kind in IDS.items())
     starts = np.append(0, ends[:-1])[np.diff(ends, prepend=0) > 1]
     ids[starts], ids[starts + 1] = ids[starts + 1], ids[starts]
@@ -594,20 +598,20 @@ IDS = {"ids": np.uint16, "ends": np.int64}
         ("tokens", swap_ids, "its ids are not those of the text"),
     ],
 )
-def test_other_content_of_the_same_structure_is_found_by_a_sample(
+def test_other_content_of_the_same_structure_is_detected_by_sampling(
     built: Built, run: Path, kind: str, change: Change, reason: str
 ) -> None:
     built.copied_to(run)
     path = entry(run, kind)
     reseal(path, change)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     assert (found.built, found.notes) == ([kind], [f"{path}: rebuilt because {reason}"])
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
 
 
 @pytest.fixture
 def unsampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for changes to other pairs than those of the sample."""
+    """Disable sampling, as if only pairs outside the sample had changed."""
     monkeypatch.setattr(verification, "_FIRST_PAIRS", 0)
     monkeypatch.setattr(verification, "_SAMPLED_PAIRS", 0)
 
@@ -617,7 +621,7 @@ def unsampled(monkeypatch: pytest.MonkeyPatch) -> None:
     ("kind", "change"),
     [("text", swap_case), ("text", facts(blank=5)), ("tokens", swap_ids)],
 )
-def test_an_entry_other_than_the_run_has_recorded_is_rebuilt(
+def test_an_entry_that_differs_from_the_recorded_one_is_rebuilt(
     built: Built, run: Path, kind: str, change: Change
 ) -> None:
     built.copied_to(run)
@@ -663,32 +667,32 @@ def trained(corpus: Path, run: str, steps: int, *options: str) -> int:
 
 @pytest.mark.usefixtures("unsampled")
 def test_a_resumed_run_does_not_train_on_a_poisoned_cache(corpus: Path) -> None:
-    assert trained(corpus, "whole", 4) == trained(corpus, "again", 2) == 0
+    assert trained(corpus, "uninterrupted", 4) == trained(corpus, "again", 2) == 0
     tokens = entry(corpus.parent / "again", "tokens")
     reseal(tokens, swap_ids)
     assert trained(corpus, "again", 4, "--resume") == 0
-    whole, again = corpus.parent / "whole", corpus.parent / "again"
+    expected, again = corpus.parent / "uninterrupted", corpus.parent / "again"
     assert f"{tokens}: rebuilt because {UNRECORDED}" in (again / LOG).read_text("utf-8")
     for name in (METRICS, BEST):
-        assert (again / name).read_bytes() == (whole / name).read_bytes()
+        assert (again / name).read_bytes() == (expected / name).read_bytes()
 
 
-# -------------------------------------------------------------------- files that vanish in training
+# --------------------------------------------------------------------------- files lost in training
 
 
 @pytest.fixture
 def read_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave small files on the disk, as large ones are."""
+    """Leave small files on disk, as large ones are."""
     monkeypatch.setattr(array_file, "IN_MEMORY_BYTES", 0)
 
 
 @pytest.mark.usefixtures("read_on_demand")
-def test_arrays_read_on_demand_are_those_in_memory(
+def test_arrays_read_on_demand_equal_those_in_memory(
     built: Built, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built.copied_to(run)
-    found = taken(built.files, run)
-    assert_alike(found, built.wanted)
+    found = load_data(built.files, run)
+    assert_same_data(found, built.wanted)
     lengths, wanted = found.pairs.src.lengths, np.asarray(built.wanted.pairs.src.lengths)
     keys = (slice(None), slice(1, None, 3), slice(9, 2, -2), slice(5, 5), slice(-3, None))
     for key in (*keys, np.array([7, 0, 7, -1]), wanted > 9, 4, -2):
@@ -709,11 +713,11 @@ def test_arrays_read_on_demand_are_those_in_memory(
 
 @pytest.mark.usefixtures("read_on_demand")
 @pytest.mark.parametrize("name", ["src.ids", "tgt.ends", "src.lengths", "rows", "text/src.text"])
-def test_reading_a_truncated_file_is_an_error_in_a_line(
+def test_reading_a_truncated_file_is_an_error_of_one_line(
     built: Built, run: Path, copied: Path, name: str
 ) -> None:
-    """A mapped file would end the process with SIGBUS."""
-    pairs = taken(built.files, run).pairs
+    """A memory-mapped file would end the process with SIGBUS."""
+    pairs = load_data(built.files, run).pairs
     path = copied / name if "/" in name else entry(run, "tokens") / name
     os.truncate(path, 0)
     read = {
@@ -730,16 +734,16 @@ def test_reading_a_truncated_file_is_an_error_in_a_line(
 
 
 @pytest.mark.usefixtures("read_on_demand")
-def test_deleted_files_are_read_to_the_end(built: Built, run: Path) -> None:
+def test_deleted_files_remain_readable(built: Built, run: Path) -> None:
     built.copied_to(run)
-    found = taken(built.files, run)
+    found = load_data(built.files, run)
     shutil.rmtree(cache_of(run))
-    assert_alike(found, built.wanted)
+    assert_same_data(found, built.wanted)
 
 
 @pytest.mark.usefixtures("read_on_demand")
 @pytest.mark.parametrize("sampling", [0, 0.3])
-def test_training_ends_in_a_line_where_its_cache_is_truncated_and_resumes(
+def test_training_on_a_truncated_cache_ends_in_one_line_and_resumes(
     corpus: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -748,7 +752,7 @@ def test_training_ends_in_a_line_where_its_cache_is_truncated_and_resumes(
     from seq2seq.training import loop
 
     option = f"vocabulary.sampling={sampling}"
-    assert trained(corpus, "whole", 6, option) == 0
+    assert trained(corpus, "uninterrupted", 6, option) == 0
     step = loop.train_step
 
     def truncating(session: Any, *arguments: Any) -> Any:
@@ -767,5 +771,5 @@ def test_training_ends_in_a_line_where_its_cache_is_truncated_and_resumes(
     assert error.startswith("seq2seq: error: ")
     assert error.endswith("continue with --resume")
     assert trained(corpus, "again", 6, option, "--resume") == 0
-    whole, again = corpus.parent / "whole", corpus.parent / "again"
-    assert (again / METRICS).read_bytes() == (whole / METRICS).read_bytes()
+    expected, again = corpus.parent / "uninterrupted", corpus.parent / "again"
+    assert (again / METRICS).read_bytes() == (expected / METRICS).read_bytes()

@@ -1,4 +1,4 @@
-"""Files that are compressed, or are something else than their names say; and bombs."""
+"""Compressed files, files that are not what their name implies, and decompression bombs."""
 
 import bz2
 import gzip
@@ -28,7 +28,7 @@ def packed(suffix: str, content: bytes) -> bytes:
     if suffix == ".zst":
         name = "backports.zstd" if sys.version_info < (3, 14) else "compression.zstd"
         zstd = pytest.importorskip(name)
-        options = {zstd.CompressionParameter.checksum_flag: 1}  # as the command does
+        options = {zstd.CompressionParameter.checksum_flag: 1}  # written as the command does
         found: bytes = zstd.compress(content, options=options)
         return found
     pack: dict[str, Callable[[bytes], bytes]] = {
@@ -53,26 +53,26 @@ def refusal(path: Path) -> str:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_compressed_file_is_its_text(tmp_path: Path, suffix: str) -> None:
+def test_a_compressed_file_is_read_as_its_text(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a{suffix}", packed(suffix, TEXT.encode()))
     assert read_lines(path) == LINES
     assert list(iter_raw_lines(path)) == TEXT.encode().splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_streams_one_after_another_are_one_text(tmp_path: Path, suffix: str) -> None:
+def test_concatenated_streams_are_read_as_one_text(tmp_path: Path, suffix: str) -> None:
     data = packed(suffix, TEXT.encode()) * 3
     assert read_lines(write(tmp_path / f"a{suffix}", data)) == LINES * 3
 
 
-def test_padding_between_xz_streams_is_no_damage(tmp_path: Path) -> None:
+def test_padding_between_xz_streams_is_accepted(tmp_path: Path) -> None:
     stream = lzma.compress(TEXT.encode())
     path = write(tmp_path / "a.xz", stream + bytes(8) + stream + bytes(4))
     assert read_lines(path) == LINES * 2
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_what_is_written_compressed_can_be_read(tmp_path: Path, suffix: str) -> None:
+def test_text_written_compressed_can_be_read(tmp_path: Path, suffix: str) -> None:
     packed(suffix, b"")  # skips without the package
     path, again = tmp_path / f"a{suffix}", io.BytesIO()
     with path.open("wb") as raw, compressing(raw, path) as file:
@@ -102,7 +102,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_an_empty_file_is_empty_by_any_name(tmp_path: Path, suffix: str) -> None:
+def test_an_empty_file_is_reported_as_empty_whatever_its_name(tmp_path: Path, suffix: str) -> None:
     packed(suffix, b"")
     assert "the file is empty" in refusal(write(tmp_path / f"a{suffix}", b""))
 
@@ -118,7 +118,7 @@ def test_text_named_as_if_compressed_is_refused(tmp_path: Path, suffix: str) -> 
     )
 
 
-# ------------------------------------------------------------------- files that are something else
+# ----------------------------------------------------------------------------- other kinds of file
 
 
 def zipped(**members: bytes) -> bytes:
@@ -153,7 +153,9 @@ OTHERS: dict[str, tuple[bytes, str]] = {
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("suffix", ["", ".txt", ".en"])
-def test_a_file_that_is_no_text_is_named(tmp_path: Path, name: str, suffix: str) -> None:
+def test_the_kind_of_a_file_that_is_not_text_is_reported(
+    tmp_path: Path, name: str, suffix: str
+) -> None:
     content, what = OTHERS[name]
     path = write(tmp_path / f"a{suffix}", content)
     assert refusal(path).startswith(f"{path}: is {what}")
@@ -162,7 +164,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path, name: str, suffix: str)
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("named", ["train.en", "train", "it's.tsv"])
-def test_a_compressed_file_by_another_name_is_unpacked_by_the_command_named(
+def test_the_reported_command_unpacks_a_compressed_file_of_another_name(
     tmp_path: Path, suffix: str, named: str
 ) -> None:
     if shutil.which(TOOLS[suffix]) is None:
@@ -178,7 +180,7 @@ def test_a_compressed_file_by_another_name_is_unpacked_by_the_command_named(
 
 
 @pytest.mark.parametrize("content", [gzip.compress(TEXT.encode()), tarred()], ids=["gzip", "tar"])
-def test_what_is_packed_twice_is_unpacked_by_the_commands_named(
+def test_the_reported_commands_unpack_a_file_compressed_twice(
     tmp_path: Path, content: bytes
 ) -> None:
     path = write(tmp_path / "a.gz", gzip.compress(content))
@@ -192,11 +194,11 @@ def test_what_is_packed_twice_is_unpacked_by_the_commands_named(
 @pytest.mark.parametrize(
     "text", ["PAR1 is a name", "BZhang is a name", "PK is short", "%PD", "7z", "Rar!", "ORC", "]"]
 )
-def test_text_that_begins_like_such_a_file_is_text(tmp_path: Path, text: str) -> None:
+def test_text_that_starts_like_a_binary_file_is_text(tmp_path: Path, text: str) -> None:
     assert read_lines(write(tmp_path / "a", f"{text}\nb\n".encode())) == [text, "b"]
 
 
-def test_the_commands_for_a_file_print_and_pack_it(tmp_path: Path) -> None:
+def test_the_commands_for_a_file_decompress_and_compress_it(tmp_path: Path) -> None:
     path = write(tmp_path / "it's a.gz", gzip.compress(TEXT.encode()))
     found = commands(path)
     assert found is not None
@@ -206,7 +208,7 @@ def test_the_commands_for_a_file_print_and_pack_it(tmp_path: Path) -> None:
     assert commands(tmp_path / "a.txt") is None
 
 
-# ------------------------------------------------------------------------------------------ bombs
+# ---------------------------------------------------------------------------- decompression bombs
 
 PEAK = """
 import sys
@@ -231,7 +233,7 @@ MIB = 1 << 20
 
 
 def bomb(path: Path, block: bytes, mebibytes: int) -> Path:
-    """Compress a block of a MiB many times."""
+    """Write a file that decompresses to a block of one MiB, repeated."""
     with path.open("wb") as raw, compressing(raw, path) as file:
         for _ in range(mebibytes):
             file.write(block)
@@ -250,7 +252,7 @@ BOMBS = {
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
 @pytest.mark.parametrize("name", BOMBS)
 def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, name: str, suffix: str) -> None:
-    """300 MiB beside 400 lines: as lists, millions of lines take as many times 60 bytes."""
+    """400 lines beside 300 MiB of decompressed data, of which a list would take many times more."""
     block, what = BOMBS[name]
     path = bomb(tmp_path / f"bomb{suffix}", block, 300)
     assert path.stat().st_size < MIB
@@ -283,7 +285,7 @@ def test_an_xz_file_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
     assert read_lines(best) == LINES
 
 
-def test_a_line_of_the_maximum_length_is_a_line(tmp_path: Path) -> None:
+def test_a_line_of_the_maximum_length_is_read(tmp_path: Path) -> None:
     line = "a" * MAX_LINE_BYTES
     assert read_lines(write(tmp_path / "a", f"b\n{line}\nc\n".encode())) == ["b", line, "c"]
     path = write(tmp_path / "b", f"b\n{line * 2}\nc\n".encode())

@@ -1,4 +1,4 @@
-"""Copied words: what a training text shows of words that a translation keeps as written."""
+"""Copied words: learn from a training text which words a translation copies."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def habits() -> CopyHabits:
         ("Rahul sleeps.", ["Rahul"]),
         ("We saw Rahul, Farah and Munich.", ["Rahul", "Farah"]),
         ("Priya's cats: Rahul, Rahul!", ["Priya", "Rahul"]),
-        ("Cats sleep. Nuts sleep.", []),  # words in lower case that start a sentence
+        ("Cats sleep. Nuts sleep.", []),  # lowercase words that start a sentence
         ("We saw Cats.", ["Cats"]),
         ("We saw Tom.", []),  # copied in two pairs of three
         ("I ate 77 cats, 9,500 nuts and some figs.", ["77"]),
@@ -41,18 +41,18 @@ def habits() -> CopyHabits:
         ("", []),
     ],
 )
-def test_words_are_copied_as_those_of_the_training_text(
+def test_words_are_copied_as_in_the_training_text(
     habits: CopyHabits, line: str, copied: list[str]
 ) -> None:
     assert habits.copied_in(line) == copied
 
 
-def test_a_form_follows_its_rare_words(habits: CopyHabits) -> None:
+def test_a_word_form_is_copied_if_its_rare_words_are(habits: CopyHabits) -> None:
     assert [*habits.copied_forms] == ["0", "Xx"]
     assert [*habits.translated_forms] == ["0,0", "x"]
 
 
-def test_few_words_do_not_make_a_form() -> None:
+def test_a_word_form_needs_enough_words() -> None:
     src, tgt = ["Aki sleeps."] * 3, ["Aki schläft."] * 3
     assert copy_habits(src, tgt) == CopyHabits(["sleeps"], [], [])
     names = NAMES[: MIN_FORM - 1]
@@ -68,7 +68,7 @@ def test_nothing_is_copied_without_a_training_text() -> None:
     ("word", "form"),
     [("Ōe", "Xx"), ("NASA", "X"), ("LH4711", "X0"), ("O'Neil", "X'Xx"), ("1,299.50", "0,0.0")],
 )
-def test_form_is_case_digits_and_marks(word: str, form: str) -> None:
+def test_a_word_form_consists_of_case_digits_and_punctuation(word: str, form: str) -> None:
     assert form_of(word) == form
 
 

@@ -1,4 +1,4 @@
-"""Parallel text: what a line is, what is refused and how, and where two sides part ways."""
+"""Parallel text: definition of a line, rejected files, and the line where two sides diverge."""
 
 import gzip
 import os
@@ -40,7 +40,7 @@ def refusal(path: Path) -> str:
     return message
 
 
-# ----------------------------------------------------------------------------------- what a line is
+# -------------------------------------------------------------------------------------------- lines
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ sentences = st.text(st.characters(codec="utf-8", exclude_characters="\n\0"), max
 
 @settings(deadline=None)
 @given(lines=st.lists(sentences, min_size=1), carriage_return=st.sampled_from(["", "\r"]))
-def test_lines_come_back_as_they_were_written(
+def test_lines_are_read_as_they_were_written(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], carriage_return: str
 ) -> None:
     content = "\ufeff" + "".join(f"{line}{carriage_return}\n" for line in lines)
@@ -77,7 +77,7 @@ def test_lines_come_back_as_they_were_written(
     assert read_lines(path) == expected
 
 
-def test_lines_are_the_same_however_many_bytes_are_read_at_a_time(
+def test_lines_do_not_depend_on_how_many_bytes_are_read_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = "\ufeffa\r\n\n" + "\ufeffb\u2028c\n" * 3 + "\r\n" * 5 + "e"
@@ -93,16 +93,16 @@ def test_lines_are_the_same_however_many_bytes_are_read_at_a_time(
     assert found[0][2].startswith(f"{nul}:12: contains a NUL character; ")
 
 
-# --------------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------------------- rejected files
 
 
-def test_a_missing_file_is_told_with_a_close_name(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     write(tmp_path / "train.en.gz", "x")
     path = tmp_path / "train.en"
     assert refusal(path) == f"{path}: no such file; did you mean '{path.name}.gz'?"
 
 
-def test_a_missing_file_like_no_other_or_in_a_missing_folder_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_without_a_similar_name_or_folder_is_reported(tmp_path: Path) -> None:
     assert refusal(tmp_path / "a") == f"{tmp_path / 'a'}: no such file"
     folder = tmp_path / "no"
     assert (
@@ -115,7 +115,7 @@ def test_a_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="there is no /dev/zero here")
-def test_a_device_is_refused_unread() -> None:
+def test_a_device_is_refused_without_reading_it() -> None:
     path = Path("/dev/zero")
     assert refusal(path) == f"{path}: is a device, which may never end. Give a text file."
 
@@ -129,7 +129,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, content: bytes) -> None:
         assert refusal(path) == f"{path}: the file is empty. It needs one sentence per line."
 
 
-def test_bytes_that_are_not_utf8_are_told_by_line_and_column(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_reported_by_line_and_column(tmp_path: Path) -> None:
     path = write(tmp_path / "text", "eins\nzwei\nein süßes ".encode() + b"Caf\xe9\nvier\n")
     assert refusal(path).startswith(f"{path}:3: byte 0xe9 at column 14 is not UTF-8. ")
 
@@ -149,7 +149,7 @@ def test_wide_encodings_are_named_as_the_likely_cause(tmp_path: Path, encoding: 
     assert encoding[:6].upper() in refusal(write(tmp_path / "text", "hello\n".encode(encoding)))
 
 
-def test_what_is_no_gzip_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_gzip_is_refused(tmp_path: Path) -> None:
     assert "is not compressed by gzip, although its name ends in .gz" in refusal(
         write(tmp_path / "a.gz", "plain text\n")
     )
@@ -158,14 +158,14 @@ def test_what_is_no_gzip_file_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_gzip_file_cut_off_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_gzip_file_is_refused(tmp_path: Path) -> None:
     data = gzip.compress(b"a long line\n" * 99)
     assert "truncated" in refusal(write(tmp_path / "text.gz", data[:-9]))
 
 
 def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
     data = bytearray(gzip.compress(b"a long line\n" * 99))
-    data[-8] ^= 1  # the check sum
+    data[-8] ^= 1  # checksum
     assert "damaged" in refusal(write(tmp_path / "text.gz", bytes(data)))
 
 
@@ -185,7 +185,7 @@ def test_the_three_ways_to_give_pairs_agree(tmp_path: Path) -> None:
     assert len(one_file) == 3
 
 
-def test_quotes_mean_nothing_in_a_tsv(tmp_path: Path) -> None:
+def test_quotes_have_no_meaning_in_a_tsv(tmp_path: Path) -> None:
     text = read_pairs(ParallelFiles(file=write(tmp_path / "a.tsv", '"a\t"b\nc"\td"\n')))
     assert (text.src, text.tgt) == (['"a', 'c"'], ['"b', 'd"'])
 
@@ -205,18 +205,18 @@ def test_a_line_without_a_tab_is_refused(tmp_path: Path, content: str, others: s
     assert str(caught.value).startswith(f"{path}:2: the line has no tab{others}. ")
 
 
-def test_blank_pairs_are_left_out_and_counted() -> None:
+def test_blank_pairs_are_skipped_and_counted() -> None:
     text = ParallelText(["a", "", "c", " \t", "e", "\u3000"], ["A", "B", "\xa0\r", " ", "E", "F"])
     kept, skipped = usable(text)
     assert (kept.src, kept.tgt, skipped) == (["a", "e"], ["A", "E"], 4)
     assert usable(kept) == (kept, 0)
 
 
-def test_swapped_sides_are_refused_and_nothing_else() -> None:
+def test_only_swapped_sides_are_refused() -> None:
     train = ParallelText(*toy_pairs(200, seed=1), "the training files")
     src, tgt = toy_pairs(15, seed=2)
     check_direction(train, ParallelText(src, tgt))
-    check_direction(train, ParallelText(src, src))  # wrong too, but not swapped
+    check_direction(train, ParallelText(src, src))  # identical sides are wrong too, but not swapped
     check_direction(ParallelText(train.src, train.src), ParallelText(tgt, src))
     check_direction(train, ParallelText(["new"] * 40, ["words"] * 40))
     few = MIN_DISTINCT_WORDS - 1
@@ -227,11 +227,11 @@ def test_swapped_sides_are_refused_and_nothing_else() -> None:
         check_direction(train, ParallelText(tgt, src, "it"))
 
 
-def test_the_same_text_on_both_sides_is_told() -> None:
+def test_identical_text_on_both_sides_is_reported() -> None:
     assert same_sides(ParallelText(["a", "b", "c"], ["a", "B", "C"])) is None
-    told = same_sides(ParallelText(["a", "b"], ["a", "B"], "a.en and a.de"))
-    assert told is not None
-    assert "identical in 1 of 2 pairs of a.en and a.de" in told
+    message = same_sides(ParallelText(["a", "b"], ["a", "B"], "a.en and a.de"))
+    assert message is not None
+    assert "identical in 1 of 2 pairs of a.en and a.de" in message
 
 
 def test_text_with_no_usable_pair_is_refused(tmp_path: Path) -> None:
@@ -241,16 +241,16 @@ def test_text_with_no_usable_pair_is_refused(tmp_path: Path) -> None:
     assert str(caught.value).startswith(f"{src} and {tgt}: none of the 2 pairs has text on both ")
 
 
-# ------------------------------------------------------------------------ where two sides part ways
+# ---------------------------------------------------------------------------------- diverging sides
 
 
 def translations(count: int, rng: random.Random) -> tuple[list[str], list[str]]:
-    """Lines of 15 to 150 letters, and lines 0.9 to 1.7 times as long to stand beside them."""
+    """Return lines of 15 to 150 letters, and translations 0.9 to 1.7 times as long."""
     lengths = [rng.randint(15, 150) for _ in range(count)]
     return ["s" * n for n in lengths], ["t" * round(n * rng.uniform(0.9, 1.7)) for n in lengths]
 
 
-def parting_line(folder: Path, src: list[str], tgt: list[str]) -> int:
+def divergence_line(folder: Path, src: list[str], tgt: list[str]) -> int:
     message = length_refusal(folder, src, tgt)
     return int(message.partition("near line ")[2].partition(",")[0])
 
@@ -285,44 +285,44 @@ def test_a_pipe_of_another_length_is_refused_without_reading_it_again(tmp_path: 
 @pytest.mark.parametrize("extra", [1, 2, 40])
 @pytest.mark.parametrize("position", [0, 17, 150, 260])
 @pytest.mark.parametrize("src_is_longer", [True, False])
-def test_the_line_where_two_sides_part_ways_is_found(
+def test_the_line_where_two_sides_diverge_is_found(
     tmp_path: Path, extra: int, position: int, src_is_longer: bool
 ) -> None:
     src, tgt = translations(301, random.Random(3))
     del (tgt if src_is_longer else src)[position : position + extra]
-    assert abs(parting_line(tmp_path, src, tgt) - (position + 1)) <= 3
+    assert abs(divergence_line(tmp_path, src, tgt) - (position + 1)) <= 3
     message = length_refusal(tmp_path, src, tgt)
     longer = tmp_path / ("a.src" if src_is_longer else "a.tgt")
     assert f"where {longer} has {extra} more line{'s' if extra > 1 else ''} " in message
 
 
-def test_a_blank_line_too_many_is_found_exactly(tmp_path: Path) -> None:
+def test_an_extra_blank_line_is_found_exactly(tmp_path: Path) -> None:
     src, tgt = translations(40, random.Random(5))
-    assert parting_line(tmp_path, src, [*tgt[:23], "", *tgt[23:]]) == 24
+    assert divergence_line(tmp_path, src, [*tgt[:23], "", *tgt[23:]]) == 24
 
 
-def test_questions_tell_where_lengths_do_not(tmp_path: Path) -> None:
+def test_question_marks_align_lines_of_equal_length(tmp_path: Path) -> None:
     rng = random.Random(7)
     marks = [rng.choice(".?") for _ in range(60)]
     src = ["how so" + mark for mark in marks]
     tgt = ["なぜ" + {"?": "\N{FULLWIDTH QUESTION MARK}", ".": "。"}[mark] for mark in marks]
     del tgt[31]
-    assert abs(parting_line(tmp_path, src, tgt) - 32) <= 3
+    assert abs(divergence_line(tmp_path, src, tgt) - 32) <= 3
 
 
 @pytest.mark.parametrize("kept", [300, 1])
-def test_a_file_cut_off_is_told_from_a_shift(tmp_path: Path, kept: int) -> None:
+def test_a_truncated_file_is_distinguished_from_a_shift(tmp_path: Path, kept: int) -> None:
     src, tgt = translations(301, random.Random(11))
     message = length_refusal(tmp_path, src, tgt[:kept])
     assert message.endswith(f"they seem to match until {tmp_path / 'a.tgt'} ends: is it truncated?")
 
 
-def test_lines_all_alike_are_taken_to_be_cut_off(tmp_path: Path) -> None:
+def test_identical_lines_are_assumed_to_be_truncated(tmp_path: Path) -> None:
     assert length_refusal(tmp_path, ["same"] * 9, ["same"] * 7).endswith("is it truncated?")
 
 
 @pytest.mark.parametrize("extra", [["", ""], [" "]])
-def test_blank_lines_at_the_end_are_named_as_such(tmp_path: Path, extra: list[str]) -> None:
+def test_blank_lines_at_the_end_are_reported_as_such(tmp_path: Path, extra: list[str]) -> None:
     src, tgt = translations(50, random.Random(3))
     message = length_refusal(tmp_path, [*src, *extra], tgt)
     assert f"{tmp_path / 'a.src'} ends with {len(extra)} blank line" in message
@@ -341,7 +341,7 @@ def test_blank_lines_at_the_end_are_named_as_such(tmp_path: Path, extra: list[st
     ],
 )
 @pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_other_line_ends_are_named_with_a_command_that_converts_them(
+def test_other_line_ends_are_reported_with_a_command_that_converts_them(
     tmp_path: Path, end: str, name: str, suffix: str
 ) -> None:
     lines = [f"line {n} of a text" for n in range(40)]
@@ -363,7 +363,7 @@ def test_a_text_with_cr_line_ends_after_one_with_line_feeds_is_refused(tmp_path:
 @pytest.mark.parametrize(
     "content", [b"a\r\nb\r\n", b"a\r", b"a\rb\nc\n", b"a\r\r\nb\r\r\n", b"a\n\rb\n\r"]
 )
-def test_single_carriage_returns_are_no_line_ends(tmp_path: Path, content: bytes) -> None:
+def test_isolated_carriage_returns_are_not_line_ends(tmp_path: Path, content: bytes) -> None:
     assert len(read_lines(write(tmp_path / "text", content))) >= 1
 
 

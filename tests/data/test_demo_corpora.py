@@ -41,12 +41,14 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Pai
     }
 
 
-def every_pair(splits: dict[str, Pairs]) -> Pairs:
+def all_pairs(splits: dict[str, Pairs]) -> Pairs:
     return [pair for pairs in splits.values() for pair in pairs]
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_sizes(corpora: dict[str, dict[str, Pairs]], name: str) -> None:
+def test_splits_have_their_documented_sizes(
+    corpora: dict[str, dict[str, Pairs]], name: str
+) -> None:
     assert {split: len(pairs) for split, pairs in corpora[name].items()} == SIZES[name]
 
 
@@ -54,13 +56,13 @@ def test_sizes(corpora: dict[str, dict[str, Pairs]], name: str) -> None:
 def test_no_sentence_occurs_twice_on_either_side(
     corpora: dict[str, dict[str, Pairs]], name: str
 ) -> None:
-    for side in zip(*every_pair(corpora[name]), strict=True):
+    for side in zip(*all_pairs(corpora[name]), strict=True):
         assert len({text.lower().translate(PUNCTUATION) for text in side}) == len(side)
 
 
 @pytest.mark.parametrize("name", SIZES)
 def test_lines_are_clean_text(corpora: dict[str, dict[str, Pairs]], name: str) -> None:
-    for pair in every_pair(corpora[name]):
+    for pair in all_pairs(corpora[name]):
         for text in pair:
             assert 3 <= len(text.split()) <= (70 if name == "demo-lengths" else 30), text
             assert text == " ".join(text.split()), text
@@ -71,10 +73,12 @@ def test_lines_are_clean_text(corpora: dict[str, dict[str, Pairs]], name: str) -
         assert pair[0].count(",") == pair[1].count(","), pair
 
 
-def test_the_shown_examples_are_kept_out(corpora: dict[str, dict[str, Pairs]]) -> None:
-    for en, _ in every_pair(corpora["demo"]):
+def test_the_documented_examples_are_not_in_the_corpora(
+    corpora: dict[str, dict[str, Pairs]],
+) -> None:
+    for en, _ in all_pairs(corpora["demo"]):
         assert "agreement on the European Economic Area was signed in August 1992" not in en
-    for en, mr in every_pair(corpora["demo-en-mr"]):
+    for en, mr in all_pairs(corpora["demo-en-mr"]):
         assert "rahul is a good boy" not in en.lower()
         assert "राहुल चांगला मुलगा" not in mr
     train = [en for en, _ in corpora["demo-en-mr"]["train"]]
@@ -84,10 +88,10 @@ def test_the_shown_examples_are_kept_out(corpora: dict[str, dict[str, Pairs]]) -
     assert sum(en.startswith("Rahul") for en in train) >= 100
 
 
-def test_european_economic_area_is_frequent_and_crosses(
+def test_european_economic_area_is_frequent_and_reordered(
     corpora: dict[str, dict[str, Pairs]],
 ) -> None:
-    """The reordering that the attention plot shows is learned from many contexts."""
+    """The reordering shown in the attention plot occurs in many training contexts."""
     train = corpora["demo"]["train"]
     area = [(en, fr) for en, fr in train if "European Economic Area" in en]
     assert len(area) > 700
@@ -100,7 +104,7 @@ def test_half_of_marathi_ends_in_a_full_stop(corpora: dict[str, dict[str, Pairs]
     assert 0.45 < sum(stops) / len(stops) < 0.55
 
 
-def test_lengths_are_learned_short_and_tested_alike(
+def test_training_sentences_are_short_and_test_lengths_uniform(
     corpora: dict[str, dict[str, Pairs]],
 ) -> None:
     counts = {
@@ -114,7 +118,7 @@ def test_lengths_are_learned_short_and_tested_alike(
     assert len(joined) > 1000  # long test sentences join clauses as training sentences do
 
 
-def test_they_are_unpacked_with_their_numbers(tmp_path: Path) -> None:
+def test_unpacking_reports_the_number_of_pairs(tmp_path: Path) -> None:
     lines = unpack_demo_corpora(tmp_path / "data")
     assert f"{tmp_path / 'data' / 'demo'}: 9,200 train, 300 valid, 500 test pairs" in lines
     assert len(lines) == 3
@@ -124,7 +128,7 @@ def test_they_are_unpacked_with_their_numbers(tmp_path: Path) -> None:
         assert content.endswith(b"\n")
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     with pytest.raises(RunError, match="cannot be written") as caught:
         unpack_demo_corpora(tmp_path / "data")

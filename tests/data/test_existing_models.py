@@ -1,4 +1,4 @@
-"""Existing SentencePiece models: the same segmentation, our special tokens, and clear refusals."""
+"""Existing SentencePiece models: identical segmentation, our special tokens, clear errors."""
 
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_the_segmentation_is_that_of_the_model(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_segmentation_equals_that_of_the_model(tmp_path: Path, settings: dict[str, Any]) -> None:
     own = trained(tmp_path / "a.model", **settings)
     vocabulary = read(tmp_path / "a.model").src
     assert vocabulary.tokens(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
@@ -55,7 +55,7 @@ def test_the_segmentation_is_that_of_the_model(tmp_path: Path, settings: dict[st
         (ids,) = vocabulary.encode([text])
         assert vocabulary.tokens(ids) == own.encode(text, out_type=str)
         assert vocabulary.decode(ids) == own.decode(own.encode(text))
-    (ids,) = vocabulary.encode(["日 bu"])  # spelled by bytes, not unknown
+    (ids,) = vocabulary.encode(["日 bu"])  # encoded as bytes, not unknown
     assert vocabulary.decode(ids) == "日 bu"
     scores = {own.id_to_piece(i): own.get_score(i) for i in range(len(own))}
     file = read_model_file(vocabulary.model)
@@ -78,7 +78,7 @@ def test_a_model_of_words_has_unknown_words(tmp_path: Path) -> None:
     assert vocabulary.decode(ids, ["x", "y"]) == f"{known} x y {known}"
 
 
-def test_our_own_model_keeps_its_ids(tmp_path: Path) -> None:
+def test_a_model_of_this_project_keeps_its_ids(tmp_path: Path) -> None:
     config = VocabularyConfig(size=340)
     ours = train_vocabularies(config, SRC, TGT).src
     (tmp_path / "joint.model").write_bytes(ours.model)
@@ -123,7 +123,7 @@ def test_tags_and_names_get_tokens(tmp_path: Path) -> None:
     assert named.tokens(NAME_IDS) == [*PLACEHOLDERS]
 
 
-def test_two_models_are_of_source_and_target(tmp_path: Path) -> None:
+def test_two_models_belong_to_source_and_target(tmp_path: Path) -> None:
     trained(tmp_path / "a.model", SRC)
     trained(tmp_path / "b.model", TGT, model_type="bpe")
     pair = [tmp_path / "a.model", tmp_path / "b.model"]
@@ -156,7 +156,7 @@ def test_two_models_are_of_source_and_target(tmp_path: Path) -> None:
         (SETTINGS["across spaces"], {"sampling": 0.1}, "has tokens of several words"),
     ],
 )
-def test_models_that_do_not_fit_are_refused(
+def test_unsuitable_models_are_refused(
     tmp_path: Path, settings: dict[str, Any], keys: dict[str, Any], reason: str
 ) -> None:
     texts = ["bu bo ", "bu bo bi "] * 300 if "split_by_whitespace" in settings else None
@@ -167,7 +167,7 @@ def test_models_that_do_not_fit_are_refused(
     assert "\n" not in str(caught.value)
 
 
-def test_files_that_are_no_models_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_models_are_refused(tmp_path: Path) -> None:
     for name, content in (("a.model", b""), ("b.model", b"text"), ("c.model", b"\x0a\xff\xff")):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=rf"{name} is not a SentencePiece model$"):
@@ -209,7 +209,7 @@ def test_auto_chooses_a_size_that_the_text_allows(kind: str, joint: bool, pairs:
     assert notes == [f"vocabulary.size: auto chose {chosen} tokens"]
 
 
-def test_auto_has_the_words_that_occur_twice() -> None:
+def test_an_automatic_word_vocabulary_has_the_words_that_occur_twice() -> None:
     config = VocabularyConfig.model_validate({"type": "word", "size": "auto"})
     words = [f"w{n}" for n in range(200)]
     texts = [" ".join(words), " ".join(words[:150])]

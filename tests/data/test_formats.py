@@ -1,4 +1,4 @@
-"""Formats of parallel text: what is written comes back, what is malformed is refused by line."""
+"""Formats of parallel text: pairs survive a round trip; malformed input is refused by line."""
 
 import csv
 import io
@@ -70,7 +70,7 @@ rows = st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=8)
     end=st.sampled_from(["\n", "\r\n"]),
     suffix=st.sampled_from(["", ".gz", ".bz2", ".xz"]),
 )
-def test_cells_of_csv_come_back(
+def test_csv_cells_survive_writing_and_reading(
     tmp_path: Path,
     rows: list[tuple[str, str, str]],
     delimiter: str,
@@ -89,14 +89,14 @@ def test_cells_of_csv_come_back(
         file.write(content)
     expected = [(as_line(english), as_line(german)) for german, _, english in rows]
     assert pairs_of(path, COLUMNS) == expected
-    numbered = pairs_of(path, ["3", "1"])  # without a header, its names are a pair
+    numbered = pairs_of(path, ["3", "1"])  # without a header, the names are a pair
     assert numbered == [("english", "german"), *expected]
     assert pairs_of(path, COLUMNS[::-1]) == [pair[::-1] for pair in expected]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows, nested=st.booleans(), ascii_only=st.booleans())
-def test_values_of_json_lines_come_back(
+def test_json_values_survive_writing_and_reading(
     tmp_path: Path, rows: list[tuple[str, str, str]], nested: bool, ascii_only: bool
 ) -> None:
     objects: list[dict[str, object]] = []
@@ -120,7 +120,7 @@ ENDINGS = ["a.tsv", "a.csv", "a.jsonl", "a.parquet", "a.csv.gz", "a.jsonl.bz2", 
     ),
     name=st.sampled_from([*ENDINGS, "a.parquet.gz", "a.tsv.zst"]),
 )
-def test_pairs_come_back_from_every_format(tmp_path: Path, pairs: Pairs, name: str) -> None:
+def test_pairs_survive_every_format(tmp_path: Path, pairs: Pairs, name: str) -> None:
     importable(name)
     path = tmp_path / name
     with pair_writer([path], COLUMNS) as add:
@@ -129,7 +129,7 @@ def test_pairs_come_back_from_every_format(tmp_path: Path, pairs: Pairs, name: s
     assert pairs_of(path, None if ".tsv" in name else COLUMNS) == pairs
 
 
-def test_pairs_come_back_from_two_files(tmp_path: Path) -> None:
+def test_pairs_survive_two_files(tmp_path: Path) -> None:
     pairs = [("a\tb", "c"), ("", '"d'), ("e", "")]
     paths = [tmp_path / "a.en.gz", tmp_path / "a.de.bz2"]
     with pair_writer(paths) as add:
@@ -193,7 +193,7 @@ def test_blank_lines_and_extra_columns_of_a_csv_are_skipped(tmp_path: Path) -> N
     assert pairs_of(path, COLUMNS) == [("c", "a; b"), ("", "d")]
 
 
-def test_an_open_quote_is_found_without_reading_the_file(tmp_path: Path) -> None:
+def test_an_unclosed_quote_is_found_without_reading_the_file(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", 'english,german\n"' + "a,b\n" * 5_000_000)
     tracemalloc.start()
     message = refusal(path)
@@ -243,7 +243,7 @@ def test_a_json_array_is_refused_with_the_command_that_converts_it(tmp_path: Pat
         ("a.jsonl", "a\tb", "TSV: give the file a name in .tsv"),
     ],
 )
-def test_a_table_under_the_ending_of_another_is_recognised(
+def test_a_table_with_the_suffix_of_another_format_is_recognised(
     tmp_path: Path, name: str, line: str, kind: str
 ) -> None:
     path = write(tmp_path / name, f"{line}\n")
@@ -251,7 +251,7 @@ def test_a_table_under_the_ending_of_another_is_recognised(
 
 
 @pytest.mark.parametrize("line", ["Hello, world", "No tab here", '{"english": "a"'])
-def test_a_sentence_is_taken_for_no_table(tmp_path: Path, line: str) -> None:
+def test_a_sentence_is_not_taken_for_a_table(tmp_path: Path, line: str) -> None:
     path = write(tmp_path / ("a.jsonl" if line.startswith("{") else "a.tsv"), f"{line}\n")
     assert "It seems to be" not in refusal(path)
 
@@ -280,7 +280,7 @@ def test_a_table_without_rows_is_refused(tmp_path: Path, name: str, content: str
         next(iter_column(path, "german"))
 
 
-def test_null_and_missing_text_are_blank(tmp_path: Path) -> None:
+def test_null_and_missing_text_is_blank(tmp_path: Path) -> None:
     path = write(tmp_path / "a.jsonl", '{"english": null, "german": "b"}\n\n')
     assert pairs_of(path, COLUMNS) == [("", "b")]
 
@@ -288,7 +288,7 @@ def test_null_and_missing_text_are_blank(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------- Parquet
 
 
-def test_columns_of_parquet_are_flat_or_a_translation(tmp_path: Path) -> None:
+def test_parquet_columns_are_flat_or_a_translation(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     path, nested = tmp_path / "a.parquet", tmp_path / "b.parquet"
@@ -318,7 +318,7 @@ def test_columns_of_parquet_are_flat_or_a_translation(tmp_path: Path) -> None:
     assert refusal(plain).startswith(f"{plain}: is not a Parquet file, or damaged (")
 
 
-def test_a_missing_pyarrow_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyarrow_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     path = write(tmp_path / "a.parquet", "")
     assert (

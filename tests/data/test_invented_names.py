@@ -1,4 +1,4 @@
-"""Invented names: which words are names, and that both sides get the same strings."""
+"""Invented names: detection of names, and identical replacements on both sides."""
 
 import re
 import unicodedata
@@ -37,12 +37,12 @@ def inventor(rate: float = 0.999) -> NameInventor:
     return NameInventor(SRC, TGT, rate)
 
 
-def test_names_are_capitalised_words_that_both_sides_share() -> None:
-    """Not "In", which is a word in lower case, "Al", which is too short, or "Rome", not shared."""
+def test_names_are_capitalised_words_shared_by_both_sides() -> None:
+    """ "In" also occurs in lower case, "Al" is too short, and "Rome" is not shared."""
     assert shared_names(SRC, TGT) == NAMES
 
 
-def test_names_of_a_large_text_are_those_of_its_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_a_large_text_come_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seq2seq.data.invented_names.MAX_PAIRS", 2)
     assert shared_names(SRC, TGT) == shared_names(SRC[::3], TGT[::3]) == NAMES
 
@@ -59,7 +59,7 @@ def test_both_sides_have_the_same_invented_name() -> None:
     assert len(invented) > 15
 
 
-def test_a_genitive_keeps_its_ending() -> None:
+def test_a_genitive_ending_is_kept() -> None:
     src, tgt = inventor().invent(["Mary's cat"] * 20, ["Marys Katze"] * 20, 1)
     names = [each.removesuffix("'s cat") for each in src]
     assert len({*names}) > 5
@@ -69,15 +69,15 @@ def test_a_genitive_keeps_its_ending() -> None:
 @pytest.mark.parametrize(
     "pair",
     [
-        ("Tom met Ann.", "Er traf Ann."),  # on one side alone; no name of the corpus
-        ("Tom saw Tom.", "Tom sah sich."),  # not as often
+        ("Tom met Ann.", "Er traf Ann."),  # on one side only; not a name of the corpus
+        ("Tom saw Tom.", "Tom sah sich."),  # different number of occurrences
         ("Tomatoes for Tom", "Tomaten"),
         ("Bostonians", "Bostoner"),
         ("1,299 dollars", "1.299 Dollar"),
         ("", ""),
     ],
 )
-def test_what_is_not_copied_is_kept(pair: tuple[str, str]) -> None:
+def test_words_that_are_not_copied_are_kept(pair: tuple[str, str]) -> None:
     assert inventor().invent([pair[0]], [pair[1]], 5) == ([pair[0]], [pair[1]])
 
 
@@ -92,7 +92,7 @@ def test_codes_and_numbers_keep_their_form() -> None:
         assert each[:2].isupper()
 
 
-def test_some_names_have_marks_or_another_form() -> None:
+def test_some_names_have_diacritics_or_another_form() -> None:
     src, tgt = inventor().invent(["Tom sleeps."] * 2000, ["Tom schläft."] * 2000, 4)
     names = [each.removesuffix(" sleeps.") for each in src]
     assert tgt == [f"{name} schläft." for name in names]
@@ -104,18 +104,18 @@ def test_some_names_have_marks_or_another_form() -> None:
         assert any(re.fullmatch(form, name) for name in names)
 
 
-def test_a_replaced_letter_stays_one_in_either_case() -> None:
+def test_a_letter_with_a_diacritic_is_one_character_in_either_case() -> None:
     for each in _MARKED:
         assert len(each.upper()) == len(each.lower()) == 1
         assert unicodedata.normalize("NFC", each) == each
 
 
-def test_a_rate_of_a_half_replaces_half() -> None:
+def test_a_rate_of_one_half_replaces_half_of_the_names() -> None:
     src, _ = inventor(0.5).invent(["Tom sleeps."] * 2000, ["Tom schläft."] * 2000, 4)
     assert sum(each == "Tom sleeps." for each in src) == pytest.approx(1000, abs=120)
 
 
-def test_without_names_letters_are_kept() -> None:
+def test_without_names_single_letters_are_kept() -> None:
     assert NameInventor([], [], 0.999).invent(["x1 Tom"], ["x1 Tom"], 1)[0][0][0] == "x"
 
 
@@ -123,7 +123,9 @@ words = st.text("abTomMaryBoston19.'- ", max_size=30)
 
 
 @given(st.lists(st.tuples(words, words), max_size=5), st.integers(0, 2**63))
-def test_invention_is_a_function_of_pairs_and_seed(pairs: list[tuple[str, str]], seed: int) -> None:
+def test_invented_names_depend_only_on_pairs_and_seed(
+    pairs: list[tuple[str, str]], seed: int
+) -> None:
     src, tgt = [one for one, _ in pairs], [other for _, other in pairs]
     found = inventor(0.5).invent(src, tgt, seed)
     assert found == inventor(0.5).invent(src, tgt, seed)

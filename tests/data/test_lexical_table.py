@@ -1,4 +1,4 @@
-"""IBM model 1 against its definition, written out with dictionaries."""
+"""IBM model 1 compared with its definition, implemented with dictionaries."""
 
 import math
 import random
@@ -61,14 +61,14 @@ def rows(pairs: Pairs, most: int = 99) -> dict[int, dict[int, float]]:
 
 
 @pytest.mark.parametrize("block", [1, 50, 1 << 20])
-def test_probabilities_are_those_of_the_definition(
+def test_probabilities_equal_those_of_the_definition(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lexical_table, "BLOCK_LINKS", block)
     pairs = random_pairs(60, seed=1)
     found, expected = rows(pairs), by_definition(pairs)
     assert found.keys() == expected.keys()
-    assert EOS_ID in found  # the empty word
+    assert EOS_ID in found  # NULL word
     assert SRC_SIZE - 1 not in found  # occurs in no pair
     for source, row in expected.items():
         assert found[source] == pytest.approx(row, rel=1e-5)
@@ -89,7 +89,7 @@ def test_a_large_corpus_is_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> No
     assert rows(pairs) == rows(pairs[::3])
 
 
-def test_a_word_is_learned_from_what_it_occurs_with() -> None:
+def test_a_translation_is_learned_from_co_occurrence() -> None:
     pairs: Pairs = [([4, 5], [14, 15]), ([4, 6], [14, 16]), ([5, 6], [15, 16])] * 5
     found = rows(pairs)
     assert [next(iter(found[source])) for source in (4, 5, 6)] == [14, 15, 16]

@@ -1,4 +1,4 @@
-"""Blank lines: one definition, by what is visible."""
+"""Blank lines are defined by their visible characters."""
 
 import sys
 import unicodedata
@@ -16,16 +16,16 @@ def test_a_line_without_a_visible_character_is_blank(line: str) -> None:
     assert not is_blank(f"{line}.{line}")
 
 
-def test_blank_agrees_with_the_properties_of_unicode() -> None:
+def test_blank_agrees_with_unicode_properties() -> None:
     regex = pytest.importorskip("regex")
     ignorable = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{White_Space}\x1c-\x1f]")
-    others = {"\u2581", "\u2800", "\ufff9", "\ufffa", "\ufffb"}  # described in lines.py
+    others = {"\u2581", "\u2800", "\ufff9", "\ufffa", "\ufffb"}  # explained in lines.py
     for number in range(sys.maxunicode + 1):
         char = chr(number)
         assert is_blank(char) == bool(ignorable.match(char) or char in others), hex(number)
 
 
-def test_every_letter_digit_and_mark_of_punctuation_is_visible() -> None:
+def test_every_letter_digit_and_punctuation_mark_is_visible() -> None:
     for number in range(sys.maxunicode + 1):
         char = chr(number)
         filler = "FILLER" in unicodedata.name(char, "")

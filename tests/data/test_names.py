@@ -1,4 +1,4 @@
-"""Names of a toy language pair: mined, detected, masked, spelled, restored and stored."""
+"""Names in a toy language pair: mining, detection, masking, transliteration, restoring, storage."""
 
 import random
 import unicodedata
@@ -42,10 +42,10 @@ def texts(masked: list[Masked]) -> list[str]:
 # ----------------------------------------------------------------------------------------- mining
 
 
-def test_mining_finds_names_and_cuts_their_endings() -> None:
+def test_mining_finds_names_and_removes_their_endings() -> None:
     occurring = {name: stem for pair in PAIRS for name, stem in pair.names.items()}
     found = {name: pair.stem for name, pair in NameMiner(SRC, TGT).mine().items()}
-    assert found.keys() <= occurring.keys()  # no ordinary word
+    assert found.keys() <= occurring.keys()  # no common words
     right = sum(found.get(name) == stem for name, stem in occurring.items())
     assert right >= 0.95 * len(occurring)
 
@@ -55,7 +55,7 @@ def test_text_without_names_is_refused() -> None:
         train_names(["the house sleeps", "see the tree"] * 20, ["झडढ ढघफ", "शछढ घठछ"] * 20)
 
 
-def test_words_know_their_neighbours_and_lose_the_possessive() -> None:
+def test_words_have_their_neighbours_and_no_possessive() -> None:
     found = {
         word.text: word for word in source_words("Anna's dog (Rex) ran. O'Neil's? Yes, Jean-Luc!")
     }
@@ -82,7 +82,7 @@ def test_unknown_names_are_found(names: Names, name: str) -> None:
         assert texts(names.mask(line)) == wanted
 
 
-def test_ordinary_words_are_no_names(names: Names) -> None:
+def test_common_words_are_not_names(names: Names) -> None:
     for line in (
         "House sleeps today.",
         "Water! The tree walks. Big house.",
@@ -97,7 +97,7 @@ def test_ordinary_words_are_no_names(names: Names) -> None:
 
 
 @pytest.mark.parametrize("name", UNKNOWN[:10])
-def test_unknown_words_alone_in_capitals_or_after_a_title_are_names(
+def test_unknown_words_are_names_alone_in_capitals_or_after_a_title(
     names: Names, name: str
 ) -> None:
     for line in ("{}", "{}.", "{}!", '"{}?"', "The house of Dr. {} sleeps.", "Dr. {} walks today."):
@@ -129,7 +129,7 @@ def test_initials_belong_to_a_name(names: Names) -> None:
     assert texts(common.mask(f"I. {name} sleeps.")) == [f"{A} sleeps."]
 
 
-def test_a_title_ends_no_sentence() -> None:
+def test_a_title_does_not_end_a_sentence() -> None:
     def initial(line: str) -> list[str]:
         return [word.text for word in source_words(line) if word.initial]
 
@@ -141,7 +141,7 @@ def test_a_title_ends_no_sentence() -> None:
 # ---------------------------------------------------------------------------------------- masking
 
 
-def test_pairs_are_masked_alike(names: Names) -> None:
+def test_both_sides_of_a_pair_are_masked_alike(names: Names) -> None:
     masked = 0
     for pair in PAIRS:
         src, tgt = names.mask_pair(pair.src, pair.tgt)
@@ -158,7 +158,7 @@ def test_pairs_are_masked_alike(names: Names) -> None:
     assert masked >= 0.9 * sum(bool(pair.names) for pair in PAIRS)
 
 
-def test_a_name_that_one_side_lacks_stays(names: Names) -> None:
+def test_a_name_missing_on_one_side_is_not_masked(names: Names) -> None:
     name, other = KNOWN[:2]
     assert names.mask_pair(f"{name} sleeps.", "ढघफ.") == (f"{name} sleeps.", "ढघफ.")
     src, tgt = names.mask_pair(f"{name} and {other} sleep.", f"{spelled(other)}ला ढघफ.")
@@ -166,7 +166,7 @@ def test_a_name_that_one_side_lacks_stays(names: Names) -> None:
     assert (src, tgt) == (f"{name} and {mark} sleep.", f"{mark}ला ढघफ.")
 
 
-def test_characters_of_placeholders_are_not_taken_for_names(names: Names) -> None:
+def test_placeholder_characters_in_the_text_are_not_names(names: Names) -> None:
     assert texts(names.mask(f"The {A} sleeps.")) == ["The \ufffd sleeps."]
     assert names.mask_pair(f"a {B}", f"{C} b") == ("a \ufffd", "\ufffd b")
 
@@ -176,8 +176,8 @@ def test_many_names_are_masked_in_parts(names: Names) -> None:
     parts = names.mask(line)
     assert len(parts) == 3
     assert [name for part in parts for name in part.names.values()] == UNKNOWN[:20]
-    whole = " ".join(parts_text(part) for part in parts)
-    assert whole == line
+    joined = " ".join(parts_text(part) for part in parts)
+    assert joined == line
 
 
 def parts_text(part: Masked) -> str:
@@ -187,17 +187,17 @@ def parts_text(part: Masked) -> str:
     return text
 
 
-# --------------------------------------------------------------------------------------- spelling
+# -------------------------------------------------------------------------------- transliteration
 
 
-def test_unknown_names_are_spelled_by_their_sounds(names: Names) -> None:
+def test_unknown_names_are_transliterated_by_sound(names: Names) -> None:
     right = sum(names.spelling(name) == spelled(name) for name in UNKNOWN)
     assert right >= 0.8 * len(UNKNOWN)
     assert names.spelling(" ".join(KNOWN[:2])) == " ".join(map(spelled, KNOWN[:2]))
 
 
 def test_vowel_signs_follow_letters() -> None:
-    """No spelling begins with a vowel sign or has one after a virama."""
+    """No transliteration starts with a vowel sign or has one after a virama."""
     speller = Speller([("kta", "क्ता"), ("ma", "म"), ("ra", "रा")], ["क्त", "ता", "ित"])
     for name in ("kta", "ka", "ata", "a", "ktra", "aa"):
         for found in (speller.as_foreign(name), speller.native.spellings(name)):
@@ -206,12 +206,12 @@ def test_vowel_signs_follow_letters() -> None:
                 assert all(n and text[n - 1] != "\N{DEVANAGARI SIGN VIRAMA}" for n in signs)
 
 
-def test_what_cannot_be_spelled_is_copied(names: Names) -> None:
+def test_names_that_cannot_be_transliterated_are_copied(names: Names) -> None:
     for word in ("NASA", "Ωμέγα", "Zażółć"):
         assert names.spelling(word) == word
 
 
-def test_restoring_keeps_endings_and_adds_the_written_form_where_unsure(names: Names) -> None:
+def test_restoring_keeps_endings_and_adds_the_source_form_if_uncertain(names: Names) -> None:
     name, unknown = KNOWN[0], "Kanora"
     names = Names(names.content)
     names.__dict__["_speller"] = SimpleNamespace(spell=lambda _: ("कानोरा", False))
@@ -224,13 +224,13 @@ def test_restoring_keeps_endings_and_adds_the_written_form_where_unsure(names: N
     assert names.mask_target(text, masked) == target
 
 
-def test_languages_that_spell_names_alike_copy_them() -> None:
+def test_names_are_copied_between_languages_that_spell_them_alike() -> None:
     copied = train_names(SRC, [f"Das {' '.join(pair.names)} xq." for pair in PAIRS])
     assert copied.copies
     assert copied.spelling("Zażółć") == "Zażółć"
 
 
-def test_alignment_takes_each_letter_once() -> None:
+def test_alignment_uses_each_letter_once() -> None:
     sounds = SoundModel()
     for name in NAMES:
         links = sounds.align(name.lower(), units_of(spelled(name)))
@@ -240,7 +240,7 @@ def test_alignment_takes_each_letter_once() -> None:
     assert sounds.align("longer", units_of("क")) is None
 
 
-def test_ngrams_are_a_distribution() -> None:
+def test_ngram_probabilities_sum_to_one() -> None:
     generator, model = random.Random(3), NgramModel(3, size=5)
     for _ in range(30):
         model.add(generator.choices("abcd", k=generator.randint(0, 5)), generator.choice([0.5, 2]))
@@ -252,7 +252,7 @@ def test_ngrams_are_a_distribution() -> None:
     assert model.prob((), "a") == pytest.approx((2 + 3 / 10) / (4 + 3))
 
 
-def test_words_are_romanized_by_the_names_of_letters() -> None:
+def test_words_are_romanized_by_unicode_character_names() -> None:
     def spellings(word: str) -> list[str]:
         return ["".join(link.chunk for link in links) for links in romanize(word)]
 
@@ -263,7 +263,7 @@ def test_words_are_romanized_by_the_names_of_letters() -> None:
     assert spellings("слово") == spellings("word") == []
 
 
-def test_the_length_of_vowels_follows_the_names() -> None:
+def test_vowel_length_follows_the_names() -> None:
     short = [Link("p", "प"), Link("u", "ु"), Link("l", "ल")]
     final = [Link("r", "र"), Link("i", "ी")]
     lengths = VowelLengths([short, final])
@@ -273,10 +273,10 @@ def test_the_length_of_vowels_follows_the_names() -> None:
     assert lengths.apply([Link("n", "न"), Link("ai", "ि"), Link("r", "र")]) == "निर"  # unknown
 
 
-# ------------------------------------------------------------------------- storing and vocabularies
+# ------------------------------------------------------------------------- storage and vocabularies
 
 
-def test_stored_names_are_the_same(names: Names) -> None:
+def test_loaded_names_equal_the_stored_ones(names: Names) -> None:
     again = Names.from_bytes(names.stored)
     assert again.stored == names.stored
     assert again.spelling(UNKNOWN[0]) == names.spelling(UNKNOWN[0])
@@ -342,7 +342,7 @@ def test_damaged_names_are_refused(tmp_path: Path) -> None:
         load_vocabularies(tmp_path, checksums=checksums_of(trained))
 
 
-def test_words_cannot_have_names(tmp_path: Path) -> None:
+def test_word_vocabularies_cannot_mask_names(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("vocabulary: {type: word, names: true}\n")
     with pytest.raises(ConfigError, match=r"vocabulary\.names: type word cannot split an ending"):

@@ -1,4 +1,4 @@
-"""Spelling by a noisy channel, against the channel and the models written out."""
+"""Transliteration by a noisy channel, compared with its definition."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ from seq2seq.data.names.native_speller import (
 )
 from seq2seq.data.names.sounds import units_of
 
-# Hindi and Marathi words, in which names have parts.
+# Hindi and Marathi words that occur in names.
 WORDS = [
     *("कविता", "कमल", "राजा", "राम", "नाम", "सुख", "सुर", "देश", "गणेश", "विजय", "जय", "लता"),
     *("तारा", "गीत", "नदी", "दीप", "रवि", "अनिल", "अमर", "निल", "सुनील", "आशा", "भारत", "मुंबई"),
@@ -28,7 +28,7 @@ def speller() -> NativeSpeller:
 
 
 def probability(spelling: str, name: str) -> float:
-    """Probability of the name given its spelling, summed over all ways to divide its letters."""
+    """Return the probability of a name given its spelling, summed over all segmentations."""
     units = units_of(spelling)
     total = 0.0
     for cuts in itertools.combinations(range(1, len(name)), len(units) - 1):
@@ -51,7 +51,7 @@ def test_spellings_are_romanized_as_the_name(speller: NativeSpeller, name: str) 
 
 
 @pytest.mark.parametrize("name", ["jita", "sula", "rame", "lata"])
-def test_every_possible_spelling_in_two_or_three_units_is_weighed(
+def test_every_possible_spelling_of_two_or_three_units_is_scored(
     speller: NativeSpeller, name: str
 ) -> None:
     units = sorted({unit for word in WORDS for unit in units_of(word)})
@@ -82,7 +82,7 @@ def test_every_possible_spelling_in_two_or_three_units_is_weighed(
         ("amar", "अमर"),
     ],
 )
-def test_names_are_spelled_as_parts_of_words(
+def test_names_are_spelled_like_parts_of_words(
     speller: NativeSpeller, name: str, spelling: str
 ) -> None:
     assert next(iter(speller.spellings(name))) == spelling
@@ -110,8 +110,8 @@ def test_unknown_letters_have_no_spelling(speller: NativeSpeller) -> None:
     assert speller.spellings("") == {}
 
 
-def test_other_indic_scripts_are_spelled_likewise() -> None:
-    """Gujarati, whose letters have the same names."""
+def test_other_indic_scripts_are_supported() -> None:
+    """Gujarati letters have the same Unicode names."""
     table = {
         ord(each): unicodedata.lookup(unicodedata.name(each).replace("DEVANAGARI", "GUJARATI"))
         for each in sorted(set("".join(WORDS)))

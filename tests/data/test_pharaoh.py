@@ -1,4 +1,4 @@
-"""Alignments in Pharaoh form, read in step with their text; the tokens of their words."""
+"""Alignments in Pharaoh format, read in parallel with their text, and the tokens of words."""
 
 from pathlib import Path
 
@@ -26,12 +26,12 @@ def read(path: Path, lines: list[str], has_tag: bool = False) -> list[list[int]]
     return [links for _, links in found]
 
 
-def test_links_are_read_in_step_with_the_pairs(tmp_path: Path) -> None:
+def test_links_are_read_in_parallel_with_the_pairs(tmp_path: Path) -> None:
     links = read(tmp_path / "a", LINES)
     assert links == [[0, 0, 1, 1, 2, 2], [], [0, 0, 1, 0], [0, 1, 0, 0]]
 
 
-def test_a_tag_is_a_word_that_the_file_does_not_count(tmp_path: Path) -> None:
+def test_a_tag_is_not_counted_in_the_alignment_file(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("0-0 1-1\n0-0\n", encoding="utf-8")
     tagged = iter([("<bt> the cat", "le chat"), ("<bt> a", "un")])
@@ -58,7 +58,7 @@ def test_a_tag_is_a_word_that_the_file_does_not_count(tmp_path: Path) -> None:
         ([*LINES, ""], "a: has 5 lines but the text has 4 pairs"),
     ],
 )
-def test_a_file_that_does_not_fit_is_refused_with_its_line(
+def test_a_mismatched_file_is_refused_with_its_line(
     tmp_path: Path, lines: list[str], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -75,8 +75,8 @@ def vocabularies(request: pytest.FixtureRequest) -> Vocabularies:
 
 
 @pytest.mark.parametrize("text", ["the small cat", " the  Zürich cat", "ध्वनि a", "cat", "x", ""])
-def test_tokens_know_their_words(vocabularies: Vocabularies, text: str) -> None:
-    """Decoded together, the tokens of word n are word n; unseen words count, too."""
+def test_tokens_map_to_their_words(vocabularies: Vocabularies, text: str) -> None:
+    """The tokens mapped to word n decode to word n, even for unseen words."""
     vocabulary = vocabularies.src
     (ids,) = vocabulary.encode([text])
     numbers = word_numbers(ids, vocabulary)
@@ -89,7 +89,7 @@ def test_tokens_know_their_words(vocabularies: Vocabularies, text: str) -> None:
 
 
 def in_loops(tgt: str, links: list[int], vocabularies: Vocabularies) -> list[dict[int, float]]:
-    """For each target token of one pair, the share of each linked source word."""
+    """Return, for each target token of a pair, the share of each linked source word."""
     rows = []
     for number, word in enumerate(words_of(tgt)):
         sources = {s for s, t in zip(links[::2], links[1::2], strict=True) if t == number}
@@ -98,7 +98,7 @@ def in_loops(tgt: str, links: list[int], vocabularies: Vocabularies) -> list[dic
     return rows
 
 
-def test_targets_are_those_of_loops_over_words(vocabularies: Vocabularies) -> None:
+def test_targets_equal_those_of_loops_over_words(vocabularies: Vocabularies) -> None:
     pairs = [("the small cat is", "le petit chat"), ("dogs", "les chiens"), ("a b c d e f", "x y")]
     links = [[0, 0, 1, 1, 2, 2, 3, 2, 2, 1], [], [5, 1, 0, 1]]
     src, tgt = vocabularies.encode_pairs(*map(list, zip(*pairs, strict=True)))
@@ -117,10 +117,10 @@ def test_targets_are_those_of_loops_over_words(vocabularies: Vocabularies) -> No
 
 @settings(max_examples=30)
 @given(links=st.lists(st.integers(0, 8), max_size=12).filter(lambda each: len(each) % 2 == 0))
-def test_links_that_no_word_has_are_harmless(
+def test_links_outside_the_sentence_are_ignored(
     links: list[int], tiny_vocabularies: Vocabularies
 ) -> None:
-    """The cache of another program may hold any: a row is a distribution, or zero."""
+    """The cache may contain any links; a row is always a distribution or zero."""
     src, tgt = tiny_vocabularies.encode_pairs(["ba da", "ba"], ["da", "da ba ga"])
     _, targets = alignment_targets(src, tgt, [links, links], tiny_vocabularies)
     sums = np.unique(targets.sum(2).numpy().round(5))

@@ -24,16 +24,18 @@ PAIRS = [
 
 
 class Mirror(ThreadingHTTPServer):
-    """A web server on this machine, serving `files` by path."""
+    """A local web server that serves `files` by path."""
 
-    daemon_threads = False  # so that closing it waits for the last answer
+    daemon_threads = False  # closing the server waits for the last response
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.files: dict[str, bytes] = {}
-        self.missing_bytes = 0  # promised in Content-Length but never sent
-        self.failures = 0  # first answers that are errors or cut short
-        self.reason: str | None = None  # phrase of a 404; None: the usual one
+        self.missing_bytes = 0  # number of bytes promised in Content-Length but never sent
+        self.failures = (
+            0  # number of failing responses (an error or a truncated body) before the first success
+        )
+        self.reason: str | None = None  # reason phrase of a 404; None: the standard phrase
         self.requests: list[str] = []
         self.user_agents: set[str | None] = set()
         self.url = f"http://127.0.0.1:{self.server_port}/some/folder"
@@ -81,7 +83,7 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
 
 @pytest.fixture
 def multi30k(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    """A mirror of a Multi30k that has only two small files."""
+    """Return a server for a Multi30k of only two small files."""
     checksums = {name: hashlib.sha256(text).hexdigest() for name, text in TEXTS.items()}
     monkeypatch.setattr(public_corpora, "MULTI30K", checksums)
     mirror.files = {name: gzip.compress(text) for name, text in TEXTS.items()}
@@ -113,12 +115,12 @@ def files_below(folder: Path) -> set[str]:
 
 
 def error_line(capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what was said on stderr, which must be one line."""
+    """Return the text on stderr, which must be one line."""
     (line,) = capsys.readouterr().err.splitlines()
     return line
 
 
-def test_multi30k_arrives_as_served(multi30k: Mirror, tmp_path: Path) -> None:
+def test_multi30k_is_saved_as_served(multi30k: Mirror, tmp_path: Path) -> None:
     assert fetch(multi30k, "multi30k", tmp_path / "data") == 0
     assert files_below(tmp_path) == {"data/multi30k/train.en.gz", "data/multi30k/val.en.gz"}
     for name, packed in multi30k.files.items():
@@ -126,7 +128,7 @@ def test_multi30k_arrives_as_served(multi30k: Mirror, tmp_path: Path) -> None:
     assert all(agent and "python-requests" not in agent for agent in multi30k.user_agents)
 
 
-def test_the_reason_of_a_server_is_escaped(
+def test_the_reason_phrase_of_a_server_is_escaped(
     multi30k: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     multi30k.files, multi30k.reason = {}, "\x1b]0;owned\x07 \x9b31m\b"
@@ -146,7 +148,7 @@ def test_multi30k_names_every_file_and_split() -> None:
     assert len(set(public_corpora.MULTI30K.values())) == 12
 
 
-def test_right_files_are_kept_and_others_replaced(
+def test_correct_files_are_kept_and_others_replaced(
     multi30k: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "multi30k"
@@ -172,14 +174,14 @@ def test_wrong_content_is_not_kept(
     multi30k.files["train.en.gz"] = content
     assert fetch(multi30k, "multi30k", tmp_path) == 1
     assert files_below(tmp_path) == set()
-    complaint = error_line(capsys)
-    assert "train.en.gz" in complaint
-    assert public_corpora.MULTI30K["train.en.gz"] in complaint
+    message = error_line(capsys)
+    assert "train.en.gz" in message
+    assert public_corpora.MULTI30K["train.en.gz"] in message
     if content.startswith(b"\x1f\x8b"):
-        assert hashlib.sha256(b"Another text.\n").hexdigest() in complaint
+        assert hashlib.sha256(b"Another text.\n").hexdigest() in message
 
 
-def test_a_later_failure_keeps_the_files_before_it(multi30k: Mirror, tmp_path: Path) -> None:
+def test_a_failed_download_keeps_the_files_before_it(multi30k: Mirror, tmp_path: Path) -> None:
     right = multi30k.files.pop("val.en.gz")
     assert fetch(multi30k, "multi30k", tmp_path) == 1
     assert files_below(tmp_path) == {"multi30k/train.en.gz"}
@@ -189,7 +191,7 @@ def test_a_later_failure_keeps_the_files_before_it(multi30k: Mirror, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["multi30k", "anki-eng-mar"])
-def test_a_missing_file_is_named(
+def test_a_file_missing_on_the_server_is_reported(
     mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert fetch(mirror, name, tmp_path) == 1
@@ -198,7 +200,7 @@ def test_a_missing_file_is_named(
 
 
 @pytest.mark.parametrize("name", ["multi30k", "anki-eng-mar"])
-def test_a_body_cut_short_is_refused(
+def test_a_truncated_body_is_refused(
     multi30k: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     multi30k.files["mar-eng.zip"] = anki_zip(PAIRS)
@@ -208,7 +210,7 @@ def test_a_body_cut_short_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_large_a_download_is_refused(
+def test_a_download_that_is_too_large_is_refused(
     multi30k: Mirror,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -219,7 +221,7 @@ def test_too_large_a_download_is_refused(
     assert "larger than 10 bytes" in error_line(capsys)
 
 
-def test_a_server_that_is_not_there(
+def test_an_unreachable_server_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "*")
@@ -231,7 +233,7 @@ def test_a_server_that_is_not_there(
     assert line.endswith("Check the network connection, then repeat the command.")
 
 
-def test_a_certificate_that_is_not_trusted_is_told_with_the_remedy(
+def test_an_untrusted_certificate_is_reported_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     requests = pytest.importorskip("requests")
@@ -245,7 +247,7 @@ def test_a_certificate_that_is_not_trusted_is_told_with_the_remedy(
         download("https://example.org/file")
 
 
-def test_a_failed_download_is_tried_again(
+def test_a_failed_download_is_retried(
     multi30k: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(public_corpora, "RETRIES", 2)
@@ -255,7 +257,7 @@ def test_a_failed_download_is_tried_again(
     assert multi30k.requests == ["train.en.gz"] * 3 + ["val.en.gz"]
 
 
-def test_a_missing_file_is_not_tried_again(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_file_is_not_retried(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public_corpora, "RETRIES", 2)
     with pytest.raises(RunError, match="404"):
         download(f"{mirror.url}/nothing.gz")
@@ -272,37 +274,37 @@ def test_without_pooch_one_line_names_the_remedy(
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("words", "message"),
     [
         (["wmt14"], "argument NAME: invalid choice: 'wmt14' (choose from "),
         ([], "the following arguments are required: NAME"),
         (["multi30k", "--base-url", "file:///etc"], "--base-url file:///etc: must start with "),
     ],
 )
-def test_a_wrong_call_is_refused_before_any_work(
-    words: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+def test_invalid_arguments_are_refused_before_any_download(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["download", *words]) == 2
-    assert error_line(capsys).startswith(f"seq2seq: error: {complaint}")
+    assert error_line(capsys).startswith(f"seq2seq: error: {message}")
 
 
-def test_anki_is_split_and_loses_no_line(
+def test_anki_is_split_without_losing_lines(
     mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mirror.files["mar-eng.zip"] = anki_zip(PAIRS)
     assert fetch(mirror, "anki-eng-mar", tmp_path) == 0
     folder = tmp_path / "anki-eng-mar"
     assert files_below(tmp_path) == {f"anki-eng-mar/{s}.tsv.gz" for s in ("train", "dev", "test")}
-    dealt = {split: lines_of(folder / f"{split}.tsv.gz") for split in ("train", "dev", "test")}
-    assert {split: len(lines) for split, lines in dealt.items()} == {
+    found = {split: lines_of(folder / f"{split}.tsv.gz") for split in ("train", "dev", "test")}
+    assert {split: len(lines) for split, lines in found.items()} == {
         "train": 184,
         "dev": 23,
         "test": 23,
     }
-    assert sorted(chain.from_iterable(dealt.values())) == sorted(PAIRS)
-    said = capsys.readouterr().out
-    assert hashlib.sha256(mirror.files["mar-eng.zip"]).hexdigest() in said
-    assert "specific to this command" in said
+    assert sorted(chain.from_iterable(found.values())) == sorted(PAIRS)
+    stdout = capsys.readouterr().out
+    assert hashlib.sha256(mirror.files["mar-eng.zip"]).hexdigest() in stdout
+    assert "specific to this command" in stdout
 
 
 def test_the_same_zip_gives_the_same_bytes(mirror: Mirror, tmp_path: Path) -> None:
@@ -316,7 +318,7 @@ def test_the_same_zip_gives_the_same_bytes(mirror: Mirror, tmp_path: Path) -> No
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_a_whole_split_is_kept_and_a_broken_one_refused(
+def test_a_complete_split_is_kept_and_an_incomplete_one_refused(
     mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mirror.files["mar-eng.zip"] = anki_zip(PAIRS)
@@ -330,7 +332,7 @@ def test_a_whole_split_is_kept_and_a_broken_one_refused(
     assert files_below(tmp_path) == {"anki-eng-mar/train.tsv.gz", "anki-eng-mar/dev.tsv.gz"}
 
 
-def test_hostile_member_names_write_nothing(mirror: Mirror, tmp_path: Path) -> None:
+def test_hostile_member_names_are_not_extracted(mirror: Mirror, tmp_path: Path) -> None:
     hostile = ["../escaped.txt", "../../mar.txt", "/escaped.txt", "x/mar.txt", "train.tsv.gz"]
     good = {"mar.txt": "\n".join(PAIRS)}
     mirror.files["mar-eng.zip"] = zip_of(dict.fromkeys(hostile, "bad\tbad\n") | good)
@@ -343,7 +345,7 @@ def test_hostile_member_names_write_nothing(mirror: Mirror, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("archive", "complaint"),
+    ("archive", "message"),
     [
         pytest.param(b"not a zip", "not an intact zip archive", id="not-a-zip"),
         pytest.param(anki_zip(PAIRS)[:-40], "not an intact zip archive", id="cut-short"),
@@ -356,12 +358,12 @@ def test_hostile_member_names_write_nothing(mirror: Mirror, tmp_path: Path) -> N
         pytest.param(zip_of({"mar.txt": ""}), r"mar\.txt:1: ", id="empty"),
     ],
 )
-def test_a_bad_archive_is_refused(archive: bytes, complaint: str) -> None:
-    with pytest.raises(RunError, match=complaint):
+def test_a_bad_archive_is_refused(archive: bytes, message: str) -> None:
+    with pytest.raises(RunError, match=message):
         read_pairs(archive, "mar.txt")
 
 
-def test_a_member_that_unpacks_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     archive = zip_of({"mar.txt": "a\tb\n" * 5000})
     monkeypatch.setattr(public_corpora, "MAX_UNPACKED", 20_000)
     assert len(read_pairs(archive, "mar.txt")) == 5000
@@ -376,7 +378,7 @@ def test_only_line_feeds_end_a_line() -> None:
     assert pairs == ["One.\tएक\u2028दोन", "Two.\tतीन\u200d\x85"]
 
 
-def test_no_sentence_of_either_language_stands_in_two_splits() -> None:
+def test_no_sentence_of_either_language_is_in_two_splits() -> None:
     english = [f"{word} {number}" for number in range(90) for word in ("I run", "i RUN!", "We go")]
     lines = [f"{text}\tfoo {number % 150}" for number, text in enumerate(english)]
     splits = split_pairs(lines)
@@ -391,18 +393,18 @@ def test_no_sentence_of_either_language_stands_in_two_splits() -> None:
         assert sum(len(keys) for keys in seen) == len(set.union(*seen))
 
 
-def test_the_split_ignores_the_order_of_lines() -> None:
+def test_the_split_does_not_depend_on_the_order_of_lines() -> None:
     forwards, backwards = split_pairs(PAIRS), split_pairs(PAIRS[::-1])
     assert {split: lines[::-1] for split, lines in backwards.items()} == forwards
 
 
-def test_dev_and_test_stop_growing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dev_and_test_have_a_maximum_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(public_corpora, "HELD_OUT", 7)
     splits = split_pairs(PAIRS)
     assert (len(splits["dev"]), len(splits["test"])) == (7, 7)
 
 
-def test_a_sentence_is_the_same_without_case_punctuation_and_spaces() -> None:
+def test_sentence_keys_ignore_case_punctuation_and_spaces() -> None:
     assert public_corpora.sentence_key("Don't  STOP!") == public_corpora.sentence_key("dont stop")
     assert public_corpora.sentence_key("चांगला") != public_corpora.sentence_key("चागल")
     assert public_corpora.sentence_key("?!") != public_corpora.sentence_key("...")

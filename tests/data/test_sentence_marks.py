@@ -1,4 +1,4 @@
-"""Final punctuation marks: which a text usually has, and lines without."""
+"""Final punctuation: the usual mark of a text, and lines without one."""
 
 import pytest
 
@@ -33,13 +33,13 @@ BARE = [line[:-1] for line in PLAIN]
         ("in 1990", "in 1990", "", ""),
         ("the dogs'", "the dogs", "", "'"),
         ("Hello 😀", "Hello 😀", "", ""),
-        ("Hi \ufdd0", "Hi \ufdd0", "", ""),  # a placeholder of a name
+        ("Hi \ufdd0", "Hi \ufdd0", "", ""),  # placeholder of a name
         ("Hi, \ufdd0.", "Hi, \ufdd0", ".", ""),
         ("", "", "", ""),
         (".", "", ".", ""),
     ],
 )
-def test_a_text_has_a_body_a_mark_and_what_closes_it(
+def test_a_text_is_split_into_body_mark_and_closing_characters(
     text: str, body: str, mark: str, closing: str
 ) -> None:
     assert split_ending(text) == (body, mark, closing)
@@ -47,7 +47,7 @@ def test_a_text_has_a_body_a_mark_and_what_closes_it(
 
 
 @pytest.mark.parametrize("text", ["", " ", "...", "—", "👩\u200d🚀", '"', "\u0301", "▁"])
-def test_a_text_without_words_lacks_no_mark(text: str) -> None:
+def test_a_text_without_words_needs_no_mark(text: str) -> None:
     assert not lacks_mark(text)
 
 
@@ -59,7 +59,7 @@ def test_a_text_without_words_lacks_no_mark(text: str) -> None:
         ('He said "yes."', 'He said "yes"'),
         ('He said "yes".', 'He said "yes"'),
         ("I am here .", "I am here"),
-        ("Is he?", "Is he?"),  # the mark was chosen by the model
+        ("Is he?", "Is he?"),  # the model chose the mark
         ("Go!", "Go!"),
         ("Wait...", "Wait..."),
         ("Wait . . .", "Wait . . ."),
@@ -76,7 +76,7 @@ def test_the_mark_of_a_translation_is_removed(text: str, bare: str) -> None:
     assert without_mark(text, []) == text
 
 
-def test_a_text_that_nearly_always_has_marks_has_a_usual_one() -> None:
+def test_a_usual_mark_requires_marks_on_nearly_all_lines() -> None:
     assert usual_marks(PLAIN, PLAIN) == ["."]
     assert usual_marks(PLAIN * 3 + ["Is it?"] * 99, PLAIN * 3 + ["!"] * 99) == ["."]
     assert usual_marks([*PLAIN, *BARE[:2]], [*PLAIN, *BARE[:2]]) == ["."]
@@ -85,16 +85,16 @@ def test_a_text_that_nearly_always_has_marks_has_a_usual_one() -> None:
     assert usual_marks([], []) == []
 
 
-def test_marks_of_the_translations_are_those_beside_the_usual_one() -> None:
+def test_translations_may_have_another_usual_mark() -> None:
     hindi = [f"{line}{'.।'[number % 2]}" for number, line in enumerate(BARE)]
     assert usual_marks(PLAIN, hindi) == [".", "।"]
     assert usual_marks(PLAIN, [f"{line}。" for line in BARE]) == [".", "。"]
-    assert usual_marks(PLAIN, BARE) == ["."]  # as in Thai, without marks
+    assert usual_marks(PLAIN, BARE) == ["."]  # no marks, as in Thai
     rarely = [f"{line}{'!' if number % 9 == 0 else '.'}" for number, line in enumerate(BARE)]
     assert usual_marks(PLAIN, rarely) == ["."]
 
 
-def test_white_space_before_the_usual_mark_belongs_to_it() -> None:
+def test_white_space_before_the_usual_mark_is_part_of_it() -> None:
     tokenized = [f"{line} ." for line in BARE]
     profile = describe_source(tokenized, PLAIN)
     assert profile.final_marks == [" ."]
@@ -102,7 +102,7 @@ def test_white_space_before_the_usual_mark_belongs_to_it() -> None:
     assert profile.without_final_mark("Tom ist da.") == "Tom ist da"
 
 
-def test_a_line_is_completed_only_where_the_training_text_has_marks() -> None:
+def test_a_mark_is_added_only_if_the_training_text_has_marks() -> None:
     profile = describe_source(PLAIN, PLAIN)
     assert profile.with_final_mark("Tom is here ") == "Tom is here."
     assert profile.with_final_mark('the song "Lollipop"') == 'the song "Lollipop".'

@@ -29,7 +29,7 @@ from seq2seq.data.sentences import NUMBER, find_abbreviations, split_sentences
         [""],
     ],
 )
-def test_a_line_is_cut_after_its_sentences(sentences: list[str]) -> None:
+def test_a_line_is_split_after_its_sentences(sentences: list[str]) -> None:
     assert split_sentences(" ".join(sentences)) == sentences
 
 
@@ -45,7 +45,7 @@ def test_sentences_stay_together_in_groups() -> None:
     assert split_sentences(line, together=9) == [line]
 
 
-def test_an_abbreviation_ends_no_sentence() -> None:
+def test_an_abbreviation_does_not_end_a_sentence() -> None:
     line = "See Prof. Rao. He knows."
     assert split_sentences(line) == ["See Prof.", "Rao.", "He knows."]
     assert split_sentences(line, {"Prof"}) == ["See Prof. Rao.", "He knows."]

@@ -1,4 +1,4 @@
-"""Division of a text: no leak, the wanted sizes, the same for the same seed."""
+"""Splitting a corpus: no leakage, the requested sizes, and reproducible by seed."""
 
 import tracemalloc
 from collections import Counter
@@ -20,7 +20,7 @@ def form(text: str) -> str:
 
 
 def components(pairs: Pairs) -> list[set[int]]:
-    """Connect pairs that share a text, by repeated search."""
+    """Return connected components of pairs that share a text, by repeated search."""
     left, found = {n for n, pair in enumerate(pairs) if all(text.strip() for text in pair)}, []
     while left:
         group = {left.pop()}
@@ -47,7 +47,7 @@ def test_components_stay_together(pairs: Pairs, valid: int, test: int, seed: int
     try:
         division = divide(pairs, {"valid": valid, "test": test}, seed, "a")
     except UserError:
-        return  # the sizes cannot be had; other tests ask for sizes that can
+        return  # the sizes are impossible; other tests cover those that are possible
     parts = division.parts.tolist()
     assert division.components == len(groups)
     for group in groups:
@@ -60,7 +60,7 @@ def test_components_stay_together(pairs: Pairs, valid: int, test: int, seed: int
 
 
 def corpus() -> Pairs:
-    """Pairs of which many share a source or a target."""
+    """Return pairs, many of which share a source or a target."""
     src, tgt = toy_pairs(900, seed=4)
     pairs = list(zip(src, tgt, strict=True))
     pairs += [(src[n], tgt[n + 7]) for n in range(0, 300, 3)]
@@ -80,14 +80,14 @@ def test_the_parts_have_their_sizes_and_share_no_text() -> None:
         assert sum(map(len, known)) == len(known[0] | known[1] | known[2])
 
 
-def test_the_choice_is_random_and_a_function_of_the_seed() -> None:
+def test_the_choice_is_random_and_depends_only_on_the_seed() -> None:
     pairs, sizes = corpus(), {"valid": 100, "test": 100}
     chosen = [divide(pairs, sizes, seed, "a").parts.tolist() for seed in (1, 1, 2)]
     assert chosen[0] == chosen[1] != chosen[2]
     places = Counter(n for seed in range(40) for n in parts_of(pairs, seed))
-    single = [n for n in range(310, 880) if n % 5]  # far from those that share texts
+    single = [n for n in range(310, 880) if n % 5]  # pairs that share no text
     mean = sum(places[n] for n in single) / len(single)
-    assert 0.08 * 40 < mean < 0.14 * 40  # 100 of 1,060, somewhat more where components are small
+    assert 0.08 * 40 < mean < 0.14 * 40  # 100 of 1,060; slightly more for small components
 
 
 def parts_of(pairs: Pairs, seed: int) -> list[int]:
@@ -105,16 +105,14 @@ def parts_of(pairs: Pairs, seed: int) -> list[int]:
         ([], (0, 0), "a: none of its 0 pairs remains"),
     ],
 )
-def test_sizes_that_cannot_be_had_are_refused(
-    pairs: Pairs, sizes: tuple[int, int], message: str
-) -> None:
+def test_impossible_sizes_are_refused(pairs: Pairs, sizes: tuple[int, int], message: str) -> None:
     with pytest.raises(UserError) as caught:
         divide(pairs, dict(zip(PARTS[1:], sizes, strict=True)), 1, "a")
     assert str(caught.value).startswith(message)
 
 
-def test_memory_is_that_of_numbers_not_of_texts() -> None:
-    """20,000 pairs of 2,000 letters: 80 MB of text."""
+def test_memory_does_not_depend_on_the_length_of_texts() -> None:
+    """The 20,000 pairs of 4,000 letters are 80 MB of text."""
     pairs = ((f"{n} {'a' * 2000}", f"{'b' * 2000} {n}") for n in range(20_000))
     tracemalloc.start()
     division = divide(pairs, {"valid": 1000, "test": 1000}, 1, "a")

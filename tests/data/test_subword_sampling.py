@@ -1,4 +1,4 @@
-"""Random segmentations: the papers' distributions, fresh draws, the same in any batch."""
+"""Subword sampling: the papers' distributions, independent samples, batch-invariant."""
 
 import math
 import random
@@ -42,7 +42,7 @@ def scores_of(vocabulary: Vocabulary) -> dict[str, float]:
 
 
 def bpe_probabilities(vocabulary: Vocabulary, word: str) -> dict[Segmentation, float]:
-    """Exact, by algorithm 1 of Provilkov et al. (2020): over all sets of dropped merges."""
+    """Return exact probabilities: algorithm 1 of Provilkov et al. (2020) over dropped merges."""
     scores, dropout = scores_of(vocabulary), vocabulary.sampling
     found: Counter[Segmentation] = Counter()
 
@@ -62,7 +62,7 @@ def bpe_probabilities(vocabulary: Vocabulary, word: str) -> dict[Segmentation, f
 
 
 def bpe_draws(vocabulary: Vocabulary, word: str) -> Counter[Segmentation]:
-    """The same algorithm step by step, as the paper writes it."""
+    """Sample by the same algorithm step by step, as in the paper."""
     scores, generator, found = scores_of(vocabulary), random.Random(1), Counter[Segmentation]()
     for _ in range(DRAWS):
         tokens = [*(SPACE + word)]
@@ -78,7 +78,7 @@ def bpe_draws(vocabulary: Vocabulary, word: str) -> Counter[Segmentation]:
 
 
 def unigram_probabilities(vocabulary: Vocabulary, word: str) -> dict[Segmentation, float]:
-    """Exact: P(x) to the power of `sampling` for every segmentation (Kudo, 2018)."""
+    """Return the exact P(x) to the power of `sampling` for every segmentation (Kudo, 2018)."""
     scores = scores_of(vocabulary)
 
     def every(text: str) -> Iterator[Segmentation]:
@@ -95,13 +95,13 @@ def unigram_probabilities(vocabulary: Vocabulary, word: str) -> dict[Segmentatio
     return {each: weight / sum(weights.values()) for each, weight in weights.items()}
 
 
-def drawn(vocabulary: Vocabulary, word: str, seed: int = 3) -> Counter[Segmentation]:
+def sampled(vocabulary: Vocabulary, word: str, seed: int = 3) -> Counter[Segmentation]:
     ids = vocabulary.sample([word] * DRAWS, seed)
     return Counter(tuple(vocabulary.tokens(each)) for each in ids)
 
 
 def chi_square(counts: Counter[Segmentation], wanted: dict[Segmentation, float]) -> float:
-    """The statistic of a goodness-of-fit test in standard deviations; rare ones are one class."""
+    """Return the goodness-of-fit statistic in standard deviations; rare events are one class."""
     assert counts.keys() <= wanted.keys()
     common = {each: share for each, share in wanted.items() if share * DRAWS >= 10}
     classes = [(counts[each], share * DRAWS) for each, share in common.items()]
@@ -133,21 +133,21 @@ def test_segmentations_have_the_probabilities_of_the_paper(kind: str, amount: fl
     for word in words_of(2, 7):
         wanted = PROBABILITIES[kind](vocabulary, word)
         assert sum(wanted.values()) == pytest.approx(1)
-        assert chi_square(drawn(vocabulary, word), wanted) < 5
+        assert chi_square(sampled(vocabulary, word), wanted) < 5
         several += len(wanted) > 2
     assert several >= 2
 
 
-def test_the_paper_s_algorithm_agrees_with_its_probabilities() -> None:
+def test_the_algorithm_of_the_paper_agrees_with_its_probabilities() -> None:
     vocabulary = trained("bpe", 0.3).src
     for word in words_of(4, 7):
         assert chi_square(bpe_draws(vocabulary, word), bpe_probabilities(vocabulary, word)) < 5
 
 
-OFTEN = {"bpe": 0.5, "unigram": 0.05}  # amounts by which most words vary
+OFTEN = {"bpe": 0.5, "unigram": 0.05}  # amounts that vary most words
 
 
-def test_a_long_text_without_a_space_is_drawn_too() -> None:
+def test_a_long_text_without_spaces_is_sampled_too() -> None:
     for kind in PROBABILITIES:
         vocabulary = trained(kind, OFTEN[kind]).src
         text = "".join(SRC)[:900].replace(" ", "")
@@ -157,7 +157,7 @@ def test_a_long_text_without_a_space_is_drawn_too() -> None:
 
 
 @pytest.mark.parametrize("kind", PROBABILITIES)
-def test_each_occurrence_is_a_draw_of_its_own(kind: str) -> None:
+def test_each_occurrence_is_sampled_independently(kind: str) -> None:
     vocabulary = trained(kind, OFTEN[kind]).src
     words = [word for line in SRC for word in line.split()]
     lines = vocabulary.sample([" ".join([word] * 40) for word in words], 0)
@@ -166,11 +166,11 @@ def test_each_occurrence_is_a_draw_of_its_own(kind: str) -> None:
     assert varied > 0.5 * len(words)
 
 
-def test_uniform_numbers_are_uniform_and_apart() -> None:
+def test_uniform_numbers_are_uniform_and_independent() -> None:
     numbers = uniform(7, range(500), [40] * 500).reshape(500, 40)
     assert 0 <= numbers.min() < numbers.max() < 1
     assert len(np.unique(numbers)) == numbers.size
-    for side in numbers, numbers.T:  # of one text, and of one place
+    for side in numbers, numbers.T:  # per text, and per position
         counts = np.histogram(side[:20].ravel(), 10, (0, 1))[0] / side[:20].size
         assert np.abs(counts - 0.1).max() < 0.06
     assert np.abs(np.corrcoef(numbers[:-1].ravel(), numbers[1:].ravel())[0, 1]) < 0.03
@@ -182,7 +182,7 @@ def test_uniform_numbers_are_uniform_and_apart() -> None:
 
 
 @pytest.mark.parametrize("kind", PROBABILITIES)
-def test_a_pair_is_drawn_alike_in_any_batch(kind: str) -> None:
+def test_samples_of_a_pair_do_not_depend_on_the_batch(kind: str) -> None:
     vocabularies = trained(kind, OFTEN[kind])
     pairs = encode_pairs(SRC, TGT, vocabularies, None)
     everything = sampled_pairs(pairs, np.arange(len(pairs)), vocabularies, 10**6, seed=9)

@@ -1,4 +1,4 @@
-"""User-defined symbols: single tokens that no segmentation, no cut and no augmentation changes."""
+"""User-defined symbols: single tokens that segmentation, splitting and augmentation keep intact."""
 
 import re
 from pathlib import Path
@@ -32,7 +32,7 @@ def toy_text() -> tuple[list[str], list[str]]:
 
 @pytest.fixture(scope="module")
 def vocabularies() -> dict[str, Vocabulary]:
-    """A joint vocabulary of each type."""
+    """Return a joint vocabulary of each type."""
     found = {}
     for kind in KINDS:
         size = {"unigram": 290, "bpe": 300}.get(kind, 600)
@@ -56,7 +56,7 @@ def symbols_in(vocabulary: Vocabulary, ids: list[int]) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=150)
 @given(text=texts, seed=st.integers(0, 1000))
-def test_each_symbol_is_one_token_that_decoding_keeps(
+def test_each_symbol_is_one_token_that_decoding_restores(
     vocabularies: dict[str, Vocabulary], kind: str, text: str, seed: int
 ) -> None:
     vocabulary, expected = vocabularies[kind], SYMBOL.findall(text)
@@ -74,8 +74,8 @@ def test_each_symbol_is_one_token_that_decoding_keeps(
 
 
 @pytest.mark.parametrize(("kind", "rate"), [("unigram", 0.05), ("bpe", 0.4)])
-def test_the_text_around_a_symbol_is_segmented_at_random(kind: str, rate: float) -> None:
-    """Before, between and after symbols, with other draws in each place."""
+def test_the_text_around_a_symbol_is_sampled(kind: str, rate: float) -> None:
+    """Text before, between and after symbols is sampled independently."""
     config = VocabularyConfig(type=kind, size=350, sampling=rate, symbols=SYMBOLS)  # type: ignore[arg-type]
     vocabulary = train_vocabularies(config, *toy_pairs(300, seed=1)).src
 
@@ -87,12 +87,12 @@ def test_the_text_around_a_symbol_is_segmented_at_random(kind: str, rate: float)
     parts = [re.split(r"\|?(?:<num>|@x@)\|?", "|".join(vocabulary.tokens(ids))) for ids in drawn]
     places = list(zip(*parts, strict=True))
     assert len(set(places[0])) > 1
-    if kind == "bpe":  # this unigram vocabulary has words after a space, else characters
+    if kind == "bpe":  # this unigram vocabulary has complete words after a space, else characters
         assert all(len(set(place)) > 2 for place in places)
         assert sum(second != third for _, second, third in parts) > 10
 
 
-def test_without_symbols_nothing_is_one() -> None:
+def test_without_symbols_no_text_is_a_symbol() -> None:
     config = VocabularyConfig(size=285)
     plain = train_vocabularies(config, *toy_text()).src
     assert plain.symbols == ()
@@ -101,12 +101,12 @@ def test_without_symbols_nothing_is_one() -> None:
     assert plain.cuts("<num>") == [1, 2, 3, 4, 5]
 
 
-# ------------------------------------------------------------------------------- cutting long lines
+# ----------------------------------------------------------------------------- splitting long lines
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("room", [1, 2, 3, 7])
-def test_a_long_word_is_not_cut_inside_a_symbol(
+def test_a_long_word_is_not_split_inside_a_symbol(
     vocabularies: dict[str, Vocabulary], kind: str, room: int
 ) -> None:
     vocabulary = vocabularies[kind]
@@ -116,12 +116,12 @@ def test_a_long_word_is_not_cut_inside_a_symbol(
     for part in parts:
         assert SYMBOL.findall(part) == symbols_in(vocabulary, vocabulary.encode([part])[0])
         if kind != "word":
-            assert len(vocabulary.encode([part])[0]) <= max(room, 2)  # a space, and a symbol
+            assert len(vocabulary.encode([part])[0]) <= max(room, 2)  # a space and a symbol
     if not left_out:
         assert SYMBOL.findall("|".join(parts)) == SYMBOL.findall(word)
 
 
-def test_tags_are_the_symbols_that_only_begin_lines(
+def test_tags_are_symbols_that_occur_only_at_the_start_of_lines(
     vocabularies: dict[str, Vocabulary],
 ) -> None:
     vocabulary = vocabularies["unigram"]
@@ -135,7 +135,7 @@ def test_tags_are_the_symbols_that_only_begin_lines(
     placeholders = describe_source(beds, beds, vocabulary.symbols)
     assert placeholders.tags == []
     assert placeholders.tag_of("<num> bed", vocabulary) is None
-    # A run of an earlier version had tags alone.
+    # A run of an earlier version had only tags.
     assert NO_PROFILE.tag_of("<2fr> cab", vocabulary) == "<2fr>"
 
 

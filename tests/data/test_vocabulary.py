@@ -1,4 +1,4 @@
-"""Text to ids and back: what survives, what is drawn, what is saved, and what is refused."""
+"""Vocabulary: encoding and decoding, sampling, saving, and rejected settings."""
 
 import hashlib
 import itertools
@@ -35,7 +35,11 @@ from seq2seq.runtime.errors import UserError
 
 Kind = Literal["unigram", "bpe", "word", "char"]
 KINDS: tuple[Kind, ...] = ("unigram", "bpe", "word", "char")
-OPEN_KINDS: tuple[Kind, ...] = ("unigram", "bpe", "char")  # those that spell the unknown in bytes
+OPEN_KINDS: tuple[Kind, ...] = (
+    "unigram",
+    "bpe",
+    "char",
+)  # types that encode unknown characters as bytes
 SIZES = {"unigram": 380, "bpe": 390, "word": 75, "char": 300}
 SRC, TGT = toy_pairs(200, seed=4)
 
@@ -57,8 +61,8 @@ def sampler(request: pytest.FixtureRequest) -> Vocabulary:
     return train(request.param, sampling=0.3).src
 
 
-def as_printed(text: str) -> str:
-    """NFC, spaces at the ends and double ones left out: all that a vocabulary may change."""
+def normalized(text: str) -> str:
+    """Return NFC text without redundant spaces, which is all that a vocabulary may change."""
     return " ".join(word for word in unicodedata.normalize("NFC", text).split(" ") if word)
 
 
@@ -69,13 +73,13 @@ def one_line(caught: pytest.ExceptionInfo[UserError]) -> str:
     return message
 
 
-# ----------------------------------------------------------------------------------- there and back
+# --------------------------------------------------------------------------------------- round trip
 
 
-AWKWARD = [
+UNUSUAL = [
     "",
     " ",
-    "e\u0301te\u0301 \u1e0b\u0323",  # composes
+    "e\u0301te\u0301 \u1e0b\u0323",  # NFC composes these
     "क\u094d\u200dष न\u094d\u200cन",  # joiners that Marathi needs
     "👩\u200d🚀 🏳️\u200d🌈 🇮🇳",
     "日本語 العربية עברית ΑΩ",
@@ -89,27 +93,29 @@ AWKWARD = [
 
 
 @pytest.mark.parametrize("kind", OPEN_KINDS)
-@pytest.mark.parametrize("text", AWKWARD, ids=ascii)
-def test_awkward_text_survives(trained: dict[str, Vocabulary], kind: Kind, text: str) -> None:
+@pytest.mark.parametrize("text", UNUSUAL, ids=ascii)
+def test_unusual_text_survives_a_round_trip(
+    trained: dict[str, Vocabulary], kind: Kind, text: str
+) -> None:
     vocabulary = trained[kind]
     (ids,) = vocabulary.encode([text])
-    assert vocabulary.decode(ids) == as_printed(text)
+    assert vocabulary.decode(ids) == normalized(text)
     assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID}.intersection(ids)
 
 
 @settings(deadline=None)
 @given(text=st.text(st.characters(codec="utf-8", exclude_characters="▁"), max_size=30))
 @example("\U0010ffff\u0344")
-def test_any_text_survives(trained: dict[str, Vocabulary], text: str) -> None:
+def test_any_text_survives_a_round_trip(trained: dict[str, Vocabulary], text: str) -> None:
     for kind in OPEN_KINDS:
         (ids,) = trained[kind].encode([text])
-        assert trained[kind].decode(ids) == as_printed(text)
+        assert trained[kind].decode(ids) == normalized(text)
         assert not {PAD_ID, UNK_ID, BOS_ID, EOS_ID}.intersection(ids)
 
 
 @pytest.mark.parametrize("kind", OPEN_KINDS)
 @pytest.mark.parametrize("text", ["▁", "▁▁", "▁ba▁▁ka", "ba▁", " ▁ ba"])
-def test_the_mark_of_a_space_becomes_one(
+def test_the_space_symbol_of_sentencepiece_becomes_a_space(
     trained: dict[str, Vocabulary], kind: Kind, text: str
 ) -> None:
     (ids,) = trained[kind].encode([text])
@@ -117,31 +123,31 @@ def test_the_mark_of_a_space_becomes_one(
 
 
 @pytest.mark.parametrize("kind", OPEN_KINDS)
-def test_bytes_that_spell_the_mark_of_a_space_show_none(
+def test_bytes_of_the_space_symbol_are_decoded_as_a_space(
     trained: dict[str, Vocabulary], kind: Kind
 ) -> None:
-    """A model may choose any bytes, one by one."""
+    """A model may generate any bytes, one by one."""
     vocabulary = trained[kind]
-    ids = {piece: i for i, piece in enumerate(vocabulary.tokens(range(len(vocabulary))))}
+    ids = {token: i for i, token in enumerate(vocabulary.tokens(range(len(vocabulary))))}
     spelled = [ids[f"<0x{byte:02X}>"] for byte in "a▁b".encode()]
     assert vocabulary.decode(spelled) == "a b"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_training_text_survives(trained: dict[str, Vocabulary], kind: Kind) -> None:
+def test_training_text_survives_a_round_trip(trained: dict[str, Vocabulary], kind: Kind) -> None:
     vocabulary = train("word", 3000).src if kind == "word" else trained[kind]
     assert [vocabulary.decode(ids) for ids in vocabulary.encode(SRC + TGT)] == SRC + TGT
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_forms_of_a_letter_have_one_spelling(
+def test_composed_and_decomposed_letters_have_the_same_ids(
     trained: dict[str, Vocabulary], kind: Kind
 ) -> None:
     apart, joined = "ba e\u0301 ka", "ba \u00e9 ka"
     assert trained[kind].encode([apart]) == trained[kind].encode([joined])
 
 
-def test_a_word_never_seen_is_unknown_to_words(trained: dict[str, Vocabulary]) -> None:
+def test_an_unseen_word_is_unknown_to_a_word_vocabulary(trained: dict[str, Vocabulary]) -> None:
     words = trained["word"]
     known = words.tokens([UNK_ID + 5])[0].removeprefix("▁")
     (ids,) = words.encode([f"{known} zyxwv {known}"])
@@ -150,11 +156,9 @@ def test_a_word_never_seen_is_unknown_to_words(trained: dict[str, Vocabulary]) -
 
 
 @settings(deadline=None)
-@given(text=st.text("ab 日▁\u0301\u00a0" + VOWELS, max_size=30) | st.sampled_from(SRC + AWKWARD))
-def test_each_word_has_an_id_and_a_place_of_its_own(
-    trained: dict[str, Vocabulary], text: str
-) -> None:
-    """SentencePiece cuts the same words, but makes one of several unknown ones in a row."""
+@given(text=st.text("ab 日▁\u0301\u00a0" + VOWELS, max_size=30) | st.sampled_from(SRC + UNUSUAL))
+def test_each_word_has_its_own_id_and_position(trained: dict[str, Vocabulary], text: str) -> None:
+    """SentencePiece splits into the same words, but merges consecutive unknown words."""
     words, vocabulary = words_of(text), trained["word"]
     (ids,) = vocabulary.encode([text])
     assert len(ids) == len(words)
@@ -169,7 +173,7 @@ def test_each_word_has_an_id_and_a_place_of_its_own(
     assert vocabulary.decode(ids).split(" ").count(UNKNOWN) >= len(unknown)
 
 
-def test_what_is_unknown_is_printed_as_told(trained: dict[str, Vocabulary]) -> None:
+def test_unknown_tokens_are_decoded_as_the_given_words(trained: dict[str, Vocabulary]) -> None:
     words = trained["word"]
     known = words.tokens([UNK_ID + 5])[0].removeprefix("▁")
     ids = [UNK_ID, UNK_ID, UNK_ID + 5, UNK_ID, EOS_ID]
@@ -178,15 +182,17 @@ def test_what_is_unknown_is_printed_as_told(trained: dict[str, Vocabulary]) -> N
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ids_do_not_depend_on_company(trained: dict[str, Vocabulary], kind: Kind) -> None:
+def test_ids_do_not_depend_on_the_other_texts(trained: dict[str, Vocabulary], kind: Kind) -> None:
     vocabulary = trained[kind]
-    together = vocabulary.encode(AWKWARD + SRC[:40])
-    assert together == [vocabulary.encode([text])[0] for text in AWKWARD + SRC[:40]]
+    together = vocabulary.encode(UNUSUAL + SRC[:40])
+    assert together == [vocabulary.encode([text])[0] for text in UNUSUAL + SRC[:40]]
     assert vocabulary.encode([]) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_special_pieces(trained: dict[str, Vocabulary], kind: Kind) -> None:
+def test_special_tokens_have_fixed_ids_and_are_not_decoded(
+    trained: dict[str, Vocabulary], kind: Kind
+) -> None:
     vocabulary = trained[kind]
     assert (PAD_ID, UNK_ID, BOS_ID, EOS_ID) == (0, 1, 2, 3)
     assert vocabulary.tokens([0, 1, 2, 3]) == ["<pad>", "<unk>", "<s>", "</s>"]
@@ -198,33 +204,33 @@ def test_special_pieces(trained: dict[str, Vocabulary], kind: Kind) -> None:
     assert vocabulary.decode([]) == ""
 
 
-def test_pieces_spell_the_text(trained: dict[str, Vocabulary]) -> None:
+def test_tokens_concatenate_to_the_text(trained: dict[str, Vocabulary]) -> None:
     vocabulary = trained["unigram"]
     (ids,) = vocabulary.encode(SRC[:1])
     assert len(vocabulary.tokens(ids)) == len(ids)
     assert "".join(vocabulary.tokens(ids)).replace("▁", " ") == f" {SRC[0]}"
 
 
-# --------------------------------------------------------------------------------- drawing segments
+# --------------------------------------------------------------------------------- subword sampling
 
 
-def test_drawn_ids_spell_the_same_text(sampler: Vocabulary) -> None:
-    texts = [*AWKWARD, *SRC]
+def test_sampled_ids_decode_to_the_same_text(sampler: Vocabulary) -> None:
+    texts = [*UNUSUAL, *SRC]
     usual = sampler.encode(texts)
     for seed in (0, 1, 2**63 + 5):
         drawn = sampler.sample(texts, seed)
-        assert [sampler.decode(ids) for ids in drawn] == [as_printed(text) for text in texts]
+        assert [sampler.decode(ids) for ids in drawn] == [normalized(text) for text in texts]
         assert drawn != usual
         assert {type(i) for ids in drawn for i in ids} == {int}
 
 
-def test_seeds_draw_apart(sampler: Vocabulary) -> None:
+def test_samples_of_different_seeds_differ(sampler: Vocabulary) -> None:
     draws = [sampler.sample(SRC, seed) for seed in range(8)]
     assert all(left != right for n, left in enumerate(draws) for right in draws[:n])
 
 
-def test_more_sampling_strays_further() -> None:
-    """BPE leaves out more merges, so that more pieces are needed."""
+def test_stronger_sampling_gives_longer_segmentations() -> None:
+    """BPE-dropout skips more merges, so that more tokens are needed."""
     counts = [
         sum(map(len, train("bpe", sampling=share).src.sample(SRC, 1))) for share in (0.1, 0.6)
     ]
@@ -232,9 +238,9 @@ def test_more_sampling_strays_further() -> None:
 
 
 @pytest.mark.parametrize("seed", [0, 7, 2**32 - 1, 2**32, 2**64 + 7])
-def test_a_draw_depends_on_texts_and_seed_alone(sampler: Vocabulary, seed: int) -> None:
+def test_a_sample_depends_only_on_texts_and_seed(sampler: Vocabulary, seed: int) -> None:
     first = sampler.sample(SRC[:25], seed)
-    sampler.sample(TGT[:3], seed + 1)  # other calls between
+    sampler.sample(TGT[:3], seed + 1)  # other calls in between
     train("bpe", sampling=0.5).src.sample(SRC[:2], 99)
     assert sampler.sample(SRC[:25], seed) == first
     with ThreadPoolExecutor(1) as pool:
@@ -242,7 +248,7 @@ def test_a_draw_depends_on_texts_and_seed_alone(sampler: Vocabulary, seed: int) 
     assert Vocabulary(sampler.model, sampler.sampling).sample(SRC[:25], seed) == first
 
 
-def test_words_forgotten_are_drawn_as_before(
+def test_words_evicted_from_the_cache_are_sampled_as_before(
     sampler: Vocabulary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = sampler.sample(SRC, 5)
@@ -253,7 +259,7 @@ def test_words_forgotten_are_drawn_as_before(
     assert len(few._sampler._previous) <= 7
 
 
-def test_a_vocabulary_of_much_text_is_learnt_from_pairs_evenly_spread(
+def test_a_large_text_is_subsampled_evenly_to_train_a_vocabulary(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("seq2seq.data.vocabulary.training.MAX_TRAINING_PAIRS", 70)
@@ -262,7 +268,7 @@ def test_a_vocabulary_of_much_text_is_learnt_from_pairs_evenly_spread(
     assert found.src.model == train_vocabularies(config, SRC[::3], TGT[::3]).src.model
 
 
-def test_draws_at_the_same_time_do_not_disturb_each_other(sampler: Vocabulary) -> None:
+def test_concurrent_samples_do_not_affect_each_other(sampler: Vocabulary) -> None:
     alone = [sampler.sample(SRC, seed) for seed in range(6)]
     with ThreadPoolExecutor(6) as pool:
         for _ in range(5):
@@ -285,17 +291,17 @@ for each in vocabulary.model, repr(vocabulary.sample(src, 11)).encode():
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_another_process_learns_and_draws_the_same(kind: Kind) -> None:
+def test_another_process_trains_and_samples_identically(kind: Kind) -> None:
     here = Path(__file__).parents[1]
     settled = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here)])}
     command = [sys.executable, "-c", PROCESS, kind, str(SIZES[kind])]
     done = subprocess.run(command, env=settled, capture_output=True, check=True, text=True)
     vocabulary = train(kind, sampling=0.3).src
-    learnt, drawn = vocabulary.model, repr(vocabulary.sample(SRC, 11)).encode()
-    assert done.stdout.split() == [hashlib.sha256(each).hexdigest() for each in (learnt, drawn)]
+    model, drawn = vocabulary.model, repr(vocabulary.sample(SRC, 11)).encode()
+    assert done.stdout.split() == [hashlib.sha256(each).hexdigest() for each in (model, drawn)]
 
 
-# -------------------------------------------------------------------------- training and the folder
+# ------------------------------------------------------------------------------ training and saving
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -320,7 +326,7 @@ def test_separate_vocabularies_learn_from_their_own_side() -> None:
 
 @pytest.mark.parametrize("joint", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_saved_and_loaded_are_the_same(tmp_path: Path, kind: Kind, joint: bool) -> None:
+def test_a_loaded_vocabulary_equals_the_saved_one(tmp_path: Path, kind: Kind, joint: bool) -> None:
     sampling = 0.3 if kind in ("unigram", "bpe") else 0.0
     saved = train(kind, size=335 if kind != "word" else None, joint=joint, sampling=sampling)
     folder = tmp_path / "run" / "vocabulary"
@@ -338,12 +344,12 @@ def test_saved_and_loaded_are_the_same(tmp_path: Path, kind: Kind, joint: bool) 
             assert after.sample(texts, 3) == before.sample(texts, 3)
 
 
-# ---------------------------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------------- rejected settings and files
 
 
 @contextmanager
 def refused_size(size: int) -> Iterator[list[int]]:
-    """A UserError about vocabulary.size; gives, afterwards, the number it says to use."""
+    """Expect a UserError about vocabulary.size; yield a list that receives the suggested size."""
     numbers: list[int] = []
     with pytest.raises(UserError) as caught:
         yield numbers
@@ -354,7 +360,7 @@ def refused_size(size: int) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize(("kind", "size"), [("unigram", 30000), ("bpe", 30000)])
-def test_a_size_too_large_is_refused_with_the_largest(kind: Kind, size: int) -> None:
+def test_a_size_that_is_too_large_is_refused_with_the_maximum(kind: Kind, size: int) -> None:
     with refused_size(size) as numbers:
         train(kind, size)
     (largest,) = numbers
@@ -364,7 +370,7 @@ def test_a_size_too_large_is_refused_with_the_largest(kind: Kind, size: int) -> 
 
 
 @pytest.mark.parametrize("kind", OPEN_KINDS)
-def test_a_size_too_small_is_refused_with_the_smallest(kind: Kind) -> None:
+def test_a_size_that_is_too_small_is_refused_with_the_minimum(kind: Kind) -> None:
     with refused_size(16) as numbers:
         train(kind, 16)
     (smallest,) = numbers
@@ -385,7 +391,7 @@ SHORT = ["ba ke", "ke ba", "ba"] * 30
     ],
 )
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_the_side_that_does_not_fit_is_named(
+def test_the_side_with_an_invalid_size_is_named(
     kind: Kind, src: list[str], tgt: list[str], sides: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -393,7 +399,7 @@ def test_the_side_that_does_not_fit_is_named(
     text = re.escape(f"vocabulary.size: 330 is more than {sides}")
     (largest,) = re.findall(rf"^{text}; set at most (\d+)$", one_line(caught))
     fitting = VocabularyConfig(type=kind, size=int(largest), joint=False)
-    if (src, tgt) == (SHORT, SHORT[:1]):  # the limit of both, which each of them fits
+    if (src, tgt) == (SHORT, SHORT[:1]):  # the limit of both sides, which each of them satisfies
         assert len(train_vocabularies(fitting, src, tgt).tgt) == int(largest)
 
 
@@ -423,14 +429,14 @@ def test_a_damaged_model_is_refused(
         joint if name == "joint" else Vocabularies(trained["unigram"], trained["bpe"]), tmp_path
     )
     path = tmp_path / f"{name}.model"
-    whole = path.read_bytes()
+    intact = path.read_bytes()
     contents = {
         "empty": b"",
-        "cut": whole[:-7],
+        "cut": intact[:-7],
         "text": b"no model at all\n",
-        "zeros": bytes(len(whole)),
-        "longer": whole + b"more",
-        "token": whole.replace(b"<unk>", b"<\x80nk>", 1),  # not UTF-8
+        "zeros": bytes(len(intact)),
+        "longer": intact + b"more",
+        "token": intact.replace(b"<unk>", b"<\x80nk>", 1),  # not UTF-8
     }
     path.write_bytes(contents[damage])
     with pytest.raises(UserError) as caught:
@@ -452,16 +458,16 @@ def test_a_missing_model_is_refused(
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_a_space_as_sentencepiece_writes_it_is_a_space(kind: str) -> None:
+def test_the_space_symbol_of_sentencepiece_is_sampled_as_a_space(kind: str) -> None:
     vocabulary = train(kind, sampling=0.3).src
     plain = SRC[0].replace(" ", "  ")
-    odd = SRC[0].replace(" ", " \N{LOWER ONE EIGHTH BLOCK} ")
-    assert vocabulary.sample([odd], 3) == vocabulary.sample([plain], 3)
+    marked = SRC[0].replace(" ", " \N{LOWER ONE EIGHTH BLOCK} ")
+    assert vocabulary.sample([marked], 3) == vocabulary.sample([plain], 3)
     assert vocabulary.sample(["\N{LOWER ONE EIGHTH BLOCK}"], 3) == [[]]
 
 
 def most_varied(sampler: Vocabulary) -> str:
-    """The word that is drawn in most segmentations."""
+    """Return the word with the most distinct sampled segmentations."""
     words = sorted({word for text in SRC for word in text.strip(".").split()})
     draws = [{tuple(sampler.sample([word], seed)[0]) for seed in range(20)} for word in words]
     return max(zip(map(len, draws), words, strict=True))[1]
@@ -484,7 +490,7 @@ def test_a_word_of_a_pair_has_one_segmentation(sampler: Vocabulary) -> None:
     assert sampler.sample_pairs(src, tgt, 5) == (drawn, drawn_tgt)
 
 
-def test_punctuation_does_not_part_words_of_a_pair() -> None:
+def test_words_of_a_pair_match_despite_punctuation() -> None:
     """Tokens of a unigram model never mix letters and punctuation."""
     unigram = train("unigram", sampling=0.3).src
     word = most_varied(unigram)
@@ -493,7 +499,7 @@ def test_punctuation_does_not_part_words_of_a_pair() -> None:
         assert src[: len(tgt)] == tgt
 
 
-def test_pairs_without_a_common_word_are_drawn_as_usual(sampler: Vocabulary) -> None:
+def test_pairs_without_a_common_word_are_sampled_independently(sampler: Vocabulary) -> None:
     src = [text.replace(".", "") for text in SRC[:30] if len({*text.split()}) == len(text.split())]
     tgt = ["zzz " * n for n in range(2)] * len(src)
     assert sampler.sample_pairs(src, tgt[: len(src)], 5)[0] == sampler.sample(src, 5)

@@ -1,4 +1,4 @@
-"""Files of word vectors: both headers, words of the vocabulary alone, errors by line."""
+"""Word vector files: both headers, words of the vocabulary only, errors reported by line."""
 
 import gzip
 import unicodedata
@@ -31,7 +31,7 @@ def refusal(path: Path, words: dict[str, int] = WORDS) -> str:
     [
         ["4 3", *ROWS],  # word2vec, fastText
         ROWS,  # GloVe
-        ["4 3", *(f"{row} " for row in ROWS)],  # fastText ends lines by a space
+        ["4 3", *(f"{row} " for row in ROWS)],  # fastText ends lines with a space
         ["\ufeff4 3", *(unicodedata.normalize("NFD", row) for row in ROWS)],
         ["5 3", *ROWS, ". . . 1 2 3"],  # a word with spaces, as in GloVe's largest file
     ],
@@ -52,7 +52,7 @@ def test_a_compressed_file_is_read(tmp_path: Path) -> None:
     assert read_word_vectors(path, WORDS, 3).ids == [4, 7]
 
 
-def test_one_factor_gives_them_the_length_of_random_embeddings(tmp_path: Path) -> None:
+def test_vectors_are_scaled_to_the_norm_of_random_embeddings(tmp_path: Path) -> None:
     found = read_word_vectors(write(tmp_path, ROWS), WORDS, 3)
     scaled = found.scaled()
     assert (scaled**2).sum(1).mean() == pytest.approx(1)

@@ -7,7 +7,7 @@ import torch
 from seq2seq.runs.averaging import average_weights
 
 
-def test_the_mean_is_that_of_exact_numbers() -> None:
+def test_the_mean_equals_that_of_exact_numbers() -> None:
     generator = torch.Generator().manual_seed(1)
     sets = [
         {
@@ -24,14 +24,14 @@ def test_the_mean_is_that_of_exact_numbers() -> None:
             assert value == torch.tensor(exact, dtype=torch.float64).float().item()
 
 
-def test_the_mean_of_the_same_is_the_same() -> None:
+def test_the_mean_of_identical_weights_is_identical() -> None:
     weights = {"a": torch.randn(9, 11), "b": torch.randn(3).double().float()}
     mean = average_weights([weights] * 3)
     assert mean.keys() == weights.keys()
     assert all(torch.equal(mean[name], weights[name]) for name in weights)
 
 
-def test_the_weights_averaged_are_left_unchanged() -> None:
+def test_averaging_does_not_change_the_inputs() -> None:
     sets = [{"a": torch.full((2,), float(n), dtype=torch.float64)} for n in range(3)]
     assert average_weights(sets)["a"].tolist() == [1, 1]
     assert [each["a"].tolist() for each in sets] == [[0, 0], [1, 1], [2, 2]]

@@ -1,4 +1,4 @@
-"""The run folder: what is written comes back bit for bit, what is damaged is refused by name."""
+"""Run folder: checkpoints and states are restored bitwise; damaged files are refused by name."""
 
 import io
 import json
@@ -57,7 +57,7 @@ OPTIMIZERS = ("adam", "adamw", "sgd")
 
 
 def edited(config: Config, section: str, **changes: object) -> Config:
-    """The config with other values in a section; what follows from the decoder is decided anew."""
+    """Return the config with other values in a section; dependent defaults are computed again."""
     tree = config.model_dump()
     if "decoder" in changes:
         tree["model"] |= {"score": None, "input_feeding": None, "attention_size": None}
@@ -76,7 +76,7 @@ def random_model(config: Config, vocabularies: Vocabularies, seed: int) -> Seq2S
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = new_model(config, vocabularies)
-        with torch.no_grad():  # biases too, so that no two weights are alike
+        with torch.no_grad():  # initialise biases too, so that all weights differ
             for weight in model.parameters():
                 weight.add_(torch.randn(weight.shape), alpha=0.1)
     return model
@@ -99,7 +99,7 @@ def assert_same(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
 
 @dataclass
 class State:
-    """Objects that a training updates, and their sources."""
+    """Objects that training updates, and where they come from."""
 
     config: Config
     vocabularies: Vocabularies
@@ -125,7 +125,7 @@ class State:
         return state
 
     def step(self, seed: int) -> None:
-        """An update from a gradient that the seed alone decides."""
+        """Take a step with a gradient that depends only on the seed."""
         generator = torch.Generator().manual_seed(seed)
         for weight in self.model.parameters():
             weight.grad = torch.randn(weight.shape, generator=generator)
@@ -141,7 +141,7 @@ def new_state(config: Config, vocabularies: Vocabularies, seed: int) -> State:
 
 @pytest.fixture
 def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
-    """A run folder of the test's own, with both files of weights."""
+    """Return a run folder for one test, with both weight files."""
     folder = tmp_path / "run"
     shutil.copytree(tiny_runs["luong"], folder)
     _, vocabularies, _, config = load_model(folder, CPU)
@@ -152,19 +152,19 @@ def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
 
 
 def load_again(folder: Path, name: str) -> None:
-    """Load one of the two files, into a model made from the folder's config."""
+    """Load one of the two files into a model built from the folder's config."""
     if name == BEST:
         load_model(folder, CPU)
     else:
         new_state(read_config(folder), load_vocabularies(folder / VOCABULARY), seed=0).load(folder)
 
 
-# --------------------------------------------------------------------------------- the best weights
+# ------------------------------------------------------------------------------------- best weights
 
 
 @pytest.mark.parametrize("joint", [True, False], ids=["joint", "separate"])
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-def test_best_weights_come_back_bit_for_bit(
+def test_best_weights_are_restored_bitwise(
     tmp_path: Path, tiny_run: Path, tiny_vocabularies: Vocabularies, tied: bool, joint: bool
 ) -> None:
     config = edited(read_config(tiny_run), "model", tie_embeddings=tied)
@@ -180,7 +180,7 @@ def test_best_weights_come_back_bit_for_bit(
     loaded, same_vocabularies, limit, same_config = load_model(tmp_path, CPU)
 
     assert_same(loaded.state_dict(), model.state_dict())
-    # torch may take another way, to another last digit, through weights that want a gradient.
+    # With requires_grad, torch may use another kernel that differs in the last bits.
     assert torch.equal(outputs_of(loaded), outputs_of(model.requires_grad_(False)))
     assert (limit, same_config) == (LIMIT, config)
     assert same_vocabularies.joint == joint
@@ -188,14 +188,14 @@ def test_best_weights_come_back_bit_for_bit(
     assert all(side.model == other.model for side, other in sides)
     assert same_vocabularies.names is None
     src, tgt = loaded.encoder.embedding.weight, loaded.tgt_embedding.weight
-    assert (loaded.projection.weight.data_ptr() == tgt.data_ptr()) == tied  # one in memory
+    assert (loaded.projection.weight.data_ptr() == tgt.data_ptr()) == tied  # in-memory model
     assert (src.data_ptr() == tgt.data_ptr()) == (tied and joint)
     assert not loaded.training
     assert not any(weight.requires_grad or weight.is_meta for weight in loaded.parameters())
     assert not any(buffer.is_meta for buffer in loaded.buffers())
 
 
-def test_a_tied_weight_is_written_once(run: Path) -> None:
+def test_a_tied_weight_is_saved_once(run: Path) -> None:
     config = read_config(run)
     untied = edited(config, "model", tie_embeddings=False)
     sizes = []
@@ -208,19 +208,19 @@ def test_a_tied_weight_is_written_once(run: Path) -> None:
             weight.numel() for weight in set(model.parameters())
         )
         sizes.append(len(header))
-    assert sizes[0] == sizes[1] - 2  # untied: the target's embedding and the projection
+    assert sizes[0] == sizes[1] - 2  # untied: the target embedding and the output projection
 
 
-def test_the_length_limit_grows_with_the_source_and_is_never_nothing() -> None:
+def test_the_length_limit_grows_with_the_source_and_is_positive() -> None:
     assert [LIMIT(length) for length in (0, 1, 2, 16)] == [7, 8, 9, 28]
     assert LengthLimit(0.1, 0)(3) == 1
 
 
-# ------------------------------------------------------------------------------- the training state
+# ----------------------------------------------------------------------------------- training state
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_a_training_state_comes_back_bit_for_bit(
+def test_a_training_state_is_restored_bitwise(
     run: Path, tiny_vocabularies: Vocabularies, optimizer: str
 ) -> None:
     config = edited(read_config(run), "training", optimizer=Named(optimizer, 0.01))
@@ -238,10 +238,12 @@ def test_a_training_state_comes_back_bit_for_bit(
     assert loaded.progress.to_header() == PROGRESS.to_header()
     assert loaded.progress.skipped_steps() == [16]
     assert loaded.progress.seconds == 98.7654321
-    assert not loaded.tensors  # released
+    assert not loaded.tensors  # memory is released
     assert_same(named_weights(other.model), named_weights(state.model))
     assert_same(other.averages, state.averages)
-    assert all(a is b for a, b in zip(kept, other.averages.values(), strict=True))  # in place
+    assert all(
+        a is b for a, b in zip(kept, other.averages.values(), strict=True)
+    )  # loaded in place
     moments = 0
     for mine, theirs in zip(state.model.parameters(), other.model.parameters(), strict=True):
         wanted = state.optimizer.state[mine]
@@ -265,11 +267,11 @@ def test_a_run_without_averages_saves_none(run: Path, tiny_vocabularies: Vocabul
     assert_same(named_weights(other.model), named_weights(state.model))
 
 
-# -------------------------------------------------------------------------------------- on the disk
+# ------------------------------------------------------------------------------------ files on disk
 
 
 def plain_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The header's metadata and the arrays, read by hand: a length, JSON, and numbers."""
+    """Return the header metadata and arrays, parsed by hand: a length, JSON, and numbers."""
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])
@@ -285,7 +287,7 @@ def plain_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return header, arrays
 
 
-def test_the_files_are_plain_numbers_that_need_no_unpickling(
+def test_the_files_are_plain_numbers_and_contain_no_pickle(
     run: Path, tiny_vocabularies: Vocabularies
 ) -> None:
     config = read_config(run)
@@ -310,12 +312,12 @@ def test_the_files_are_plain_numbers_that_need_no_unpickling(
     assert not list(run.rglob("*.part"))
 
 
-def test_whoever_may_read_the_config_may_read_the_weights(run: Path) -> None:
+def test_weights_are_readable_by_all_who_can_read_the_config(run: Path) -> None:
     modes = {(run / name).stat().st_mode & 0o777 for name in (CONFIG, BEST, LAST)}
     assert len(modes) == 1, "a run folder travels, to other users too"
 
 
-# ---------------------------------------------------------------------------------- what is refused
+# ----------------------------------------------------------------------------------- rejected files
 
 
 def cut_short(content: bytes, share: float) -> bytes:
@@ -323,7 +325,7 @@ def cut_short(content: bytes, share: float) -> bytes:
 
 
 def flip(content: bytes, what: bytes) -> bytes:
-    """One bit changed in the header, where `what` begins."""
+    """Flip one bit in the header, at the start of `what`."""
     position = content.index(what)
     return content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
 
@@ -357,7 +359,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 def test_a_damaged_file_is_refused_by_name(
     run: Path, damage: Callable[[bytes], bytes], name: str
 ) -> None:
-    load_again(run, name)  # whole, it is taken
+    load_again(run, name)  # accepted before the damage
     path = run / name
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UserError) as caught:
@@ -367,16 +369,14 @@ def test_a_damaged_file_is_refused_by_name(
 
 
 @pytest.mark.parametrize("name", [BEST, LAST])
-def test_the_safetensors_of_another_program_are_refused(run: Path, name: str) -> None:
+def test_safetensors_of_another_program_are_refused(run: Path, name: str) -> None:
     save_file({"encoder.embedding.weight": torch.ones(2, 3)}, run / name, {"format": "pt"})
     with pytest.raises(UserError, match=f"{name}: not a seq2seq checkpoint"):
         load_again(run, name)
 
 
 @pytest.mark.parametrize(("name", "other"), [(BEST, LAST), (LAST, BEST)])
-def test_one_of_the_two_files_in_the_place_of_the_other_is_refused(
-    run: Path, name: str, other: str
-) -> None:
+def test_a_file_that_replaces_the_other_one_is_refused(run: Path, name: str, other: str) -> None:
     shutil.copy(run / other, run / name)
     with pytest.raises(UserError) as caught:
         load_again(run, name)
@@ -441,12 +441,14 @@ def test_a_config_edited_to_a_smaller_model_is_refused(
     state.save_best(run)
     load_again(run, name)
     edit_file(run, config, layers=Layers(1, 1))
-    with pytest.raises(UserError) as caught:  # weights without a place would be left out in silence
+    with pytest.raises(
+        UserError
+    ) as caught:  # strict loading: extra weights must not be ignored silently
         load_again(run, name)
     assert str(run / name) in str(caught.value)
 
 
-# -------------------------------------------------------------------------- a failure while writing
+# ----------------------------------------------------------------------------------- write failures
 
 
 def full_disk(*_: object) -> None:
@@ -468,7 +470,7 @@ FAILURES = {
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES.keys())
 @pytest.mark.parametrize("name", [BEST, LAST])
-def test_a_failure_while_writing_leaves_the_old_file_whole(
+def test_a_failed_write_leaves_the_old_file_intact(
     run: Path,
     tiny_vocabularies: Vocabularies,
     monkeypatch: pytest.MonkeyPatch,
@@ -490,12 +492,12 @@ def test_a_failure_while_writing_leaves_the_old_file_whole(
             write()
     assert (run / name).read_bytes() == old
     load_again(run, name)
-    write()  # and once there is room again
+    write()  # succeeds once there is space again
     assert (run / name).read_bytes() != old
     load_again(run, name)
 
 
-def test_a_first_file_that_could_not_be_written_is_not_there(
+def test_a_failed_first_write_leaves_no_file(
     run: Path, tiny_vocabularies: Vocabularies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     state = new_state(read_config(run), tiny_vocabularies, seed=16)
@@ -507,27 +509,27 @@ def test_a_first_file_that_could_not_be_written_is_not_there(
         load_model(run, CPU)
 
 
-def test_every_file_is_synced_before_it_takes_its_name(
+def test_every_file_is_synced_before_it_is_renamed(
     run: Path, tiny_vocabularies: Vocabularies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
     sync, rename = os.fsync, Path.replace
 
-    def noted_sync(descriptor: int) -> None:
+    def recorded_sync(descriptor: int) -> None:
         events.append("sync")
         sync(descriptor)
 
-    def noted_rename(self: Path, target: Path) -> Path:
+    def recorded_rename(self: Path, target: Path) -> Path:
         events.append(f"{self.name} -> {target.name}")
         return rename(self, target)
 
-    monkeypatch.setattr(os, "fsync", noted_sync)
-    monkeypatch.setattr(Path, "replace", noted_rename)
+    monkeypatch.setattr(os, "fsync", recorded_sync)
+    monkeypatch.setattr(Path, "replace", recorded_rename)
     new_state(read_config(run), tiny_vocabularies, seed=15).save(run)
     assert events == ["sync", f"{LAST} -> {PREVIOUS}", f"{LAST}.part -> {LAST}", "sync"]
 
 
-def test_a_folder_that_cannot_be_made_is_a_failure_in_words(
+def test_a_folder_that_cannot_be_created_is_reported(
     run: Path, tmp_path: Path, tiny_vocabularies: Vocabularies
 ) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
@@ -535,7 +537,7 @@ def test_a_folder_that_cannot_be_made_is_a_failure_in_words(
         create_run(tmp_path / "file" / "run", read_config(run), tiny_vocabularies)
 
 
-def test_weights_too_large_to_load_are_one_clear_line(
+def test_weights_too_large_to_load_are_reported_in_one_line(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = torch.empty

@@ -1,4 +1,4 @@
-"""Run folders of an earlier version: refused by every command, with a way out that works."""
+"""Run folders of an earlier version: every command refuses them and names a remedy that works."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +19,7 @@ OVERWRITE = (
 
 
 def rewrite_header(path: Path, state_format: int | None = None) -> None:
-    """Record the weight decay under its earlier key, and another format of the state."""
+    """Record the weight decay under its earlier key, and another state format."""
     header, tensors = tensor_file.read_file(path)
     own = {key: each for key, each in header.items() if key not in ("version", "format", "tensors")}
     own["config"]["training.weight_decay"] = 0.0
@@ -30,7 +30,7 @@ def rewrite_header(path: Path, state_format: int | None = None) -> None:
 
 @pytest.fixture
 def earlier(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run whose files have a key of an earlier version."""
+    """Return a run whose files use a key of an earlier version."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     call = ["train", str(small_corpus), "training.max_steps=1", "--device=cpu"]
     assert main([*call, "decoding.max_length=9"]) == 0
@@ -65,7 +65,7 @@ CALLS: dict[str, Callable[[str, str], list[str]]] = {
 }
 
 
-def test_every_command_names_the_key_and_the_way_out(
+def test_every_command_names_the_key_and_the_remedy(
     earlier: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new = RENAMED["training.weight_decay"]
@@ -74,7 +74,7 @@ def test_every_command_names_the_key_and_the_way_out(
         assert line.endswith(f": training.weight_decay is now {new} {OVERWRITE}"), name
 
 
-def test_resume_and_an_edited_config_are_refused_alike(
+def test_resuming_and_an_edited_config_are_refused_identically(
     earlier: Path, small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     new = RENAMED["training.weight_decay"]
@@ -90,13 +90,13 @@ def test_resume_and_an_edited_config_are_refused_alike(
     assert line.endswith("Train again with --overwrite")
 
 
-def test_the_way_out_works(earlier: Path, small_corpus: Path) -> None:
+def test_the_remedy_works(earlier: Path, small_corpus: Path) -> None:
     call = ["train", str(small_corpus), "training.max_steps=1", "--device=cpu"]
     assert main([*call, "decoding.max_length=9", "--overwrite"]) == 0
     assert main(["translate", "-m", str(earlier), "a"]) == 0
 
 
-def test_a_damaged_config_is_no_earlier_version(
+def test_a_damaged_config_is_not_taken_for_an_earlier_version(
     earlier: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (earlier / CONFIG).write_text("name: run\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Weights that are not finite: no reader takes them, no writer stores them."""
+"""Non-finite weights: every reader refuses them, and no writer saves them."""
 
 import shutil
 from pathlib import Path
@@ -20,8 +20,8 @@ CPU = torch.device("cpu")
 VALUES = [float("nan"), float("inf"), -float("inf")]
 
 
-def spoil(path: Path, value: float, prefix: str = "") -> str:
-    """Put a value into the last weight of a file, with a valid checksum; return its name."""
+def overwrite_last_weight(path: Path, value: float, prefix: str = "") -> str:
+    """Overwrite the last weight of a file with a value and a valid checksum; return its name."""
     header, tensors = read_file(path)
     name = [name for name in tensors if name.startswith(prefix) and tensors[name].dim()][-1]
     tensors = {key: each.clone() for key, each in tensors.items()}
@@ -36,11 +36,11 @@ def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_every_reader_of_weights_refuses_them(run: Path, tmp_path: Path, value: float) -> None:
+def test_every_reader_refuses_non_finite_weights(run: Path, tmp_path: Path, value: float) -> None:
     other = Path(shutil.copytree(run, tmp_path / "other"))
     _, vocabularies, _, config = load_model(run, CPU)
     assert best_is_intact(run, config, vocabularies)
-    name = spoil(run / BEST, value)
+    name = overwrite_last_weight(run / BEST, value)
     assert not best_is_intact(run, config, vocabularies)
     expected = rf"{BEST}: tensor {name} is not finite \(1 values, such as {value}\)"
     with pytest.raises(DamagedFile, match=expected):
@@ -55,10 +55,10 @@ def test_every_reader_of_weights_refuses_them(run: Path, tmp_path: Path, value: 
 
 
 @pytest.mark.parametrize("command", ["translate", "evaluate", "score", "attention", "average"])
-def test_commands_refuse_them_in_one_line(
+def test_commands_refuse_non_finite_weights_in_one_line(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    name = spoil(run / BEST, VALUES[0])
+    name = overwrite_last_weight(run / BEST, VALUES[0])
     text = tmp_path / "text"
     text.write_text("ba do\n", encoding="utf-8")
     page = tmp_path / "page.html"
@@ -79,7 +79,7 @@ def test_commands_refuse_them_in_one_line(
     assert not (tmp_path / "c").exists()
 
 
-def test_no_writer_of_weights_stores_them(tmp_path: Path) -> None:
+def test_no_writer_saves_non_finite_weights(tmp_path: Path) -> None:
     weights = {"good": torch.ones(2), "bad": torch.tensor([1.0, VALUES[1]])}
     limit = LengthLimit(1.0, 3)
     with pytest.raises(RunError, match="not written, because tensor bad is not finite"):
@@ -95,7 +95,7 @@ def test_no_writer_of_weights_stores_them(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_state_with_them_is_not_resumed_and_moments_may_overflow(tmp_path: Path) -> None:
+def test_a_state_may_have_infinite_moments_but_no_non_finite_weights(tmp_path: Path) -> None:
     weight = torch.ones(2)
     moments = {weight: {"moment": torch.full((2,), VALUES[1])}}
     limit = LengthLimit(1.0, 3)
@@ -104,6 +104,6 @@ def test_a_state_with_them_is_not_resumed_and_moments_may_overflow(tmp_path: Pat
     assert read_state(tmp_path) is not None
     for group in ("weights.", "averages."):
         shutil.copy(tmp_path / PREVIOUS, tmp_path / LAST)
-        name = spoil(tmp_path / LAST, VALUES[0], group)
+        name = overwrite_last_weight(tmp_path / LAST, VALUES[0], group)
         with pytest.raises(DamagedFile, match=f"tensor {name} is not finite.*{PREVIOUS} is intact"):
             read_state(tmp_path)

@@ -1,4 +1,4 @@
-"""Links and files of other users in a run folder: refused where a run would write."""
+"""Links and files of other users in a run folder are refused if a run would write to them."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(corpus: Path) -> Path:
-    """A run that is not to be changed."""
+    """Train a run that tests must not change."""
     config, _ = load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / 'finished'}"])
     return train(config, "cpu")
 
@@ -58,7 +58,7 @@ def resume(corpus: Path, run: Path, *options: str) -> int:
 
 
 def refused(capsys: pytest.CaptureFixture[str], corpus: Path, run: Path, *options: str) -> str:
-    """Exit code 2, one line, and an unchanged run folder."""
+    """Check for exit code 2, one line, and an unchanged run folder."""
     files = (path for path in run.rglob("*") if path.is_file() and path.name != LOCK)
     before = {path: path.lstat().st_mtime_ns for path in files}
     capsys.readouterr()
@@ -73,7 +73,7 @@ def refused(capsys: pytest.CaptureFixture[str], corpus: Path, run: Path, *option
 def test_resuming_refuses_a_vocabulary_that_is_a_link(
     run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damaged: bool
 ) -> None:
-    """Found before any work, whether or not the vocabulary would have to be written."""
+    """The link is found before any work, even if the vocabulary would not be written."""
     outside = tmp_path / "outside"
     (run / VOCABULARY).rename(outside)
     (run / VOCABULARY).symlink_to(outside)
@@ -132,7 +132,7 @@ def test_a_linked_model_in_the_vocabulary_is_replaced(
         "step-2.safetensors",
     ],
 )
-def test_files_of_a_stranger_are_refused(
+def test_files_of_another_user_are_refused(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str, option: str
 ) -> None:
     os.chown(run / name, STRANGER, -1)
@@ -143,8 +143,8 @@ def test_files_of_a_stranger_are_refused(
 
 
 @as_root
-def test_the_run_of_a_colleague_is_resumed(run: Path, corpus: Path) -> None:
-    """The user has named that folder, as in a container that runs as root."""
+def test_the_run_of_another_user_is_resumed(run: Path, corpus: Path) -> None:
+    """The user named that folder, as in a container that runs as root."""
     for path in (run, *run.rglob("*")):
         os.chown(path, COLLEAGUE, -1)
     assert resume(corpus, run) == 0

@@ -1,4 +1,4 @@
-"""Lines of metrics.jsonl that a training state counts: every one is checked, and kept if intact."""
+"""Lines of metrics.jsonl counted by a training state are verified, and kept if intact."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ Edit = Callable[[list[bytes]], list[bytes]]
 
 
 def state(lines: list[bytes], step: int = 8) -> Progress:
-    """The progress of a state that was saved at `step` beside these lines."""
+    """Return the progress of a state saved at `step` beside these lines."""
     count = LineCount([line.rstrip(b"\n") for line in lines])
     return Progress(step=step, metrics_lines=count.lines, metrics_checksum=count.checksum)
 
@@ -31,7 +31,7 @@ def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("later", [[], LATER, LATER[:1]])
-def test_intact_lines_stay_and_later_ones_go_without_a_word(
+def test_intact_lines_are_kept_and_later_ones_removed_silently(
     tmp_path: Path, later: list[bytes]
 ) -> None:
     (tmp_path / METRICS).write_bytes(b"".join(LINES + later))
@@ -40,8 +40,8 @@ def test_intact_lines_stay_and_later_ones_go_without_a_word(
 
 
 @pytest.mark.parametrize("length", range(1, len(LATER[0]) - 1))
-def test_an_incomplete_last_line_is_told(tmp_path: Path, length: int) -> None:
-    """As a kill in the middle of a write leaves it."""
+def test_an_incomplete_last_line_is_reported(tmp_path: Path, length: int) -> None:
+    """A process killed during a write leaves such a line."""
     (tmp_path / METRICS).write_bytes(b"".join(LINES) + LATER[0][:length])
     note = restore_metrics(tmp_path, state(LINES))
     assert note == (
@@ -86,12 +86,14 @@ def test_an_incomplete_last_line_is_told(tmp_path: Path, length: int) -> None:
     ],
 )
 @pytest.mark.parametrize("later", [[], LATER])
-def test_damage_anywhere_is_told_in_one_line(
+def test_damage_anywhere_is_reported_in_one_line(
     tmp_path: Path, edit: Edit, found: str, kept: list[int], later: list[bytes]
 ) -> None:
     content = b"".join([*edit(LINES), *later])
     if later and content.count(b"\n") < 9:
-        content = content.replace(LATER[0], b"\n" + LATER[0])  # keep a cut end a line of its own
+        content = content.replace(
+            LATER[0], b"\n" + LATER[0]
+        )  # keep a truncated end on its own line
     (tmp_path / METRICS).write_bytes(content)
     progress = state(LINES)
     if not later:
@@ -110,7 +112,7 @@ def test_damage_anywhere_is_told_in_one_line(
     assert restore_metrics(tmp_path, after) is None
 
 
-def test_a_changed_figure_is_told(tmp_path: Path) -> None:
+def test_a_changed_value_is_reported(tmp_path: Path) -> None:
     edited = [*LINES[:3], LINES[3].replace(b"5.5", b"4.5"), *LINES[4:]]
     (tmp_path / METRICS).write_bytes(b"".join(edited))
     assert edited != LINES
@@ -120,16 +122,18 @@ def test_a_changed_figure_is_told(tmp_path: Path) -> None:
     assert (tmp_path / METRICS).read_bytes() == b"".join(edited)
 
 
-def test_without_figures_there_is_nothing_to_lose(tmp_path: Path) -> None:
+def test_without_metrics_no_damage_is_reported(tmp_path: Path) -> None:
     assert restore_metrics(tmp_path, state([], step=0)) is None
     assert not (tmp_path / METRICS).exists()
-    (tmp_path / METRICS).write_bytes(b'{"step": 0, "valid_bleu": 1.0}\n')  # killed before the save
+    (tmp_path / METRICS).write_bytes(
+        b'{"step": 0, "valid_bleu": 1.0}\n'
+    )  # killed before the first save
     assert restore_metrics(tmp_path, state([], step=0)) is None
     assert (tmp_path / METRICS).read_bytes() == b""
 
 
-def test_a_state_that_counted_no_lines_shows_damaged_ones(tmp_path: Path) -> None:
-    """As states of earlier versions."""
+def test_a_state_without_a_line_count_reports_damaged_lines(tmp_path: Path) -> None:
+    """States of earlier versions have no line count."""
     (tmp_path / METRICS).write_bytes(b"".join([*LINES, *LATER]))
     assert restore_metrics(tmp_path, Progress(step=8)) is None
     assert (tmp_path / METRICS).read_bytes() == b"".join(LINES)

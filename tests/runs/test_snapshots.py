@@ -1,4 +1,4 @@
-"""Snapshots: the newest validations' weights, and nothing else of that folder touched."""
+"""Snapshots: weights of the latest validations are kept; other files are not touched."""
 
 from pathlib import Path
 
@@ -31,12 +31,12 @@ def steps(folder: Path) -> list[int | None]:
     return [snapshot_step(path) for path in snapshots(folder)]
 
 
-def test_the_newest_are_kept_whole_and_other_files_stay(tmp_path: Path) -> None:
+def test_the_newest_snapshots_are_kept_and_other_files_stay(tmp_path: Path) -> None:
     for name in OTHERS:
         (tmp_path / name).write_text("mine")
     for step in (2, 9, 10, 100):
         save(tmp_path, step, keep=3)
-    assert steps(tmp_path) == [9, 10, 100]  # by number, not by name
+    assert steps(tmp_path) == [9, 10, 100]  # sorted by number, not by name
     header, _ = read_header(tmp_path / "step-100.safetensors")
     assert (header["step"], header["bleu"], header["limit"]) == (
         100,
@@ -52,7 +52,7 @@ def test_the_newest_are_kept_whole_and_other_files_stay(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(OTHERS)
 
 
-def test_fewer_are_kept_from_now_on(tmp_path: Path) -> None:
+def test_a_lower_limit_removes_older_snapshots(tmp_path: Path) -> None:
     for step in (1, 2, 3, 4):
         save(tmp_path, step, keep=4)
     save(tmp_path, 5, keep=2)
@@ -60,5 +60,5 @@ def test_fewer_are_kept_from_now_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_names_are_no_snapshots(name: str) -> None:
+def test_files_of_other_names_are_not_snapshots(name: str) -> None:
     assert snapshot_step(Path(name)) is None

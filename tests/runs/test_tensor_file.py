@@ -1,4 +1,4 @@
-"""Tensors in a file: they come back, and no change of a single bit goes unseen."""
+"""Tensor files: round trips are bitwise, and every flipped bit is detected."""
 
 import json
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "file"
 
 
-def test_all_comes_back_bit_for_bit(path: Path) -> None:
+def test_tensors_are_restored_bitwise(path: Path) -> None:
     header, shapes = read_header(path)
     assert without_checksums(header) == HEADER
     assert shapes == {name: tuple(tensor.shape) for name, tensor in TENSORS.items()}
@@ -55,15 +55,13 @@ def test_all_comes_back_bit_for_bit(path: Path) -> None:
     assert bits({name: tensors[name] for name in TENSORS}) == bits(TENSORS)
 
 
-def test_numbers_that_meant_another_model_are_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_of_another_model_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_file, "FORMAT", tensor_file.FORMAT + 1)
     with pytest.raises(
         UserError, match=r"file: written by an incompatible version.*train again"
     ) as refusal:
         read_tensors(path)
-    assert not isinstance(refusal.value, DamagedFile)  # no other file of the run would do
+    assert not isinstance(refusal.value, DamagedFile)  # no other file of the run can replace it
 
 
 def test_the_same_content_gives_the_same_bytes(path: Path, tmp_path: Path) -> None:
@@ -72,13 +70,13 @@ def test_the_same_content_gives_the_same_bytes(path: Path, tmp_path: Path) -> No
         assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
-def test_views_and_strides_make_no_difference(path: Path, tmp_path: Path) -> None:
+def test_views_and_strides_do_not_change_the_file(path: Path, tmp_path: Path) -> None:
     matrix = TENSORS["matrix"].t().contiguous().t()
     save_tensors(tmp_path / "other", {**TENSORS, "matrix": matrix}, HEADER)
     assert (tmp_path / "other").read_bytes() == path.read_bytes()
 
 
-def test_no_flipped_bit_goes_unseen(path: Path) -> None:
+def test_every_flipped_bit_is_detected(path: Path) -> None:
     content = path.read_bytes()
     wanted = bits(read_tensors(path))
     refused = 0
@@ -91,13 +89,13 @@ def test_no_flipped_bit_goes_unseen(path: Path) -> None:
             found = bits(read_tensors(path))
         except DamagedFile as error:
             refused += str(error).startswith(f"{path}: ") and "\n" not in str(error)
-        else:  # as where the header has a blank line in the place of a space
+        else:  # for example a line feed in place of a space in the header
             assert found == wanted
             assert without_checksums(read_header(path)[0]) == HEADER
     assert refused > 0.97 * len(positions)
 
 
-def test_no_truncation_goes_unseen(path: Path) -> None:
+def test_every_truncation_is_detected(path: Path) -> None:
     content = path.read_bytes()
     for length in range(0, len(content), 11):
         path.write_bytes(content[:length])
@@ -105,7 +103,7 @@ def test_no_truncation_goes_unseen(path: Path) -> None:
             read_tensors(path)
 
 
-def test_swapped_tensors_are_seen(path: Path, tmp_path: Path) -> None:
+def test_swapped_tensors_are_detected(path: Path, tmp_path: Path) -> None:
     pair = {"a": torch.ones(3), "b": torch.zeros(3)}
     save_tensors(path, pair, HEADER)
     save_tensors(tmp_path / "other", {"a": pair["b"], "b": pair["a"]}, HEADER)
@@ -118,7 +116,7 @@ def test_swapped_tensors_are_seen(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "header", ["null", "5", "[]", '"text"', "{}", "{", "[" * 100_000, '{"a":' * 9_999, "1" * 9_999]
 )
-def test_headers_of_others_are_refused(path: Path, header: str) -> None:
+def test_headers_of_other_programs_are_refused(path: Path, header: str) -> None:
     path.write_bytes(save({"a": torch.ones(2)}, {"seq2seq": header}))
     with pytest.raises(DamagedFile, match=str(path)):
         read_tensors(path)
@@ -131,13 +129,13 @@ def test_a_header_without_its_checksum_is_refused(path: Path) -> None:
         read_header(path)
 
 
-def test_only_a_file_is_read(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(DamagedFile, match=str(path)):
             read_header(path)
 
 
-def test_tensors_must_fit(tmp_path: Path) -> None:
+def test_tensors_must_match_in_shape_and_type(tmp_path: Path) -> None:
     tensors = {"a": torch.zeros(2, 3), "b": torch.zeros(4)}
     a, scalar, longer = torch.ones(2, 3), torch.zeros(()), torch.zeros(5)
     check_shapes(tmp_path, {**tensors, "a": a}, tensors)
@@ -153,7 +151,7 @@ def test_tensors_must_fit(tmp_path: Path) -> None:
 
 @dataclass
 class Pair:
-    """Values that a header may hold."""
+    """Values that a header may contain."""
 
     number: int
     share: float
@@ -177,7 +175,7 @@ class Pair:
         {"number": 1, "share": 0.5, "more": 1},
     ],
 )
-def test_fields_must_be_of_their_types(tmp_path: Path, value: object) -> None:
+def test_header_fields_must_have_their_types(tmp_path: Path, value: object) -> None:
     assert read_dataclass(Pair, {"p": {"number": 1, "share": 0.5}}, "p", tmp_path) == Pair(1, 0.5)
     with pytest.raises(DamagedFile, match="the header is damaged"):
         read_dataclass(Pair, {"p": value}, "p", tmp_path)

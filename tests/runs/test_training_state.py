@@ -1,4 +1,4 @@
-"""Progress: its statistics survive saves, resumes and other reporting intervals."""
+"""Progress: its statistics survive saving, resuming and changes of the logging interval."""
 
 import json
 import random
@@ -15,7 +15,7 @@ PATH = Path("last.safetensors")
 
 
 def saved_and_read(progress: Progress, log_every: int) -> Progress:
-    """The progress after a save and a resume with this interval of reports."""
+    """Return the progress after a save and a resume with this logging interval."""
     header = json.loads(json.dumps(progress.to_header()))
     resumed = Progress.from_header(header, PATH)
     assert resumed.to_header() == header
@@ -24,8 +24,8 @@ def saved_and_read(progress: Progress, log_every: int) -> Progress:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_skipped_steps_are_those_since_the_last_report(seed: int) -> None:
-    """Counted by hand, over resumes at any step with longer and shorter intervals."""
+def test_skipped_steps_are_counted_since_the_last_log_line(seed: int) -> None:
+    """Compare with a count by hand, over resumes at any step with longer and shorter intervals."""
     generator = random.Random(seed)
     interval = generator.randint(1, 6)
     progress = Progress()

@@ -1,4 +1,4 @@
-"""A run folder damaged, mixed up or edited: what is wrong is named, what is whole is used."""
+"""A damaged, mixed-up or edited run folder: faults are named, and intact files are used."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ LINES = ["buda ki.", "zu mo lu."]
 
 @pytest.fixture(scope="module", autouse=True)
 def no_tensorboard() -> Iterator[None]:
-    """It takes longer than these trainings."""
+    """Disable TensorBoard, which takes longer than these trainings."""
     patch = pytest.MonkeyPatch()
     patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     yield
@@ -42,13 +42,13 @@ def configured(corpus: Path, run: Path, *overrides: str) -> Config:
 
 @pytest.fixture(scope="module")
 def finished(corpus: Path) -> Path:
-    """A run that is not to be changed."""
+    """Train a run that tests must not change."""
     return train(configured(corpus, corpus.parent / "finished"), "cpu")
 
 
 @pytest.fixture(scope="module")
 def another(corpus: Path) -> Path:
-    """A run of the same sizes with another vocabulary."""
+    """Train a run of the same sizes with another vocabulary."""
     overrides = ("vocabulary.type=bpe", "vocabulary.size=345")
     return train(configured(corpus, corpus.parent / "another", *overrides), "cpu")
 
@@ -59,7 +59,7 @@ def run(finished: Path, tmp_path: Path) -> Path:
 
 
 def flip(path: Path, share: float = 0.7) -> None:
-    """One bit, at that share of the file."""
+    """Flip one bit at that fraction of the file."""
     with path.open("rb+") as file:
         file.seek(int(path.stat().st_size * share))
         byte = file.read(1)[0]
@@ -84,7 +84,7 @@ def translate(run: Path) -> list[str]:
 
 
 def assert_same_state(run: Path, wanted: Path) -> None:
-    """The same figures and the same tensors, bit for bit."""
+    """Check that metrics and tensors are bitwise identical."""
     assert (run / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
     assert (run / BEST).read_bytes() == (wanted / BEST).read_bytes()
     (found, same) = (read_tensors(each / LAST) for each in (run, wanted))
@@ -95,11 +95,11 @@ def assert_same_state(run: Path, wanted: Path) -> None:
 DAMAGES = [pytest.param(flip, id="flipped"), pytest.param(cut, id="cut")]
 Damage = Callable[[Path], None]
 
-# ------------------------------------------------------------------------------------ the weights
+# ---------------------------------------------------------------------------------------- weights
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_best_weights_are_named_and_written_anew(
+def test_damaged_best_weights_are_named_and_written_again(
     run: Path, corpus: Path, damage: Damage
 ) -> None:
     damage(run / BEST)
@@ -112,7 +112,7 @@ def test_damaged_best_weights_are_named_and_written_anew(
     assert len(translate(run)) == 2
 
 
-def test_best_weights_of_before_a_key_was_known_stay(run: Path, corpus: Path) -> None:
+def test_best_weights_of_before_a_key_existed_are_kept(run: Path, corpus: Path) -> None:
     header = read_header(run / BEST)[0]
     del header["config"]["model.window"]
     own = {key: value for key, value in header.items() if key not in ("tensors", "version")}
@@ -123,9 +123,7 @@ def test_best_weights_of_before_a_key_was_known_stay(run: Path, corpus: Path) ->
     assert "damaged" not in (run / LOG).read_text()
 
 
-def test_best_weights_that_are_gone_are_written_anew_in_training_too(
-    run: Path, corpus: Path
-) -> None:
+def test_missing_best_weights_are_written_again_in_training_too(run: Path, corpus: Path) -> None:
     (run / BEST).unlink()
     longer = configured(corpus, run, "training.max_steps=8")
     train(longer, "cpu", resume=True)
@@ -133,7 +131,7 @@ def test_best_weights_that_are_gone_are_written_anew_in_training_too(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_from_a_damaged_last_state_there_is_a_way_back_to_the_same_end(
+def test_with_a_damaged_last_state_the_previous_one_gives_the_same_result(
     run: Path, corpus: Path, finished: Path, damage: Damage
 ) -> None:
     damage(run / LAST)
@@ -141,16 +139,14 @@ def test_from_a_damaged_last_state_there_is_a_way_back_to_the_same_end(
     message = refusal(lambda: train(config, "cpu", resume=True))
     assert message.startswith(f"{run / LAST}: damaged")
     assert f"{PREVIOUS} is intact: delete {LAST}, and `seq2seq train CONFIG --res" in message
-    assert len(translate(run)) == 2  # that needs the best alone
+    assert len(translate(run)) == 2  # needs only the best weights
     (run / LAST).unlink()
     assert read_header(run / PREVIOUS)[0]["progress"]["step"] == 4
     train(config, "cpu", resume=True)
     assert_same_state(run, finished)
 
 
-def test_where_both_states_are_damaged_the_best_weights_are_offered(
-    run: Path, corpus: Path
-) -> None:
+def test_if_both_states_are_damaged_the_best_weights_are_offered(run: Path, corpus: Path) -> None:
     for name in (LAST, PREVIOUS):
         flip(run / name)
     config = configured(corpus, run)
@@ -165,7 +161,7 @@ def test_where_both_states_are_damaged_the_best_weights_are_offered(
     )
 
 
-def test_the_weights_of_another_run_are_known(run: Path, another: Path, corpus: Path) -> None:
+def test_weights_of_another_run_are_detected(run: Path, another: Path, corpus: Path) -> None:
     shutil.copy(another / BEST, run / BEST)
     message = refusal(lambda: translate(run))
     assert str(run / BEST) in message
@@ -177,11 +173,11 @@ def test_the_weights_of_another_run_are_known(run: Path, another: Path, corpus: 
         train(configured(corpus, run), "cpu", resume=True)
 
 
-# --------------------------------------------------------------------------------- the vocabulary
+# ------------------------------------------------------------------------------------- vocabulary
 
 
 def swap(path: Path) -> None:
-    """A whole vocabulary, but not the run's."""
+    """Replace the vocabulary by an intact one of another run."""
     content = path.read_bytes()
     path.write_bytes(content + b"\x7a\x00")  # an unknown, empty protobuf field
 
@@ -189,7 +185,7 @@ def swap(path: Path) -> None:
 @pytest.mark.parametrize(
     "damage", [*DAMAGES, pytest.param(swap, id="another"), pytest.param(Path.unlink, id="gone")]
 )
-def test_a_damaged_vocabulary_is_named_and_learnt_anew(
+def test_a_damaged_vocabulary_is_named_and_trained_again(
     run: Path, corpus: Path, finished: Path, damage: Damage
 ) -> None:
     damage(run / MODEL)
@@ -202,7 +198,7 @@ def test_a_damaged_vocabulary_is_named_and_learnt_anew(
     assert translate(run) == translate(finished)
 
 
-def test_from_another_text_a_damaged_vocabulary_is_not_learnt(
+def test_a_damaged_vocabulary_is_not_trained_on_another_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus = write_small_corpus(tmp_path)
@@ -213,14 +209,14 @@ def test_from_another_text_a_damaged_vocabulary_is_not_learnt(
     damaged = (run / MODEL).read_bytes()
     message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
     assert f"data.train: is not the text that {run} was trained on" in message
-    # As of a run whose state does not say yet which text it was trained on.
+    # States of earlier versions do not record which text the run was trained on.
     monkeypatch.setattr("seq2seq.training.session.check_texts", lambda *_: None)
     message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
     assert "the training text does not give it either" in message
     assert (run / MODEL).read_bytes() == damaged
 
 
-# ------------------------------------------------------------------------------------- the config
+# ----------------------------------------------------------------------------------------- config
 
 
 def edit(run: Path, old: str, new: str) -> None:
@@ -229,7 +225,7 @@ def edit(run: Path, old: str, new: str) -> None:
     (run / CONFIG).write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_what_shapes_no_weights_may_be_edited(run: Path) -> None:
+def test_keys_that_do_not_affect_weights_may_be_edited(run: Path) -> None:
     before = translate(run)
     edit(run, "beam_size: 3", "beam_size: 2")
     edit(run, "learning_rate: 0.001", "learning_rate: 0.002")
@@ -246,7 +242,7 @@ def test_what_shapes_no_weights_may_be_edited(run: Path) -> None:
         ("  size: 340", "  size: 341", "vocabulary.size: 340 -> 341"),
     ],
 )
-def test_what_shapes_them_may_not_and_is_put_right(
+def test_edited_keys_that_affect_weights_are_refused_and_restored(
     run: Path, corpus: Path, finished: Path, old: str, new: str, change: str
 ) -> None:
     edit(run, old, new)
@@ -258,7 +254,7 @@ def test_what_shapes_them_may_not_and_is_put_right(
 
 
 @pytest.mark.parametrize("damage", [cut, Path.unlink])
-def test_a_damaged_config_is_named_and_written_anew(
+def test_a_damaged_config_is_named_and_written_again(
     run: Path, corpus: Path, finished: Path, damage: Damage
 ) -> None:
     damage(run / CONFIG)
@@ -269,7 +265,7 @@ def test_a_damaged_config_is_named_and_written_anew(
     assert translate(run) == translate(finished)
 
 
-def test_resuming_looks_at_what_was_trained_and_not_at_the_config_beside_it(
+def test_resuming_compares_with_the_training_state_and_not_the_config_file(
     run: Path, corpus: Path
 ) -> None:
     edit(run, "learning_rate: 0.001", "learning_rate: 0.002")
@@ -278,10 +274,10 @@ def test_resuming_looks_at_what_was_trained_and_not_at_the_config_beside_it(
         train(changed, "cpu", resume=True)
 
 
-# --------------------------------------------------------------------------------- the whole folder
+# --------------------------------------------------------------------------------------- run folder
 
 
-def test_a_copy_elsewhere_is_as_good(run: Path, finished: Path, tmp_path: Path) -> None:
+def test_a_copied_or_moved_run_folder_works(run: Path, finished: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(run, copy, copy_function=shutil.copyfile)  # without times and modes
     run.rename(tmp_path / "moved")
@@ -289,7 +285,7 @@ def test_a_copy_elsewhere_is_as_good(run: Path, finished: Path, tmp_path: Path) 
 
 
 @pytest.mark.parametrize("garbage", [b"\xff\xfe\n", b'{"step": 7', b"[" * 50_000, b"\0" * 99])
-def test_garbage_behind_the_metrics_is_cut_off(
+def test_garbage_after_the_metrics_is_removed(
     run: Path, corpus: Path, finished: Path, garbage: bytes
 ) -> None:
     later = b'{"step": 7, "train_loss": 0.5}\n'
@@ -305,11 +301,11 @@ def test_garbage_behind_the_metrics_is_cut_off(
 
 
 def notes_on_metrics(run: Path) -> list[str]:
-    """The lines of the log since the last start that name metrics.jsonl."""
+    """Return the lines of the log since the last start that mention metrics.jsonl."""
     return [line for line in (run / LOG).read_text().splitlines() if str(run / METRICS) in line]
 
 
-def test_damage_within_the_metrics_is_told_once(run: Path, corpus: Path) -> None:
+def test_damage_within_the_metrics_is_reported_once(run: Path, corpus: Path) -> None:
     lines = (run / METRICS).read_bytes().splitlines(keepends=True)
     lines[2] = lines[2][:20] + b"\n"
     (run / METRICS).write_bytes(b"".join(lines))
@@ -320,19 +316,19 @@ def test_damage_within_the_metrics_is_told_once(run: Path, corpus: Path) -> None
     assert (run / METRICS).read_bytes().startswith(b"".join([*lines[:2], *lines[3:]]))
     (run / LOG).unlink()
     train(configured(corpus, run, "training.max_steps=8"), "cpu", resume=True)
-    assert notes_on_metrics(run) == []  # what is left counts from now on
+    assert notes_on_metrics(run) == []  # the remaining lines count from now on
 
 
-def test_intact_metrics_are_not_spoken_of(run: Path, corpus: Path) -> None:
+def test_intact_metrics_are_not_reported(run: Path, corpus: Path) -> None:
     (run / LOG).unlink()
     train(configured(corpus, run), "cpu", resume=True)
     assert notes_on_metrics(run) == []
 
 
-def test_a_run_that_was_killed_before_it_was_saved_begins_anew(
+def test_a_run_killed_before_its_first_save_starts_again(
     run: Path, corpus: Path, finished: Path
 ) -> None:
-    """Its config and vocabulary are there, and no figure yet."""
+    """The config and the vocabulary exist, but no metrics yet."""
     for path in run.iterdir():
         if path.is_file() and path.name != CONFIG:
             path.unlink()

@@ -1,4 +1,4 @@
-"""Weights under another vocabulary, against rows looked up and averaged one by one."""
+"""Weights under another vocabulary, compared with rows gathered and averaged one by one."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def tokens_of(vocabulary: Vocabulary) -> list[str]:
 
 
 def expected(weight: Tensor, old: Vocabulary, token: str) -> Tensor | None:
-    """The row of a token: its own, or the mean of those that spell the word; None: not tested."""
+    """Return the row of a token: its own, or the mean of its sub-tokens; None if not tested."""
     known = tokens_of(old)
     if token in known:
         return weight[known.index(token)]
@@ -50,7 +50,7 @@ def expected(weight: Tensor, old: Vocabulary, token: str) -> Tensor | None:
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("joint", [(1, 1), (1, 0), (0, 1), (0, 0)], ids=str)
-def test_rows_of_shared_tokens_stay_and_others_are_means(
+def test_rows_of_shared_tokens_are_kept_and_others_are_means(
     joint: tuple[int, int], tied: bool
 ) -> None:
     old, source = made(1, tied, joint=bool(joint[0]), **OLD)
@@ -62,7 +62,7 @@ def test_rows_of_shared_tokens_stay_and_others_are_means(
         "bias": (model.projection.bias, source.projection.bias),
         "src": (model.encoder.embedding.weight, source.encoder.embedding.weight),
     }
-    one_for_two = joint == (0, 1) and tied  # the target's rows precede
+    one_for_two = joint == (0, 1) and tied  # the target's rows come first
     same = mean = 0
     for name, (weight, before) in pairs.items():
         vocabulary = new.src if name == "src" else new.tgt
@@ -97,7 +97,7 @@ def test_tokens_inside_words_are_spelled_without_a_space() -> None:
     )
 
 
-def test_words_without_an_old_spelling_keep_random_rows() -> None:
+def test_words_without_old_sub_tokens_keep_random_rows() -> None:
     old, source = made(1, False, type="word", size=40, joint=False)
     new, model = made(2, False, type="word", size=400, joint=False)
     random = model.encoder.embedding.weight.clone()

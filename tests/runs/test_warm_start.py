@@ -1,4 +1,4 @@
-"""Training that begins with what another run has learnt."""
+"""Warm start: training initialised from another run."""
 
 from pathlib import Path
 
@@ -30,12 +30,12 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def first(small_corpus: Path) -> Path:
-    """A run that has been trained."""
+    """Train a run."""
     return train(load_config(small_corpus, ["training.max_steps=4"])[0], "cpu")
 
 
 def other(corpus: Path, *overrides: str) -> Config:
-    """A config of another text, from which another vocabulary would be learnt."""
+    """Return a config with another text, on which another vocabulary would be trained."""
     folder = corpus.parent
     for side, lines in zip(("src", "tgt"), toy_pairs(90, seed=9), strict=True):
         (folder / f"new.{side}").write_text("".join(f"{line} q\n" for line in lines), "utf-8")
@@ -47,7 +47,9 @@ def weights(run: Path) -> dict[str, Tensor]:
     return named_weights(load_model(run, CPU)[0])
 
 
-def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first: Path) -> None:
+def test_a_warm_start_has_the_vocabulary_and_weights_of_the_run(
+    small_corpus: Path, first: Path
+) -> None:
     free = ("model.dropout=0.4", "vocabulary.sampling=0.3", "training.average=0.9")
     run, notes = prepare(other(small_corpus, *free), CPU, init_from=first)
     _, vocabularies, _, _ = load_model(first, CPU)
@@ -63,7 +65,7 @@ def test_it_begins_with_the_vocabulary_and_the_weights(small_corpus: Path, first
     assert alone.data.vocabularies.src.model != vocabularies.src.model
 
 
-def test_it_learns_from_there_and_leaves_the_other_as_it_was(
+def test_training_starts_from_these_weights_and_leaves_the_run_unchanged(
     small_corpus: Path, first: Path
 ) -> None:
     before, known = (first / LAST).read_bytes(), weights(first)
@@ -78,11 +80,11 @@ def test_it_learns_from_there_and_leaves_the_other_as_it_was(
     assert any(not torch.equal(weights(second)[name], known[name]) for name in known)
 
 
-def test_a_run_that_goes_on_goes_on_with_its_own(small_corpus: Path, first: Path) -> None:
-    """The same command with --resume works after the other run was deleted."""
+def test_a_resumed_run_continues_with_its_own_weights(small_corpus: Path, first: Path) -> None:
+    """The same command with --resume works after the first run was removed."""
     decay = "training.decay=constant"
-    whole = train(
-        other(small_corpus, "training.max_steps=4", f"run_dir={first.parent}/whole", decay),
+    uninterrupted = train(
+        other(small_corpus, "training.max_steps=4", f"run_dir={first.parent}/uninterrupted", decay),
         "cpu",
         init_from=first,
     )
@@ -90,25 +92,25 @@ def test_a_run_that_goes_on_goes_on_with_its_own(small_corpus: Path, first: Path
     first.rename(first.with_name("away"))
     config = other(small_corpus, "training.max_steps=4", decay)
     parts = train(config, "cpu", resume=True, init_from=first)
-    expected = read_tensors(whole / LAST)
+    expected = read_tensors(uninterrupted / LAST)
     found = read_tensors(parts / LAST)
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_what_it_begins_with_stays_the_best_where_training_harms(
+def test_initial_weights_remain_the_best_if_training_makes_them_worse(
     small_corpus: Path, first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its weights are validated first; a rate far too high cannot lose them."""
+    """The initial weights are validated first, so that a high learning rate cannot lose them."""
     real = validation.valid_bleu
-    monkeypatch.setattr(validation, "valid_bleu", lambda run: real(run) and 0.0)  # loss decides
+    monkeypatch.setattr(validation, "valid_bleu", lambda run: real(run) and 0.0)  # the loss decides
     harm = ("training.max_steps=2", "training.learning_rate=1", "training.warmup_steps=0")
     second = train(other(small_corpus, *harm, "training.patience=null"), "cpu", init_from=first)
     known = weights(first)
     assert all(torch.equal(each, known[name]) for name, each in weights(second).items())
-    begun, *after = read_metrics(second)
-    assert begun["step"] == 0
-    assert all(line.get("valid_loss", 1e9) > begun["valid_loss"] for line in after)
+    initial, *after = read_metrics(second)
+    assert initial["step"] == 0
+    assert all(line.get("valid_loss", 1e9) > initial["valid_loss"] for line in after)
     log = (second / LOG).read_text("utf-8")
     assert log.count("(best so far)") == 1
     assert f"at step 0: {second}" in log
@@ -118,7 +120,7 @@ def test_what_it_begins_with_stays_the_best_where_training_harms(
     assert all(torch.equal(each, known[name]) for name, each in weights(second).items())
 
 
-def test_its_own_folder_is_refused(small_corpus: Path, first: Path) -> None:
+def test_the_run_folder_itself_is_refused(small_corpus: Path, first: Path) -> None:
     known = weights(first)
     config = other(small_corpus, f"run_dir={first.parent}/x/../{first.name}")
     first.with_name("x").mkdir()
@@ -127,7 +129,7 @@ def test_its_own_folder_is_refused(small_corpus: Path, first: Path) -> None:
     assert all(torch.equal(each, known[name]) for name, each in weights(first).items())
 
 
-def test_the_log_tells_of_other_languages(small_corpus: Path, first: Path) -> None:
+def test_the_log_reports_other_languages(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
     known = load_model(first, CPU)[3].data
@@ -135,24 +137,24 @@ def test_the_log_tells_of_other_languages(small_corpus: Path, first: Path) -> No
     assert note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
 
 
-def test_a_damaged_vocabulary_is_taken_anew(small_corpus: Path, first: Path) -> None:
-    """The text of the run never gave it; the run that it began with did."""
+def test_a_damaged_vocabulary_is_copied_again(small_corpus: Path, first: Path) -> None:
+    """The vocabulary comes from the first run, not from the text of the second."""
     decay = "training.decay=constant"
     second = train(other(small_corpus, "training.max_steps=1", decay), "cpu", init_from=first)
     config = other(small_corpus, "training.max_steps=2", decay)
-    (piece_file,) = (second / VOCABULARY).iterdir()
-    whole = piece_file.read_bytes()
-    piece_file.write_bytes(whole[:-9])
+    (model_file,) = (second / VOCABULARY).iterdir()
+    intact = model_file.read_bytes()
+    model_file.write_bytes(intact[:-9])
     with pytest.raises(UserError, match=r"name the run of the warm start with init_from"):
         train(config, "cpu", resume=True)
-    assert piece_file.read_bytes() == whole[:-9]
+    assert model_file.read_bytes() == intact[:-9]
     train(config, "cpu", resume=True, init_from=first)
-    assert piece_file.read_bytes() == whole
+    assert model_file.read_bytes() == intact
     assert "was damaged: copied again, bitwise identical" in (second / LOG).read_text("utf-8")
 
 
-def test_check_begins_with_it_too(small_corpus: Path, first: Path) -> None:
-    """A vocabulary of that size could not be learnt from so little text."""
+def test_check_uses_the_warm_start_too(small_corpus: Path, first: Path) -> None:
+    """A vocabulary of that size could not be trained on so little text."""
     folder = small_corpus.parent
     for side in ("src", "tgt"):
         (folder / f"few.{side}").write_text("a b\nb a\n" * 8, "utf-8")
@@ -165,7 +167,7 @@ def test_check_begins_with_it_too(small_corpus: Path, first: Path) -> None:
     assert not config.run_dir.exists()
 
 
-def test_what_cannot_be_read_is_refused_by_its_name(small_corpus: Path, first: Path) -> None:
+def test_a_run_without_weights_is_refused_by_name(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus)
     (first / BEST).unlink()
     with pytest.raises(UserError, match=rf"^init_from={first}: has no {BEST} yet"):
@@ -213,7 +215,7 @@ def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
     assert any(f"{size:,} of {size + 2:,} tokens keep their weights" in note for note in notes)
 
 
-def test_location_scores_are_for_so_many_positions(small_corpus: Path) -> None:
+def test_location_scores_need_the_same_number_of_positions(small_corpus: Path) -> None:
     luong = ("model.decoder=luong", "model.attention_size=null", "model.score=location")
     short = ("training.max_steps=1", f"run_dir={small_corpus.parent}/location")
     first = train(load_config(small_corpus, [*luong, *short])[0], "cpu")

@@ -1,4 +1,4 @@
-"""The figures of scripts/batch_statistics.py, on orders and on a run of the command."""
+"""Statistics of scripts/batch_statistics.py, for given orders and for a run of the command."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from batch_statistics import share_met
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_share_of_mates_met_before() -> None:
+def test_the_share_of_repeated_batch_mates() -> None:
     before = [np.array(rows) for rows in ([0, 1, 2], [3, 4, 5], [6])]
     assert share_met(before, before, 7) == 1
     after = [np.array(rows) for rows in ([0, 1, 3], [2, 4, 6], [5])]

@@ -1,4 +1,4 @@
-"""The benchmark's counted work against torch's own count, and its readings of the peers."""
+"""Benchmark: FLOPs compared with torch's count, and parsing of other toolkits' output."""
 
 import subprocess
 from pathlib import Path
@@ -15,7 +15,7 @@ from seq2seq.model.builder import build_model
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_work_is_what_torch_counts_in_single_steps(case: Case) -> None:
+def test_the_counted_flops_equal_those_of_torch(case: Case) -> None:
     batch, sources, targets = 3, 5, 4
     config = standard(case, Path("data"), Path("run"), "float32")
     model = build_model(config.model, 8000, 8000, True).eval()
@@ -36,7 +36,7 @@ def test_the_work_is_what_torch_counts_in_single_steps(case: Case) -> None:
     assert 3 * counter.get_total_flops() - once_a_sentence == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_peak_is_a_rate() -> None:
+def test_the_peak_is_a_positive_rate() -> None:
     torch.set_num_threads(1)
     precision = torch.get_float32_matmul_precision()
     try:
@@ -61,19 +61,19 @@ fi
 """
 
 
-def test_a_peers_figures_are_read(tmp_path: Path) -> None:
+def test_figures_of_another_toolkit_are_parsed(tmp_path: Path) -> None:
     (tmp_path / "run_x.sh").write_text(SCRIPT, encoding="utf-8")
     peer = peers.Peer("x", "run_x.sh", ("general", "0"), Case("luong"), "100")
     assert peers.train(peer, tmp_path, 650.0) == peers.PeerTraining(650.0, 1736.0)
     assert peers.search(peer, tmp_path, 5) == peers.PeerSearch(2.5, 2785.6, 6.5)
 
 
-def test_a_peer_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_toolkit_is_named(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"printed no figure\. Is Joey NMT installed\?"):
         peers.train(peers.PEERS[0], tmp_path, 5.0)
 
 
-def test_a_peer_that_had_too_little_time_is_told(tmp_path: Path) -> None:
+def test_a_toolkit_that_timed_out_is_reported(tmp_path: Path) -> None:
     only_memory = "".join(line for line in SCRIPT.splitlines(True) if "median" not in line)
     (tmp_path / "run_joeynmt.sh").write_text(only_memory, encoding="utf-8")
     with pytest.raises(
@@ -90,7 +90,7 @@ echo "{\\"tokens\\": 5.5, \\"median_ms\\": $5, \\"p95_ms\\": $6}"
 """
 
 
-def test_ctranslate2_gets_the_ids_and_its_figures_are_read(tmp_path: Path) -> None:
+def test_ctranslate2_gets_the_ids_and_its_figures_are_parsed(tmp_path: Path) -> None:
     python = tmp_path / "ct2" / "bin" / "python"
     with pytest.raises(SystemExit, match=r"does not exist\. Create it: python -m venv"):
         peers.search_ctranslate2(tmp_path, [[4, 5]], 5, 12, int8=True)
@@ -104,7 +104,7 @@ def test_ctranslate2_gets_the_ids_and_its_figures_are_read(tmp_path: Path) -> No
         peers.search_ctranslate2(tmp_path, [[4, 5]], 5, 12, int8=False)
 
 
-def test_exports_are_measured_where_onnx_is_installed(
+def test_exports_are_measured_if_onnx_is_installed(
     tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, *_, exported = modes_of("cpu")

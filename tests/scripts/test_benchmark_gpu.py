@@ -1,4 +1,4 @@
-"""`scripts/benchmark_gpu.py`: random text, parts that are not repeated."""
+"""`scripts/benchmark_gpu.py`: random text, and parts that are not repeated."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from seq2seq.config.schema import load_config
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_lengths_are_those_of_translations() -> None:
+def test_lengths_resemble_those_of_translations() -> None:
     drawn = lengths(10_000, seed=1)
     assert drawn.min() >= 1
     assert drawn.max() <= LONGEST
@@ -29,7 +29,7 @@ def test_batches_are_full_and_have_little_padding() -> None:
         assert len(batch.tgt_out) > 0.8 * batch.tgt_in.numel()
 
 
-def test_the_counted_pairs_of_tokens_are_those_of_attention() -> None:
+def test_attention_is_counted_by_pairs_of_tokens() -> None:
     (batch,) = batches(100, tokens=500, count=1)
     counted = random_text._flop(random_text.Work(0, 0, 1), [batch], 0, 0)
     width = batch.tgt_in.shape[1]
@@ -39,7 +39,7 @@ def test_the_counted_pairs_of_tokens_are_those_of_attention() -> None:
     assert counted == expected
 
 
-def test_the_model_of_wmt_is_that_of_the_shipped_config() -> None:
+def test_the_wmt_model_is_that_of_the_shipped_config() -> None:
     shipped, _ = load_config(ROOT / "configs" / "wmt16-en-de-gnmt.yaml")
     measured = random_text.config_of("gnmt", "bf16")
     assert measured.model == shipped.model
@@ -47,7 +47,7 @@ def test_the_model_of_wmt_is_that_of_the_shipped_config() -> None:
 
 
 @pytest.mark.slow
-def test_parts_in_the_file_are_not_repeated(
+def test_parts_already_in_the_file_are_not_repeated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = []

@@ -81,7 +81,7 @@ def test_the_documented_json_has_the_fields_of_a_translation() -> None:
     assert "| `attention_blocks`, `head_blocks` |" in page
 
 
-def test_every_extra_is_on_the_page_that_installs() -> None:
+def test_every_extra_is_on_the_installation_page() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     page = (ROOT / "docs/get-started.md").read_text(encoding="utf-8")
     extras = project["optional-dependencies"].keys() - {"browser", "dev", "docs"}
@@ -103,7 +103,7 @@ def test_every_extra_is_on_the_page_that_installs() -> None:
         ('<link rel="stylesheet" href="//x.org/a.css">', "//x.org/a.css: loaded from the network"),
     ],
 )
-def test_a_wrong_link_is_found(html: str, problem: str | None, tmp_path: Path) -> None:
+def test_a_broken_link_is_found(html: str, problem: str | None, tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(html, encoding="utf-8")
     (tmp_path / "other.html").write_text('<h1 id="there">', encoding="utf-8")
     assert problems_of(tmp_path) == ([f"index.html: {problem}"] if problem else [])
@@ -123,7 +123,7 @@ def test_the_site_builds_without_a_warning() -> None:
 @needs_docs
 @pytest.mark.parametrize("name", ["attention", "language-pair", "comparison"])
 def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Execute a notebook, with one epoch of training; its cells compare the numbers they show."""
+    """Execute a notebook, with one epoch of training; its cells compare the values they show."""
     import nbformat
 
     from documentation.notebooks import execute
@@ -131,7 +131,7 @@ def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     notebook = nbformat.read(ROOT / f"docs/tutorials/{name}.ipynb", as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert all(cell.execution_count for cell in code)  # as run_notebooks.py leaves it
+    assert all(cell.execution_count for cell in code)  # as stored by run_notebooks.py
     for cell in notebook.cells:
         cell.source = re.sub(r"^EPOCHS = \d+$", "EPOCHS = 1", cell.source, flags=re.M)
     assert (name == "attention") == ("EPOCHS = 1" not in str(notebook.cells))
@@ -176,7 +176,7 @@ def test_formulas_become_mathml_outside_of_code() -> None:
     assert render_maths("5 $ and 6 $ are prices") == "5 $ and 6 $ are prices"
 
 
-def test_an_excerpt_is_the_source() -> None:
+def test_an_excerpt_equals_the_source() -> None:
     from documentation.sources import insert_sources
 
     page = insert_sources("a\n\n<!-- source: documentation.markdown:escape -->\n\nb\n")
@@ -208,7 +208,7 @@ def test_the_config_of_the_readme_loads(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     not importlib.util.find_spec("hatch_fancy_pypi_readme"), reason="needs hatch-fancy-pypi-readme"
 )
-def test_no_link_of_the_readme_on_pypi_leads_nowhere() -> None:
+def test_no_link_of_the_readme_on_pypi_is_broken() -> None:
     command = [sys.executable, "-m", "hatch_fancy_pypi_readme"]
     text = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     links = [part.partition(")")[0] for part in text.split("](")[1:]]

@@ -1,4 +1,4 @@
-"""Commands of README, documentation and configs: all are well-formed; those of guides run here."""
+"""Commands of README, documentation and configs are valid; those of the guides are run."""
 
 import itertools
 import os
@@ -41,8 +41,8 @@ SHELL = {
     "source",
     "tail",
 }
-# Pages whose commands run here, one after the other. Those of the others take hours or a network:
-# they are those of scripts, or their configs are loaded by tests/config/test_config.py.
+# Pages whose commands run here, one after the other. Those of other pages need hours or a network:
+# they are the commands of scripts, or their configs are loaded by tests/config/test_config.py.
 GUIDES = [
     "README.md",
     *(f"docs/how-to/{name}.md" for name in ("own-corpus", "train", "fine-tune", "translate")),
@@ -50,7 +50,7 @@ GUIDES = [
     "docs/how-to/several-processes.md",
     "docs/explanation/exact-resume.md",
 ]
-NEEDS = {  # other than a computer without a network
+NEEDS = {  # needs more than a computer without a network
     "seq2seq init": "the measured speed of a full-size model: tests/cli/test_init.py",
     "seq2seq demo": "two minutes: tests/cli/test_demo.py",
     "runs/demo": "the demo's run",
@@ -66,7 +66,7 @@ NEEDS = {  # other than a computer without a network
 
 
 class Line(NamedTuple):
-    """A line of a block of commands, with its page."""
+    """A line of a code block of commands, with its page."""
 
     page: str
     number: int
@@ -74,7 +74,7 @@ class Line(NamedTuple):
 
 
 def blocks(page: str) -> Iterator[tuple[int, str, str]]:
-    """Yield number of the first line, language and text of each code block of a page."""
+    """Yield first line number, language and text of each code block of a page."""
     text = (ROOT / page).read_text(encoding="utf-8")
     for fence in re.finditer(r"^```(\w*)\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         yield text[: fence.start()].count("\n") + 2, fence[1], fence[2]
@@ -84,7 +84,7 @@ def blocks(page: str) -> Iterator[tuple[int, str, str]]:
 
 
 def command_lines(page: str) -> list[Line]:
-    """List the commands of a page; a line that ends in a backslash continues."""
+    """List the commands of a page; a backslash at the end of a line continues it."""
     found = []
     for first, language, text in blocks(page):
         if language != "bash":
@@ -99,7 +99,7 @@ def command_lines(page: str) -> list[Line]:
 
 
 def programs(line: str) -> Iterator[list[str]]:
-    """Yield the words of each program that a line of shell calls."""
+    """Yield the words of each program that a shell line calls."""
     lexer = shlex.shlex(line.replace("$n", "1"), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     words: list[str] = []
@@ -203,7 +203,7 @@ def check_seq2seq(arguments: list[str]) -> None:
         load_config(Path(configs[0]), options.overrides)
 
 
-# ---------------------------------------------------------------------------------- run the guides
+# ------------------------------------------------------------------------------ running the guides
 
 CONFIG = """\
 name: my-run
@@ -224,7 +224,7 @@ decoding: {max_length: 8}
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with all files that the guides name, and a run."""
+    """Return a folder with all files that the guides mention, and a run."""
     folder = tmp_path_factory.mktemp("guides")
     unpack_demo_corpora(folder / "corpora")
     texts = {}
@@ -266,7 +266,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def workplace(
     prepared: Path, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """Return a copy of the prepared folder as working directory; a guide that trains has no run."""
+    """Return a copy of the prepared folder as working directory; guides that train have no run."""
     shutil.copytree(prepared, tmp_path / "work", ignore=shutil.ignore_patterns("corpora"))
     page = request.node.callspec.params["page"]
     if any("seq2seq train my-run.yaml" in line.text for line in command_lines(page)):

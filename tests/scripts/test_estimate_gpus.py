@@ -1,4 +1,4 @@
-"""`scripts/estimate_gpus.py`: estimates against sums of their own."""
+"""`scripts/estimate_gpus.py`: estimates compared with independent sums."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import estimate_gpus
 from estimate_gpus import estimate
 
 
-def test_one_gpu_exchanges_nothing() -> None:
+def test_one_gpu_sends_no_gradients() -> None:
     found = estimate(1, 989e12, 10**6, 0.5)
     assert found.compute_seconds == pytest.approx(2)
     assert (found.sent_bytes, found.exchange_seconds) == (0, 0)
@@ -15,7 +15,7 @@ def test_one_gpu_exchanges_nothing() -> None:
 
 @pytest.mark.parametrize("gpus", [2, 8, 64])
 def test_a_ring_sends_each_part_of_the_gradients_twice(gpus: int) -> None:
-    """Each GPU sends all parts but one to its neighbour, first partial sums, then sums."""
+    """Each GPU sends all parts but one to its neighbour: first partial sums, then complete sums."""
     parameters = 64 * 1000
     part = 4 * parameters // gpus
     sent = sum(part for _ in ("partial sums", "sums") for _ in range(gpus - 1))

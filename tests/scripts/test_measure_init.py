@@ -1,4 +1,4 @@
-"""The configs and the table of scripts/measure_init.py."""
+"""Configs and table of scripts/measure_init.py."""
 
 import argparse
 import gzip
@@ -12,7 +12,7 @@ from seq2seq.config.schema import load_config
 
 @pytest.mark.parametrize("corpus", CORPORA)
 @pytest.mark.parametrize("minutes", [3, 30.0])
-def test_configs_by_hand_and_of_defaults_load(tmp_path: Path, corpus: str, minutes: float) -> None:
+def test_manual_and_default_configs_load(tmp_path: Path, corpus: str, minutes: float) -> None:
     options = argparse.Namespace(data=tmp_path, output=tmp_path, minutes=minutes)
     loaded = []
     for side in ("hand", "bare"):
@@ -25,7 +25,7 @@ def test_configs_by_hand_and_of_defaults_load(tmp_path: Path, corpus: str, minut
     assert loaded[0] != loaded[1]
 
 
-def test_a_config_of_init_for_a_small_text(tmp_path: Path) -> None:
+def test_a_config_of_init_for_a_small_corpus(tmp_path: Path) -> None:
     folder = tmp_path / "multi30k"
     folder.mkdir()
     for name in ("train.en.gz", "train.de.gz", "val.en.gz", "val.de.gz"):
