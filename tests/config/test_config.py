@@ -438,7 +438,7 @@ def test_a_map_in_an_override_is_read_as_strictly_as_in_a_file(
     tmp_path: Path, value: str, reason: str
 ) -> None:
     for more in ((), ("training.batch_tokens.accumulate=2",)):
-        lines = mistakes(tmp_path, "", (f"training.batch_tokens={value}", *more))
+        lines = errors_in(tmp_path, "", (f"training.batch_tokens={value}", *more))
         assert all("(command line): " in line and reason in line for line in lines)
 
 

@@ -683,7 +683,7 @@ def test_readers_do_not_wait_for_one_another(
     with training_data(files, tmp_path / "runs" / "b") as other:
         assert list(other.text.src) == list(load_data(files, tmp_path / "runs" / "c").text.src)
         assert first.built
-        with pytest.raises(AssertionError, match="waited"):  # what is yet to be built is another's
+        with pytest.raises(AssertionError, match="waited"):  # building an entry waits for the lock
             load_data(files, tmp_path / "runs" / "c", VocabularyConfig(size=320))
 
 
