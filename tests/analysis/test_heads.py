@@ -58,7 +58,7 @@ def test_the_weights_are_the_softmax_of_the_scores_of_each_head(translator: Tran
         recorded.append(scores.clone())
 
     for _ in range(2):
-        translator.translate(line, 1)  # the benchmark of tile sizes calls the module, too
+        translator.translate(line, 1)  # the check of tile sizes calls the module, too
     assert isinstance(translator.model, InferenceModel)
     score = translator.model.network.decoder.score
     with score.register_forward_hook(record):

@@ -56,7 +56,7 @@ READING_RUN = (
         "run/best.safetensors",
         "run/config.yaml",
         "run/last.safetensors",
-        "run/previous.safetensors",  # resumed from if last.safetensors is damaged
+        "run/previous.safetensors",  # fallback of --resume
         "run/step-12.safetensors",
         "run/vocabulary/joint.model",
         "run/vocabulary/src.model",

@@ -237,7 +237,7 @@ def test_a_completion_script_names_all_subcommands(
 ) -> None:
     script = printed_completion(shell, capsys)
     assert all(command in script for command in COMMANDS)
-    assert "overwrite" in script  # tcsh has no dashes in front of option names
+    assert "overwrite" in script  # tcsh lists the dashes separately
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="runs bash")

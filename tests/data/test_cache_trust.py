@@ -64,7 +64,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def copied(built: Built, run: Path) -> Path:
-    """Copy the run folder and its cache; return the cached text's folder."""
+    """Copy the cache for the run; return the folder of its cached text."""
     built.copied_to(run)
     return entry(run, "text").parent
 

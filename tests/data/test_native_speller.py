@@ -15,7 +15,7 @@ from seq2seq.data.names.native_speller import (
 )
 from seq2seq.data.names.sounds import units_of
 
-# Hindi and Marathi words that occur in names.
+# Hindi and Marathi words that share parts with names.
 WORDS = [
     *("कविता", "कमल", "राजा", "राम", "नाम", "सुख", "सुर", "देश", "गणेश", "विजय", "जय", "लता"),
     *("तारा", "गीत", "नदी", "दीप", "रवि", "अनिल", "अमर", "निल", "सुनील", "आशा", "भारत", "मुंबई"),

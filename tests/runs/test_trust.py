@@ -177,7 +177,7 @@ def test_weights_of_another_run_are_detected(run: Path, another: Path, corpus: P
 
 
 def swap(path: Path) -> None:
-    """Replace the vocabulary by an intact one of another run."""
+    """Change the vocabulary to another valid one."""
     content = path.read_bytes()
     path.write_bytes(content + b"\x7a\x00")  # an unknown, empty protobuf field
 
