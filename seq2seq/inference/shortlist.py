@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.lexical_table import LexicalTable
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, NAME_IDS, PAD_ID, Ids, Vocabularies
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, NAME_IDS, PAD_ID, Ids, Vocabularies
 
 MIN_TOKENS = 256  # listed for a source, and for each position of its padded length:
 TOKENS_PER_POSITION = 8
-_SPECIAL = EOS_ID + 1  # ids of special tokens are below
 
 
 class Shortlist:
@@ -29,7 +28,7 @@ class Shortlist:
         src, tgt, names = vocabularies
         ids = {token: i for i, token in enumerate(tgt.tokens(range(len(tgt))))}
         same = [ids.get(token, PAD_ID) for token in src.tokens(range(len(src)))]
-        fixed = _SPECIAL if names is None else NAME_IDS.stop
+        fixed = FIRST_ID if names is None else NAME_IDS.stop
         return cls(table, np.array(same, np.int64), fixed, len(tgt))
 
     def length(self, width: int) -> int:

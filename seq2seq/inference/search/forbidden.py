@@ -1,6 +1,5 @@
 """Forbidden words: an automaton over the text of hypotheses, whatever its tokens."""
 
-import re
 import unicodedata
 from bisect import bisect_left
 from collections import deque
@@ -11,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabulary, normalized
-from seq2seq.inference.search.lexical import is_letter
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, Vocabulary, normalized
+from seq2seq.inference.search.lexical import BYTE_TOKEN, is_letter
 from seq2seq.runtime.errors import UserError
 
 MAX_CHARACTERS = 200  # per phrase; search visits all suffixes of a state
-_BYTE = re.compile("<0x([0-9A-F]{2})>")
-_FIRST_TOKEN = 4  # ids below are PAD, UNK, BOS and EOS
 _ROOT = 0
 # A word may start after ASCII punctuation as after a space; bytes beyond ASCII are parts of words.
 _AS_START = bytes(byte if byte >= 128 or chr(byte).isalnum() else ord(" ") for byte in range(256))
@@ -37,10 +34,10 @@ class Forbidden:
         """
         self._trie = _Trie(_bounded(phrases))
         self._tokens = [
-            b"" if i < _FIRST_TOKEN else _bytes_of(token, vocabulary.has_byte_fallback)
+            b"" if i < FIRST_ID else _bytes_of(token, vocabulary.has_byte_fallback)
             for i, token in enumerate(vocabulary.tokens(range(len(vocabulary))))
         ]
-        self._ids = sorted(range(_FIRST_TOKEN, len(self._tokens)), key=self._tokens.__getitem__)
+        self._ids = sorted(range(FIRST_ID, len(self._tokens)), key=self._tokens.__getitem__)
         self._sorted = [self._tokens[i] for i in self._ids]
         self.start = self._trie.after(_ROOT, b" ")
         self._after_token: dict[tuple[int, int], int] = {}
@@ -192,7 +189,7 @@ def _bounded(phrases: Sequence[str]) -> dict[bytes, bool]:
 
 
 def _bytes_of(token: str, with_bytes: bool) -> bytes:
-    found = _BYTE.fullmatch(token) if with_bytes else None
+    found = BYTE_TOKEN.fullmatch(token) if with_bytes else None
     return bytes([int(found[1], 16)]) if found else token.replace(SPACE, " ").encode()
 
 

@@ -11,7 +11,7 @@ from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabulary, normaliz
 from seq2seq.runtime.errors import UserError
 
 MAX_TOKENS = 200  # in all phrases of one line; search keeps a bank of hypotheses for each number
-_BYTE = re.compile("<0x([0-9A-F]{2})>")
+BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 _ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 
@@ -202,7 +202,7 @@ class LexicalMaker:
 
 def _is_byte_of_letter(token: str) -> bool:
     """Return whether a byte token is a letter or digit, or a part of one, which may be a letter."""
-    found = _BYTE.fullmatch(token)
+    found = BYTE_TOKEN.fullmatch(token)
     byte = int(found[1], 16) if found else 0
     return byte >= 128 or chr(byte).isalnum()
 

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Vocabulary, normalized
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, UNK_ID, Vocabulary, normalized
 from seq2seq.runtime.errors import UserError
 
 MAX_CHARACTERS = 2000  # search takes a step for each token of a prefix
-FIRST_TOKEN = 4  # ids below are PAD, UNK, BOS and EOS
 
 
 class PrefixState(NamedTuple):
@@ -65,7 +64,7 @@ class PrefixMaker:
         self._bytes = [
             ids.pop(b"<0x%02X>" % byte) for byte in range(256 * vocabulary.has_byte_fallback)
         ]
-        self._ids = {token: i for token, i in ids.items() if i >= FIRST_TOKEN}
+        self._ids = {token: i for token, i in ids.items() if i >= FIRST_ID}
         self._sorted = sorted(self._ids)
         self._max_bytes = max(map(len, self._sorted), default=0)  # per token
 
