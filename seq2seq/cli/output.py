@@ -50,7 +50,7 @@ class Output:
         self.flush()
         if self._part is None or not self._part.is_file() or not self._part.stat().st_size:
             return
-        kept = f"{self._name}.incomplete"
+        kept = incomplete_of(Path(self._name))
         with write_errors(kept):
             shutil.copyfile(self._part, kept)
         logger.info(f"{kept}: {content}")
@@ -64,6 +64,11 @@ class Output:
         """Flush the buffer."""
         with write_errors(self._name):
             self._file.flush()
+
+
+def incomplete_of(path: Path) -> Path:
+    """Return the file that keeps what an interrupted command has written."""
+    return path.with_name(f"{path.name}.incomplete")
 
 
 @contextmanager
@@ -209,10 +214,12 @@ def _check_replaces_nothing(path: Path, others: Sequence[Path], runs: Sequence[P
     if _is_stdin(path) or any(same_file(path, other) for other in others):
         raise UserError(f"{path}: is already read or written by this command; choose another name")
     part = part_of(resolve_link(path))
-    if any(same_file(part, other) for other in others):
-        raise UserError(
-            f"{path}: is written as {part} first, which this command reads; choose another name"
-        )
+    for each, when in ((part, "first"), (incomplete_of(path), "if it is interrupted")):
+        if any(same_file(each, other) for other in others):
+            raise UserError(
+                f"{path}: is written as {each} {when}, which this command reads; "
+                "choose another name"
+            )
     for run in runs:
         if _belongs_to(run, path) or _belongs_to(run, part):
             raise UserError(f"{path}: is a file of the run {run}; choose another name")

@@ -123,6 +123,17 @@ def test_the_temporary_file_replaces_no_input(
     assert (here / "new.part").read_bytes() == (here / "test.src").read_bytes()
 
 
+def test_an_interrupted_output_replaces_no_input(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "test.src").rename("out.incomplete")
+    before = contents(here)
+    assert main(["translate", "-m", "run", "-i", "out.incomplete", "-o", "out"]) == 2
+    message = "out: is written as out.incomplete if it is interrupted, which this command reads"
+    assert message in capsys.readouterr().err
+    assert contents(here) == before
+
+
 @pytest.mark.parametrize("output", ["cmp/curves.png", "cmp/small-seed2.valid.hyp"])
 def test_a_comparison_does_not_replace_its_inputs(
     here: Path, capsys: pytest.CaptureFixture[str], output: str
