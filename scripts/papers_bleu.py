@@ -27,8 +27,7 @@ def main() -> None:
     parser.add_argument("references", type=Path, metavar="REFERENCE")
     options = parser.parse_args()
     try:
-        texts = [read_lines(path) for path in (options.hypotheses, options.references)]
-        hypotheses, references = texts
+        hypotheses, references = map(read_lines, (options.hypotheses, options.references))
     except ReportedError as error:
         sys.exit(f"error: {error}")
     if len(hypotheses) != len(references):

@@ -285,7 +285,7 @@ def _enough_memory(remedy: str) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
+        reason = str(error).partition("\n")[0]
         if not (is_out_of_memory(error) or "calculation overflowed" in reason):
             raise
         raise UserError(

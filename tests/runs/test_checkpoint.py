@@ -24,6 +24,7 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
+from seq2seq.runs import checkpoint
 from seq2seq.runs.checkpoint import create_run, load_model, new_model, read_config, save_weights
 from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY
 from seq2seq.runs.provenance import provenance_of
@@ -573,3 +574,9 @@ def test_a_model_too_large_to_train_is_one_clear_line(
             new_model(config, tiny_vocabularies)
         advised = "lower model.hidden_size" in str(caught.value)
         assert advised == (reason in torch_errors)
+
+
+def test_an_error_without_a_message_is_not_called_a_lack_of_memory() -> None:
+    with pytest.raises(RuntimeError) as caught, checkpoint._enough_memory("free memory"):
+        raise RuntimeError
+    assert str(caught.value) == ""
