@@ -21,9 +21,7 @@ from seq2seq.runtime.files import LONE_SURROGATE
 Ids = list[int]
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 FIRST_ID = 4  # smallest id of a token of text
-NAME_IDS = range(
-    FIRST_ID, FIRST_ID + len(PLACEHOLDERS)
-)  # ids of placeholders in a vocabulary with names
+NAME_IDS = range(FIRST_ID, FIRST_ID + len(PLACEHOLDERS))  # in a vocabulary with names
 FEW_TEXTS = 32  # fewer are encoded sooner one by one than by the threads of SentencePiece
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own
 _LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
