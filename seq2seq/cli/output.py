@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -15,7 +15,7 @@ from typing import IO, Any
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.data.compression import is_compressed
 from seq2seq.runtime.console import logger, printable
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import (
     check_paths,
     is_stream,
@@ -45,8 +45,21 @@ class Output:
         """Return whether the text appears on a terminal."""
         return self._file.isatty()
 
-    def keep_incomplete(self, content: str) -> None:
-        """Copy what was written to a file beside the output, which an interruption removes."""
+    @contextmanager
+    def kept_on_failure(self, content: Callable[[], str]) -> Iterator[None]:
+        """Keep what was written, in a file beside the output, if the block does not succeed.
+
+        `content` then says what that is, for a message. Errors of keeping it are not raised.
+        """
+        try:
+            yield
+        except BaseException:
+            with suppress(RunError):
+                self._keep_incomplete(content())
+            raise
+
+    def _keep_incomplete(self, content: str) -> None:
+        """Copy what was written to a file beside the output, which a failure removes."""
         self.flush()
         if self._part is None or not self._part.is_file() or not self._part.stat().st_size:
             return
@@ -67,7 +80,7 @@ class Output:
 
 
 def incomplete_of(path: Path) -> Path:
-    """Return the file that keeps what an interrupted command has written."""
+    """Return the file that keeps what a command has written that did not succeed."""
     return path.with_name(f"{path.name}.incomplete")
 
 
@@ -214,7 +227,7 @@ def _check_replaces_nothing(path: Path, others: Sequence[Path], runs: Sequence[P
     if _is_stdin(path) or any(same_file(path, other) for other in others):
         raise UserError(f"{path}: is already read or written by this command; choose another name")
     part = part_of(resolve_link(path))
-    for each, when in ((part, "first"), (incomplete_of(path), "if it is interrupted")):
+    for each, when in ((part, "first"), (incomplete_of(path), "if the command fails")):
         if any(same_file(each, other) for other in others):
             raise UserError(
                 f"{path}: is written as {each} {when}, which this command reads; "

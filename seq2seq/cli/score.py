@@ -57,8 +57,11 @@ def run(options: argparse.Namespace) -> int:
     translator = load_translator(
         options.model, options.device, options.int8, decoding=options.decoding
     )
-    total, tokens = 0.0, 0
-    with open_output(options.output) as output:
+    total, tokens, start = 0.0, 0, 0
+    with (
+        open_output(options.output) as output,
+        output.kept_on_failure(lambda: f"the scores of the first {start:,} pairs"),
+    ):
         for start in range(0, len(sources), BATCH_LINES):
             rows = slice(start, start + BATCH_LINES)
             scored = score_lines(translator, sources[rows], targets[rows])

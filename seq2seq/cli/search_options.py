@@ -70,12 +70,20 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
     sampling = sampling_options(options)
     return SearchSettings(
         glossary=options.glossary and Glossary.read(options.glossary),
-        forbidden=tuple(read_lines(options.forbidden)) if options.forbidden else (),
+        forbidden=_forbidden(options.forbidden) if options.forbidden else (),
         sampling=sampling,
         groups=options.groups,
         diversity=0.5 if options.diversity is None else options.diversity,
         mbr=options.mbr,
     )
+
+
+def _forbidden(path: Path) -> tuple[str, ...]:
+    """Return the phrases of a file; raises UserError with the line of one that is too long."""
+    from seq2seq.inference.search.forbidden import checked_phrase
+
+    lines = enumerate(read_lines(path), start=1)
+    return tuple(checked_phrase(line, f"{path}:{number}") for number, line in lines)
 
 
 def sampling_options(options: argparse.Namespace) -> "Sampling | None":

@@ -140,39 +140,37 @@ def _translate(
     report: LineReport,
     output: Output,
 ) -> None:
-    """Write the translations batch by batch; keep those of an interrupted call."""
+    """Write the translations batch by batch; keep those of a call that fails."""
     text_only = not options.json and options.n_best is None
     shown = not options.text and not options.stream and not output.on_terminal
     done = 0
-    try:
-        total = _total(options) if shown and sys.stderr.isatty() else None
-        with progress("translated", total, shown=shown) as advance:
-            for number, batch in _batches(options, lines):
-                texts = report.decode(number, batch)
-                begin = requirements.prefixes.of(number, len(texts))
-                translations = translator.stream(
-                    texts,
-                    options.beam,
-                    options.n_best or 1,
-                    begin,
-                    text_only,
-                    advance,
-                    requirements.constraints.of(number, len(texts)),
-                    requirements.settings,
-                )
-                for index, each in enumerate(translations, start=number - 1):
-                    report.note_translations(
-                        index + 1, [each], begin and [begin[index + 1 - number]]
-                    )
-                    output.write(_format(each, index, options.n_best is not None, options.json))
-                    done += 1
-                output.flush()
-                if options.stream or isinstance(lines, Prompt):
-                    report.log()
-    except KeyboardInterrupt:
+
+    def kept() -> str:
         report.log()
-        output.keep_incomplete(f"the translations of the first {done:,} line{'s' * (done != 1)}")
-        raise
+        return f"the translations of the first {done:,} line{'s' * (done != 1)}"
+
+    total = _total(options) if shown and sys.stderr.isatty() else None
+    with output.kept_on_failure(kept), progress("translated", total, shown=shown) as advance:
+        for number, batch in _batches(options, lines):
+            texts = report.decode(number, batch)
+            begin = requirements.prefixes.of(number, len(texts))
+            translations = translator.stream(
+                texts,
+                options.beam,
+                options.n_best or 1,
+                begin,
+                text_only,
+                advance,
+                requirements.constraints.of(number, len(texts)),
+                requirements.settings,
+            )
+            for index, each in enumerate(translations, start=number - 1):
+                report.note_translations(index + 1, [each], begin and [begin[index + 1 - number]])
+                output.write(_format(each, index, options.n_best is not None, options.json))
+                done += 1
+            output.flush()
+            if options.stream or isinstance(lines, Prompt):
+                report.log()
 
 
 def _total(options: argparse.Namespace) -> int | None:

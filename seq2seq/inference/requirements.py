@@ -51,13 +51,19 @@ class Requirements:
         return [made[text] for text in texts]
 
     def lexical(
-        self, phrases: Sequence[str], masked: Masked, place: str, forbidden: Forbidden | None
+        self,
+        phrases: Sequence[str],
+        masked: Masked,
+        place: str,
+        forbidden: Forbidden | None,
+        terms: Sequence[str] = (),
     ) -> Lexical:
         """Return the constraint that a translation contains the phrases, its names masked.
 
-        Raises UserError, with the place, for phrases that no translation can contain.
+        It contains as many of the `terms`, too, as there is room for. Raises UserError, with the
+        place, for phrases and terms that no translation can contain.
         """
-        for phrase in phrases:
+        for phrase in (*phrases, *terms):
             if forbidden is not None and forbidden.occurs_in(" ".join(normalized(phrase).split())):
                 raise UserError(
                     f"{place}: {phrase[:60]!r} is required and contains a forbidden word; allow "
@@ -65,7 +71,8 @@ class Requirements:
                 )
         if (names := self._vocabularies.names) is not None:
             phrases = [names.mask_target(each, masked.names) for each in phrases]
-        return self._lexical_maker.lexical(phrases, place)
+            terms = [names.mask_target(each, masked.names) for each in terms]
+        return self._lexical_maker.lexical(phrases, place, terms)
 
     def forbidden(self, words: tuple[str, ...]) -> Forbidden | None:
         """Return the automaton of forbidden words; it is kept for the next call."""

@@ -10,7 +10,7 @@ from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, normalized
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.line_splitting import split_line, with_tag
 from seq2seq.inference.requirements import Requirements, phrase_lists
-from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
+from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime import argument_types
@@ -19,6 +19,9 @@ _SENTENCES = "more sentences than in lines of the training text; cut at sentence
 _LONG = "longer than data.max_length; translated in parts"
 _NO_MARK = "no final punctuation mark, unlike the training text; translated as if there were one"
 _LEFT_OUT = "text without spaces that exceeds the length limit; only its start was translated"
+_MANY_TERMS = (
+    f"glossary terms of more than {MAX_TOKENS} tokens in a line; only the first ones were required"
+)
 _BLANK_CONSTRAINED = "blank lines stay blank, without their constraints"
 MAX_ATTENTION_TOKENS = 2000  # attention weights of longer lines, quadratic in length, are dropped
 MAX_SQUARED_LENGTHS = 10_000_000  # searched at once, to bound the memory of attention weights
@@ -178,19 +181,21 @@ class LineSplitter:
         if not line.phrases and glossary is None and settings.written_names:
             return line
         parts: list[LinePart] = []
+        notes = [] if line.parts or not line.phrases else [_BLANK_CONSTRAINED]
         for part in line.parts:
-            phrases = list(line.phrases) if not parts else []
+            phrases, terms = [] if parts else line.phrases, list[str]()
             if not settings.written_names:
                 part = self._with_spellings(part)
             if glossary is not None:
                 part = self._with_glossary(part, glossary)
-                phrases += glossary.targets(part.masked.text)
+                terms = glossary.targets(part.masked.text)
             place = f"constraints of line {number}"
-            lexical = self._requirements.lexical(phrases, part.masked, place, forbidden)
-            drops = part.drops_mark and not any(map(self._source.ends_in_mark, phrases))
+            lexical = self._requirements.lexical(phrases, part.masked, place, forbidden, terms)
+            if terms and sum(lexical.counts) < len(phrases) + len(terms):
+                notes = [_MANY_TERMS]
+            drops = part.drops_mark and not any(map(self._source.ends_in_mark, (*phrases, *terms)))
             parts.append(part._replace(lexical=lexical, drops_mark=drops))
-        notes = line.notes if parts or not line.phrases else [*line.notes, _BLANK_CONSTRAINED]
-        return line._replace(parts=parts, notes=notes)
+        return line._replace(parts=parts, notes=[*line.notes, *notes])
 
     def _with_spellings(self, part: LinePart) -> LinePart:
         """Take the spelling of each name as given, so that the written form does not follow it."""

@@ -129,7 +129,7 @@ def test_an_interrupted_output_replaces_no_input(
     (here / "test.src").rename("out.incomplete")
     before = contents(here)
     assert main(["translate", "-m", "run", "-i", "out.incomplete", "-o", "out"]) == 2
-    message = "out: is written as out.incomplete if it is interrupted, which this command reads"
+    message = "out: is written as out.incomplete if the command fails, which this command reads"
     assert message in capsys.readouterr().err
     assert contents(here) == before
 

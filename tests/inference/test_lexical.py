@@ -308,6 +308,33 @@ def test_the_time_of_a_glossary_depends_on_the_text_and_not_on_the_number_of_ter
     )  # 10,000 with a search for each term
 
 
+def test_the_glossary_terms_of_a_line_are_required_as_far_as_there_is_room(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The constraints of the line come first, and no line ends the command."""
+    text, phrases, terms = tmp_path / "text", tmp_path / "phrases", tmp_path / "terms"
+    text.write_text("ba\nke do\n", encoding="utf-8")
+    vocabulary = Translator.load(tiny_run, device="cpu").vocabularies.tgt
+    size = len(vocabulary.encode(["zu"])[0])
+    long = " ".join(["zu"] * (MAX_TOKENS // (2 * size)))
+    phrases.write_text(f"\nmo\t{long}\n", encoding="utf-8")
+    terms.write_text(f"ke\tlili\ndo\t{long}\n", encoding="utf-8")
+    call = ["translate", "-m", str(tiny_run), "-i", str(text), "--device", "cpu", "-b", "2"]
+    options = ["--constraints", str(phrases), "--glossary", str(terms)]
+    assert main([*call, *options]) == 0
+    out, err = capsys.readouterr()
+    assert (
+        "glossary terms of more than 200 tokens in a line; only the first ones were required: "
+        "1 line (2)\n"
+    ) in err
+    words = out.splitlines()[1].split()
+    assert {"mo", "lili"} <= set(words)
+    assert words.count("zu") >= MAX_TOKENS // (2 * size)
+    terms.write_text("ke\tlili\n", encoding="utf-8")
+    assert main([*call, *options]) == 0
+    assert "only the first ones" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -334,6 +334,16 @@ def test_python_refuses_other_keys(tiny_runs: dict[str, Path]) -> None:
         Translator.load(tiny_runs["luong"], overrides="decoding.beam_size=1")
 
 
+def test_a_long_forbidden_phrase_is_named_by_its_line(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = tmp_path / "words"
+    words.write_text("mo\n\n" + "a" * 201 + "\n", encoding="utf-8")
+    assert main(["translate", "-m", str(tiny_run), "--forbidden", str(words), *LINES]) == 2
+    message = f"{words}:3: too long (201 characters); use at most 200"
+    assert capsys.readouterr().err == f"seq2seq: error: {message}\n"
+
+
 def test_the_command_accepts_forbidden_words(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

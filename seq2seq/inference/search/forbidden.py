@@ -174,18 +174,23 @@ def _bounded(phrases: Sequence[str]) -> dict[bytes, bool]:
     """
     found: dict[bytes, bool] = {}
     for number, phrase in enumerate(phrases, start=1):
-        text = " ".join(normalized(phrase).replace(SPACE, " ").split())
-        if len(text) > MAX_CHARACTERS:
-            raise UserError(
-                f"forbidden phrase {number}: too long ({len(text):,} characters); use at most "
-                f"{MAX_CHARACTERS}"
-            )
+        text = checked_phrase(phrase, f"forbidden phrase {number}")
         if not text:
             continue
         anywhere = not is_letter(text[0]) and not text[0].isascii()
         for start in (" ", "") if anywhere else (" ",):
             found[f"{start}{text}".encode()] = is_letter(text[-1])
     return found
+
+
+def checked_phrase(phrase: str, place: str) -> str:
+    """Return the text of a phrase with single spaces; raises UserError if it is too long."""
+    text = " ".join(normalized(phrase).replace(SPACE, " ").split())
+    if len(text) > MAX_CHARACTERS:
+        raise UserError(
+            f"{place}: too long ({len(text):,} characters); use at most {MAX_CHARACTERS}"
+        )
+    return text
 
 
 def _bytes_of(token: str, with_bytes: bool) -> bytes:

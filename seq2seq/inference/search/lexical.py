@@ -149,20 +149,25 @@ class LexicalMaker:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
 
-    def lexical(self, phrases: Sequence[str], place: str) -> Lexical:
+    def lexical(self, phrases: Sequence[str], place: str, terms: Sequence[str] = ()) -> Lexical:
         """Return the constraints of a line's phrases; `place` names the line in errors.
 
-        Raises UserError for a word that a word vocabulary lacks, or more than MAX_TOKENS tokens.
+        Then of as many `terms` as MAX_TOKENS allows, the first ones first. Raises UserError for a
+        word that a word vocabulary lacks, or if the phrases, or one term, have too many tokens.
         """
+        encoded = self._encoded(phrases, place)
+        room = MAX_TOKENS - _bounded(encoded, place)
+        for term in terms:
+            one = self._encoded([term], place)
+            if (room := room - _bounded(one, place)) < 0:
+                break
+            encoded += one
+        return lexical_of(encoded, self._continuing) if encoded else NO_LEXICAL
+
+    def _encoded(self, phrases: Sequence[str], place: str) -> list[tuple[Ids, bool]]:
+        """Return the ids of each phrase that is not blank, and whether it ends in a letter."""
         texts = [" ".join(normalized(each).replace(SPACE, " ").split()) for each in phrases]
-        encoded = [(self._encode(text, place), is_letter(text[-1])) for text in texts if text]
-        if not encoded:
-            return NO_LEXICAL
-        if (count := sum(len(ids) for ids, _ in encoded)) > MAX_TOKENS:
-            raise UserError(
-                f"{place}: the phrases have {count:,} tokens; use at most {MAX_TOKENS} a line"
-            )
-        return lexical_of(encoded, self._continuing)
+        return [(self._encode(text, place), is_letter(text[-1])) for text in texts if text]
 
     def possible(self, words: Sequence[str]) -> Lexical:
         """Return the constraints of those words that the vocabulary can spell, up to MAX_TOKENS."""
@@ -198,6 +203,15 @@ class LexicalMaker:
             for i, token in enumerate(tokens)
             if is_letter(token[:1]) or (with_bytes and _is_byte_of_letter(token))
         )
+
+
+def _bounded(phrases: Sequence[tuple[Ids, bool]], place: str) -> int:
+    """Return the number of tokens of phrases; raises UserError for more than MAX_TOKENS."""
+    if (count := sum(len(ids) for ids, _ in phrases)) > MAX_TOKENS:
+        raise UserError(
+            f"{place}: the phrases have {count:,} tokens; use at most {MAX_TOKENS} a line"
+        )
+    return count
 
 
 def _is_byte_of_letter(token: str) -> bool:
