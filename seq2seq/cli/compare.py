@@ -142,9 +142,15 @@ def _legend(result: "ComparisonResult") -> str:
             f"difference: BLEU minus that of {plan.variants[0].name}; p: two-sided paired "
             f"bootstrap over sentences, {RESAMPLES:,} resamples"
         )
-        lines.append("p ignores the seeds: a difference within its sd may be due to them")
-        if len(task.text) < MIN_SENTENCES:
-            lines.append(f"no p for fewer than {MIN_SENTENCES} sentences")
+        lines.append(
+            "p ignores the seeds: a difference within its sd may be due to them"
+            if len(plan.seeds) > 1
+            else "p says nothing about other seeds: pass --seeds 1,2,3"
+        )
+        if len(plan.variants) > 2:
+            lines.append(f"p is not corrected for {len(result.pairs)} comparisons")
+        if any(pair.difference.p_value is None for pair in result.pairs):
+            lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
     if any(bucket.beyond for bucket in result.buckets):
         lines.append(f"lengths with *: more words than any source in training ({task.longest})")
     for variant in plan.variants:

@@ -14,6 +14,7 @@ from seq2seq.cli.progress import progress
 from seq2seq.data.line_counts import read_aligned
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
     if len(hypotheses) == 2:
         comparison = metrics.compare(hypotheses[0], hypotheses[1], *how)
         scores = comparison.system_scores()
+        if (note := metrics.few_differences_note(comparison)) is not None:
+            logger.info(f"note: {note}")
     else:
         comparison, scores = None, metrics.score(hypotheses[0], *how)
     if options.sentences:
@@ -168,6 +171,11 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
     if options.hyp and not options.ref:
         raise UserError("evaluate: give a reference, -r FILE")
+    for path in filter(is_table, options.hyp):
+        raise UserError(f"evaluate --hyp: {path} is a table; give text, one translation per line")
+    for number, path in enumerate(options.ref):
+        if path in options.ref[:number]:
+            raise UserError(f"evaluate -r: {path} is given twice; a reference counts once")
     if options.input and not options.ref:
         options.ref = [second_column("evaluate", options.input)]
     if options.ref and not (options.hyp or options.input):

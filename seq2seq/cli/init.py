@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -151,4 +152,5 @@ def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
         f"{recipe.epochs:.1f} epochs in about {duration(recipe.seconds)} "
         f"({recipe.cost.tokens_per_second:,.0f} target tokens/s on {recipe.cost.device})"
     )
-    say(f"Check it:  seq2seq check {path}\nTrain:     seq2seq train {path}")
+    name = shlex.quote(str(path))
+    say(f"Check it:  seq2seq check {name}\nTrain:     seq2seq train {name}")

@@ -18,7 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write one self-contained HTML page about a run: scores with intervals, curves, BLEU by\n"
         "length, the best and the worst sentences with attention, data, config, versions. The\n"
-        "model card, README.md in the run folder, is written with it."
+        "model card, README.md in the run folder, is written with it, unless --split names\n"
+        "another text than the default."
     )
     parser.epilog = """examples:
   seq2seq report runs/demo
@@ -50,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
         facts = gather(run_folder, options.split, options.beam, options.device, advance)
     with open_output(path) as output:
         output.write(page(facts))
-    if note := write_model_card(facts):
-        logger.info(f"note: {note}")
+    if options.split in (None, "test" if config.data.test else "valid"):
+        logger.info(write_model_card(facts))
     if facts.unscored:
         logger.info(f"note: no scores: {facts.unscored}")
     logger.info(f"Open {shlex.quote(str(path))} in a browser.")

@@ -68,7 +68,10 @@ def divide(
                 f"pairs with text are too few or share sources and targets; lower {option}"
             )
     if not np.any(part_of[order] == 0):
-        raise UserError(f"{name}: none of its {len(kept):,} pairs remains for train; ask for fewer")
+        raise UserError(
+            f"{name}: none of its pairs remains for train (with text: {len(kept):,}); hold out "
+            "fewer, or add pairs"
+        )
     return Division(np.where(labels >= 0, part_of[labels], DROPPED).astype(np.int8), len(order))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from seq2seq.runtime.errors import UserError
 
 RESAMPLES = 1000  # sacrebleu's default
-MIN_SENTENCES = 20  # fewest sentences for an interval or a p-value
+MIN_SENTENCES = 20  # fewest sentences for an interval, and fewest that differ for a p-value
 CONFIDENCE = (0.025, 0.975)  # quantiles that bound a 95% interval
 _SEED = "12345"  # sacrebleu's default
 _ROUNDING = 1e-9  # rounding error of the mean of equal differences
@@ -26,8 +26,8 @@ class Difference(NamedTuple):
     `deviation` is the sample standard deviation of the difference over seeds, paired because equal
     seeds see the same batches; None for a single seed. `ci` is the 95% interval of the difference
     over resampled sentences and `p_value` that of `two_sided_p_value`, both None for fewer than
-    MIN_SENTENCES sentences. Both vary the sentences for these models; only `deviation` accounts
-    for other seeds.
+    MIN_SENTENCES sentences, and the p-value also for too few that differ (`is_testable`). Both
+    vary the sentences for these models; only `deviation` accounts for other seeds.
     """
 
     mean: float
@@ -91,22 +91,40 @@ def two_sided_p_value(difference: float, resampled: Scores) -> float:
     return (int(extreme.sum()) + 1) / (len(resampled) + 1)
 
 
+def differing_sentences(baseline: Sequence[Counts], system: Sequence[Counts]) -> int:
+    """Return the number of sentences whose statistics differ between two systems, in any seed."""
+    pairs = zip(baseline, system, strict=True)
+    return int(np.any([(first != second).any(axis=1) for first, second in pairs], axis=0).sum())
+
+
+def is_testable(differing: int) -> bool:
+    """Return whether a p-value can be given for systems that differ in that many sentences.
+
+    Resamples of fewer than MIN_SENTENCES differences understate their spread: if each of four is in
+    favour of one system, a permutation test has p = 0.125, the bootstrap 0.035.
+    """
+    return differing == 0 or differing >= MIN_SENTENCES
+
+
 def difference(
     baseline: Sequence[float],
     system: Sequence[float],
     baseline_resampled: Scores | None,
     system_resampled: Scores | None,
+    differing: int,
 ) -> Difference:
     """Test a system against a baseline, given the BLEU of each seed and the resampled means.
 
-    The resampled means are None for too few sentences.
+    The resampled means are None for too few sentences. `differing` is their number of
+    `differing_sentences`.
     """
     by_seed = np.subtract(system, baseline)
     mean, spread = float(by_seed.mean()), deviation(by_seed.tolist())
     if baseline_resampled is None or system_resampled is None:
         return Difference(mean, spread, None, None)
     drawn = system_resampled - baseline_resampled
-    return Difference(mean, spread, interval(drawn), two_sided_p_value(mean, drawn))
+    p_value = two_sided_p_value(mean, drawn) if is_testable(differing) else None
+    return Difference(mean, spread, interval(drawn), p_value)
 
 
 def deviation(values: Sequence[float]) -> float | None:

@@ -17,7 +17,9 @@ from seq2seq.evaluation.bootstrap import (
     RESAMPLES,
     Counts,
     Resamples,
+    differing_sentences,
     interval,
+    is_testable,
     seed_name,
     two_sided_p_value,
 )
@@ -81,7 +83,7 @@ class Resampled(NamedTuple):
 class Paired(NamedTuple):
     """One metric of two systems, and the two-sided p-value of their difference.
 
-    The p-value is None if `ci` is.
+    The p-value is None if `ci` is, or if too few sentences differ (`is_testable`).
     """
 
     baseline: Resampled
@@ -166,6 +168,19 @@ def few_lines_note(lines: int) -> str | None:
     if lines >= MIN_SENTENCES:
         return None
     return f"no intervals and p-values for fewer than {MIN_SENTENCES} lines (here: {lines})"
+
+
+def few_differences_note(comparison: "Comparison") -> str | None:
+    """Return a note if the systems differ in too few lines for some metric's p-value."""
+    untested = [
+        name
+        for name, pair in zip(METRIC_NAMES, comparison, strict=True)
+        if pair is not None and pair.p_value is None and pair.system.ci is not None
+    ]
+    if not untested:
+        return None
+    metrics = " and ".join(untested)
+    return f"no p-value of {metrics}: the systems differ in fewer than {MIN_SENTENCES} lines"
 
 
 @quiet_sacrebleu()
@@ -318,10 +333,12 @@ def _score(metric: Metric, hypotheses: Sequence[str], resamples: Resamples) -> S
 def _paired(
     metric: Metric, baseline: Sequence[str], system: Sequence[str], resamples: Resamples
 ) -> Paired:
-    first, first_drawn = _resampled(metric, _counts(metric, baseline), resamples)
-    second, second_drawn = _resampled(metric, _counts(metric, system), resamples)
+    counts = _counts(metric, baseline), _counts(metric, system)
+    first, first_drawn = _resampled(metric, counts[0], resamples)
+    second, second_drawn = _resampled(metric, counts[1], resamples)
     p_value = None
-    if first_drawn is not None and second_drawn is not None:
+    testable = is_testable(differing_sentences(counts[:1], counts[1:]))
+    if testable and first_drawn is not None and second_drawn is not None:
         p_value = two_sided_p_value(second.score - first.score, second_drawn - first_drawn)
     return Paired(first, second, p_value, _signature(metric, resamples))
 

@@ -95,10 +95,14 @@ def test_the_page_has_the_scores_of_evaluate(
     assert str(trained) not in text  # no paths of this machine
 
 
-@pytest.mark.parametrize("split", ["test", "valid"])
-def test_the_model_card_has_metadata_and_scores(trained: Path, split: str) -> None:
-    assert report(trained, "--split", split, "-b", "1") == 0
+@pytest.mark.parametrize("split", [None, "test"])
+def test_the_model_card_has_metadata_and_scores(
+    trained: Path, split: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = () if split is None else ("--split", split)
+    assert report(trained, *chosen, "-b", "1") == 0
     assert (trained / "run" / "report.html").exists()
+    assert f"model card: {trained / 'run' / 'README.md'}\n" in capsys.readouterr().err
     card = (trained / "run" / "README.md").read_text(encoding="utf-8")
     _, front, body = card.split("---\n", 2)
     tree = yaml.safe_load(front)
@@ -106,7 +110,7 @@ def test_the_model_card_has_metadata_and_scores(trained: Path, split: str) -> No
     assert tree["pipeline_tag"] == "translation"
     (entry,) = tree["model-index"]
     (result,) = entry["results"]
-    assert result["dataset"]["split"] == split
+    assert result["dataset"]["split"] == "test"
     values = {each["type"]: each["value"] for each in result["metrics"]}
     assert list(values) == ["bleu", "chrf", "ter"] == tree["metrics"]
     rows = [row for row in body.splitlines() if row.startswith("| BLEU ")]
@@ -114,6 +118,9 @@ def test_the_model_card_has_metadata_and_scores(trained: Path, split: str) -> No
     assert len(re.split(r"(?<!\\)\|", rows[0])) == 6  # four cells
     assert "    pip install 'seq2seq-attention[train]'\n    seq2seq translate -m FOLDER" in body
     assert str(trained) not in card
+    assert report(trained, "--split", "valid", "-b", "1", "-o", str(trained / "valid.html")) == 0
+    assert "model card" not in capsys.readouterr().err
+    assert (trained / "run" / "README.md").read_text(encoding="utf-8") == card
 
 
 def test_a_readme_of_the_user_is_kept(
@@ -148,6 +155,8 @@ def test_a_run_without_attention_test_set_and_metrics_has_a_page(
     text, tags = checked(folder / "run" / "report.html")
     assert "15 sentences of the valid text, beam size 1." in text
     assert "This text has chosen the best weights" in text
+    card = (folder / "run" / "README.md").read_text(encoding="utf-8")
+    assert "This text has chosen the best weights" in card
     assert "details" not in tags
     assert "No figures yet." in text
     capsys.readouterr()

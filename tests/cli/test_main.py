@@ -663,7 +663,7 @@ def test_two_outputs_are_compared(call: Call, texts: tuple[Path, Path], tmp_path
     hyp, ref = texts
     enlarge(hyp, ref)
     better = tmp_path / "better"
-    lines = [*lines_of(ref)[:18], *lines_of(hyp)[18:]]
+    lines = [*lines_of(ref)[:30], *lines_of(hyp)[30:]]
     better.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     result = call("evaluate", "--hyp", hyp, "--hyp", better, "-r", ref, "--json", tmp_path / "json")
     wanted = [sacrebleu_scores(path, ref)[0] for path in (hyp, better)]
@@ -675,6 +675,27 @@ def test_two_outputs_are_compared(call: Call, texts: tuple[Path, Path], tmp_path
     pair = tree["paired"]["bleu"]
     assert [pair[side]["score"] for side in ("baseline", "system")] == pytest.approx(wanted)
     assert 0 < pair["p_value"] < 0.2
+    lines = [*lines_of(ref)[:9], *lines_of(hyp)[9:]]
+    better.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    result = call("evaluate", "--hyp", hyp, "--hyp", better, "-r", ref, "--json", tmp_path / "json")
+    note = "note: no p-value of BLEU and chrF2 and TER: the systems differ in fewer than 20 lines\n"
+    assert note in result.err
+    tree = json.loads((tmp_path / "json").read_text(encoding="utf-8"))
+    assert tree["paired"]["bleu"]["p_value"] is None
+
+
+def test_hypotheses_are_text_and_references_count_once(
+    call: Call, texts: tuple[Path, Path], tmp_path: Path
+) -> None:
+    hyp, ref = texts
+    table = tmp_path / "hyp.tsv"
+    table.write_text("a\tb\n", encoding="utf-8")
+    result = call("evaluate", "--hyp", table, "-r", table)
+    assert result.code == 2
+    assert f"evaluate --hyp: {table} is a table; give text" in result.err
+    result = call("evaluate", "--hyp", hyp, "-r", ref, "-r", ref)
+    assert result.code == 2
+    assert f"evaluate -r: {ref} is given twice" in result.err
 
 
 def test_text_without_spaces_and_long_lines_give_notes(call: Call, tmp_path: Path) -> None:

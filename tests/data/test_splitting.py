@@ -99,10 +99,14 @@ def parts_of(pairs: Pairs, seed: int) -> list[int]:
     ("pairs", "sizes", "message"),
     [
         ([("a", "b"), ("a", "c"), ("d", "c")], (1, 0), "a: valid can have 0 of 1 pairs: the 3"),
-        ([("a", "b"), ("c", "d")], (1, 1), "a: none of its 2 pairs remains for train"),
+        (
+            [("a", "b"), ("c", "d")],
+            (1, 1),
+            "a: none of its pairs remains for train (with text: 2)",
+        ),
         ([("a", "b"), ("c", "d")], (1, 2), "a: test can have 1 of 2 pairs"),
-        ([(" ", "b")], (0, 0), "a: none of its 0 pairs remains"),
-        ([], (0, 0), "a: none of its 0 pairs remains"),
+        ([(" ", "b")], (0, 0), "a: none of its pairs remains for train (with text: 0)"),
+        ([], (0, 0), "a: none of its pairs remains for train (with text: 0)"),
     ],
 )
 def test_impossible_sizes_are_refused(pairs: Pairs, sizes: tuple[int, int], message: str) -> None:

@@ -73,15 +73,15 @@ def test_all_resamples_use_the_seed_of_the_environment(
 def test_the_test_of_a_difference_is_two_sided() -> None:
     counts = [metrics.bleu_counts(each, REFERENCES, False) for each in SYSTEMS]
     worse, better, between = (([metrics.bleu_of(each)], resampled(each)) for each in counts)
-    up = bootstrap.difference(worse[0], better[0], worse[1], better[1])
-    down = bootstrap.difference(better[0], worse[0], better[1], worse[1])
+    up = bootstrap.difference(worse[0], better[0], worse[1], better[1], 60)
+    down = bootstrap.difference(better[0], worse[0], better[1], worse[1], 60)
     assert up.mean == -down.mean > 5
     assert up.p_value == down.p_value is not None
     assert up.p_value < 0.01
     assert up.ci is not None
     assert down.ci is not None
     assert up.ci[0] > 0 > down.ci[1]
-    near = bootstrap.difference(between[0], between[0], between[1], between[1])
+    near = bootstrap.difference(between[0], between[0], between[1], between[1], 0)
     assert (near.mean, near.p_value, near.ci, near.deviation) == (0, 1, (0, 0), None)
 
 
@@ -94,6 +94,7 @@ def test_evaluate_and_compare_agree() -> None:
             [metrics.bleu_of(counts[second])],
             resampled(counts[first]),
             resampled(counts[second]),
+            bootstrap.differing_sentences([counts[first]], [counts[second]]),
         )
         assert found.p_value == pair.p_value
         assert pair.system.score - pair.baseline.score == pytest.approx(found.mean)
@@ -103,7 +104,7 @@ def test_both_tails_are_counted() -> None:
     drawn = (
         np.array([-2.0, -1.0, 0.0, 1.0, 2.0]) + 7
     )  # resamples need not be centred on the difference
-    found = bootstrap.difference([10], [11.5], np.zeros(5), drawn)
+    found = bootstrap.difference([10], [11.5], np.zeros(5), drawn, 20)
     assert found.p_value == (2 + 1) / (5 + 1)
 
 
@@ -135,6 +136,33 @@ def test_false_positives_are_rare() -> None:
     assert found.max() > 0.6  # sacrebleu's rule never exceeds one half
 
 
+@pytest.mark.parametrize("differing", [0, 1, 4, 19, 20, 21])
+def test_few_differences_have_no_p_value(differing: int) -> None:
+    """The bootstrap gives p = 0.04 for four differences in one direction, a sign test 0.125."""
+    system = [f"{line} word" for line in REFERENCES[:differing]] + REFERENCES[differing:]
+    comparison = metrics.compare(REFERENCES, system, [REFERENCES])
+    note = metrics.few_differences_note(comparison)
+    for pair in comparison:
+        assert pair is not None
+        assert pair.system.ci is not None
+        assert (pair.p_value is None) == (0 < differing < bootstrap.MIN_SENTENCES)
+    assert (note is None) == (comparison.bleu.p_value is not None)
+    assert note is None or note.startswith("no p-value of BLEU and chrF2 and TER: the systems ")
+    if differing == 0:
+        assert comparison.bleu.p_value == 1
+
+
+def test_sentences_that_differ_in_any_seed_are_counted() -> None:
+    first, second = np.zeros((5, 3)), np.zeros((5, 3))
+    second[1, 2] = second[3, 0] = 1
+    third = np.zeros((5, 3))
+    third[3] = 2
+    assert bootstrap.differing_sentences([first], [first]) == 0
+    assert bootstrap.differing_sentences([first], [second]) == 2
+    assert bootstrap.differing_sentences([first, first], [second, third]) == 2
+    assert bootstrap.differing_sentences([first, first], [first, third]) == 1
+
+
 @pytest.mark.parametrize("lines", [1, 2, bootstrap.MIN_SENTENCES - 1])
 def test_few_sentences_have_no_interval_and_no_p_value(lines: int) -> None:
     first, second, references = (each[:lines] for each in (*SYSTEMS[:2], REFERENCES))
@@ -147,7 +175,7 @@ def test_few_sentences_have_no_interval_and_no_p_value(lines: int) -> None:
         assert (pair.p_value, pair.system.ci, pair.baseline.mean) == (None, None, None)
     assert f"(here: {lines})" in (metrics.few_lines_note(lines) or "")
     assert metrics.few_lines_note(bootstrap.MIN_SENTENCES) is None
-    assert bootstrap.difference([1.0], [2.0], None, None).p_value is None
+    assert bootstrap.difference([1.0], [2.0], None, None, 1).p_value is None
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.97, 1.0])
@@ -170,6 +198,6 @@ def test_intervals_stay_within_the_range_of_the_score(share: float) -> None:
 
 def test_seeds_are_paired() -> None:
     nothing = np.zeros(9)
-    found = bootstrap.difference([10, 20, 30], [11, 22, 33], nothing, nothing)
+    found = bootstrap.difference([10, 20, 30], [11, 22, 33], nothing, nothing, 20)
     assert found.mean == 2
     assert found.deviation == pytest.approx(1)

@@ -156,8 +156,14 @@ def _difference(
     baseline_resampled: NDArray[np.float64] | None,
     resampled: NDArray[np.float64] | None,
 ) -> Difference:
-    scores = bleu_scores(baseline), bleu_scores(runs)
-    return bootstrap.difference(*scores, baseline_resampled, resampled)
+    counts = [run.output.counts for run in baseline], [run.output.counts for run in runs]
+    return bootstrap.difference(
+        bleu_scores(baseline),
+        bleu_scores(runs),
+        baseline_resampled,
+        resampled,
+        bootstrap.differing_sentences(*counts),
+    )
 
 
 def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[np.float64] | None:

@@ -27,6 +27,7 @@ from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError
 
 Split = Literal["valid", "test"]
+CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."
 SHOWN_SENTENCES = 3  # best sentences, and as many of the worst
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
 _CPU_INFO = Path("/proc/cpuinfo")

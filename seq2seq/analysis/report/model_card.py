@@ -2,24 +2,26 @@
 
 import yaml
 
-from seq2seq.analysis.report.facts import RunFacts, name_of_text
+from seq2seq.analysis.report.facts import CHOSEN_BY, RunFacts, name_of_text
 from seq2seq.evaluation.metrics import METRIC_NAMES
 from seq2seq.runs.layout import CARD_MARK, MODEL_CARD, is_own_card, writing
 from seq2seq.runtime.extras import install_command
 from seq2seq.runtime.files import atomic_write
 
 
-def write_model_card(facts: RunFacts) -> str | None:
-    """Write the model card into the run folder; return a note if a README of the user's is kept.
+def write_model_card(facts: RunFacts) -> str:
+    """Write the model card into the run folder, unless a README of the user's is there.
+
+    Returns a message that says which.
 
     Raises RunError if it cannot be written.
     """
     path = facts.run / MODEL_CARD
     if path.exists() and not is_own_card(path):
-        return f"{path}: is kept, since seq2seq did not write it; there is no model card"
+        return f"note: {path}: is kept, since seq2seq did not write it; there is no model card"
     with writing(path):
         atomic_write(path, model_card(facts).encode())
-    return None
+    return f"model card: {path}"
 
 
 def model_card(facts: RunFacts) -> str:
@@ -83,6 +85,7 @@ def _body(facts: RunFacts) -> str:
         lines += [
             f"## Scores on the {facts.scored.split} text",
             "",
+            *([CHOSEN_BY, ""] if facts.scored.split == "valid" else []),
             "| metric | score | 95% interval | signature |",
             "| --- | --- | --- | --- |",
             *(

@@ -7,7 +7,14 @@ from pathlib import Path
 from seq2seq.analysis.attention.html import table_of
 from seq2seq.analysis.attention.plot import MAX_CELLS
 from seq2seq.analysis.report.charts import bar_chart, line_chart
-from seq2seq.analysis.report.facts import Curve, RunFacts, ScoredText, ShownSentence, TextSize
+from seq2seq.analysis.report.facts import (
+    CHOSEN_BY,
+    Curve,
+    RunFacts,
+    ScoredText,
+    ShownSentence,
+    TextSize,
+)
 from seq2seq.evaluation.metrics import METRIC_NAMES
 from seq2seq.runtime.console import printable
 
@@ -53,7 +60,7 @@ def _scores(scored: ScoredText) -> str:
             rows.append((name, f"{value.score:.1f}", low_high, value.signature))
     note = f"{scored.sentences:,} sentences of the {scored.split} text, beam size {scored.beam}."
     if scored.split == "valid":
-        note += " This text has chosen the best weights: a test text gives a fairer score."
+        note += f" {CHOSEN_BY}"
     parts = [f"<p>{note}</p>", _grid(rows)]
     if scored.lengths:
         title = "BLEU by length of the source, in words"
