@@ -237,6 +237,15 @@ class LineReport:
         for index, each in enumerate(possible, start=number):
             self._note(_ONE_SIDED, index, not each)
 
+    @contextmanager
+    def logged_on_failure(self) -> Iterator[None]:
+        """Log the notes also if the block does not succeed."""
+        try:
+            yield
+        except BaseException:
+            self.log()
+            raise
+
     def log(self) -> None:
         """Log the notes collected since the last call."""
         for note, numbers in self._notes.items():

@@ -2,12 +2,12 @@
 
 import io
 import os
-import shutil
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any
@@ -46,27 +46,33 @@ class Output:
         return self._file.isatty()
 
     @contextmanager
-    def kept_on_failure(self, content: Callable[[], str]) -> Iterator[None]:
+    def kept_on_failure(self, content: str, lines_of_each: int = 1) -> Iterator[None]:
         """Keep what was written, in a file beside the output, if the block does not succeed.
 
-        `content` then says what that is, for a message. Errors of keeping it are not raised.
+        The `content` of a message names the things kept, each of which has that many lines. Errors
+        of keeping them are not raised.
         """
         try:
             yield
         except BaseException:
             with suppress(RunError):
-                self._keep_incomplete(content())
+                self._keep_incomplete(content, lines_of_each)
             raise
 
-    def _keep_incomplete(self, content: str) -> None:
-        """Copy what was written to a file beside the output, which a failure removes."""
-        self.flush()
-        if self._part is None or not self._part.is_file() or not self._part.stat().st_size:
+    def _keep_incomplete(self, content: str, lines_of_each: int) -> None:
+        """Copy the complete lines to a file beside the output, which a failure removes."""
+        with suppress(RunError):  # as of a full disk, where a part of the buffer was written
+            self.flush()
+        if self._part is None or not self._part.is_file():
             return
         kept = incomplete_of(Path(self._name))
-        with write_errors(kept):
-            shutil.copyfile(self._part, kept)
-        logger.info(f"{kept}: {content}")
+        with write_errors(kept), self._part.open("rb") as written:
+            count = sum(line.endswith(b"\n") for line in written) // lines_of_each
+            if count:
+                written.seek(0)
+                with kept.open("wb") as copy:
+                    copy.writelines(islice(written, count * lines_of_each))
+                logger.info(f"{kept}: {content.format(count=count)}{'s' * (count != 1)}")
 
     def write(self, text: str) -> None:
         """Write text into the buffer."""

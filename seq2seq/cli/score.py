@@ -57,10 +57,10 @@ def run(options: argparse.Namespace) -> int:
     translator = load_translator(
         options.model, options.device, options.int8, decoding=options.decoding
     )
-    total, tokens, start = 0.0, 0, 0
+    total, tokens = 0.0, 0
     with (
         open_output(options.output) as output,
-        output.kept_on_failure(lambda: f"the scores of the first {start:,} pairs"),
+        output.kept_on_failure("the scores of the first {count:,} pair"),
     ):
         for start in range(0, len(sources), BATCH_LINES):
             rows = slice(start, start + BATCH_LINES)

@@ -143,14 +143,13 @@ def _translate(
     """Write the translations batch by batch; keep those of a call that fails."""
     text_only = not options.json and options.n_best is None
     shown = not options.text and not options.stream and not output.on_terminal
-    done = 0
-
-    def kept() -> str:
-        report.log()
-        return f"the translations of the first {done:,} line{'s' * (done != 1)}"
-
     total = _total(options) if shown and sys.stderr.isatty() else None
-    with output.kept_on_failure(kept), progress("translated", total, shown=shown) as advance:
+    each = 1 if options.json else options.n_best or 1
+    with (
+        output.kept_on_failure("the translations of the first {count:,} line", each),
+        report.logged_on_failure(),
+        progress("translated", total, shown=shown) as advance,
+    ):
         for number, batch in _batches(options, lines):
             texts = report.decode(number, batch)
             begin = requirements.prefixes.of(number, len(texts))
@@ -167,7 +166,6 @@ def _translate(
             for index, each in enumerate(translations, start=number - 1):
                 report.note_translations(index + 1, [each], begin and [begin[index + 1 - number]])
                 output.write(_format(each, index, options.n_best is not None, options.json))
-                done += 1
             output.flush()
             if options.stream or isinstance(lines, Prompt):
                 report.log()

@@ -15,8 +15,10 @@ from typing import Any
 import pytest
 
 from seq2seq.cli.main import main
+from seq2seq.cli.output import open_output
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import RunError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -247,6 +249,35 @@ def test_the_lines_of_an_incomplete_batch_are_kept_and_counted(
     assert main(["translate", "-m", "run", "-i", "test.src", "-o", "all", *options]) == 0
     lines = (here / "all").read_bytes().splitlines()[: 3 * (1 + ("--n-best" in options))]
     assert (here / "out.incomplete").read_bytes().splitlines() == lines
+
+
+def fail_after(text: str, path: Path, lines_of_each: int = 1) -> None:
+    """Write a text in place of an output and fail, as when the disk is full."""
+    with (
+        open_output(path) as output,
+        output.kept_on_failure("the scores of the first {count:,} pair", lines_of_each),
+    ):
+        output.write(text)
+        raise RunError("no space")
+
+
+@pytest.mark.parametrize(("each", "kept", "note"), [(1, 5, "5 pairs"), (2, 4, "2 pairs")])
+def test_complete_lines_are_kept_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, each: int, kept: int, note: str
+) -> None:
+    """A full disk may leave a part of a line, and of the lines of a list."""
+    with caplog.at_level("INFO"), pytest.raises(RunError, match="no space"):
+        fail_after("a\nb\nc\nd\ne\nf", tmp_path / "out", each)
+    incomplete = tmp_path / "out.incomplete"
+    assert incomplete.read_text(encoding="utf-8").splitlines() == list("abcde")[:kept]
+    assert caplog.messages == [f"{incomplete}: the scores of the first {note}"]
+    assert list(tmp_path.iterdir()) == [incomplete]
+
+
+def test_nothing_is_kept_of_no_complete_line(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no space"):
+        fail_after("a", tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_lines_are_counted_for_a_bar_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
