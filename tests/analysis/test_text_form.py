@@ -218,3 +218,9 @@ def test_a_split_of_few_lines_is_not_examined() -> None:
     text = ParallelText(*toy_pairs(9, seed=1))
     (finding,) = order_findings("valid", "train", split_order(text, text))
     assert (finding.warning, finding.done) == (False, False)
+
+
+def test_a_text_of_equals_is_in_no_order() -> None:
+    text = ParallelText([f"{n:03}" for n in range(100)], ["x"] * 100)
+    found = split_order(text, text)
+    assert (found.longer, found.later) == (0.5, 0.5)

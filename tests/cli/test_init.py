@@ -14,7 +14,7 @@ from seq2seq.analysis.recipe.text_facts import TextFacts, measure_text
 from seq2seq.cli import schema
 from seq2seq.cli.main import main
 from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config
-from seq2seq.data.corpus import read_pairs
+from seq2seq.data.corpus import ParallelText, read_pairs
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 
 CPU = torch.device("cpu")
@@ -33,6 +33,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def pairs_of(files: object) -> set[tuple[str, str]]:
     text = read_pairs(files)  # type: ignore[arg-type]
     return set(zip(text.src, text.tgt, strict=True))
+
+
+def test_regularisation_and_average_suit_the_length_of_training(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    src, tgt = toy_pairs(200, seed=1)
+    facts = measure_text(zip(src, tgt, strict=True), "the text")
+    files = {"src": "all.en", "tgt": "all.de"}
+    data = DataConfig.model_validate(
+        {"src_lang": "en", "tgt_lang": "de", "train": files, "valid": files}
+    )
+    cost = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0, 1.0)
+    monkeypatch.setattr(recipe, "forecast", lambda _session: cost)
+    long = choose(facts, data, None, CPU).sections  # 40 epochs of 10 steps
+    assert (long["model"]["dropout"], long["vocabulary"]["sampling"]) == (0.2, 0.5)
+    assert long["training"]["average"] == 0.99
+    wide = facts._replace(sample=ParallelText(src, [" ".join([each] * 60) for each in tgt], "wide"))
+    assert choose(wide, data, None, CPU).sections["data"]["max_length"] > 100
 
 
 @pytest.mark.usefixtures("folder")

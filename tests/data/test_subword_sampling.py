@@ -193,3 +193,15 @@ def test_samples_of_a_pair_do_not_depend_on_the_batch(kind: str) -> None:
     for side in range(2):
         same = sum(one == two for one, two in zip(everything[side], other[side], strict=True))
         assert same < 0.3 * len(pairs)
+
+
+def test_the_sides_of_a_pair_are_sampled_independently() -> None:
+    """Unless they are to be segmented alike."""
+    vocabularies = trained("bpe", OFTEN["bpe"])
+    joint = Vocabularies(vocabularies.src, vocabularies.src)
+    pairs = encode_pairs(SRC, SRC, joint, None)
+    rows = np.arange(len(pairs))
+    src, tgt = sampled_pairs(pairs, rows, joint, 10**6, seed=9)
+    assert sum(one != two for one, two in zip(src, tgt, strict=True)) > 0.5 * len(pairs)
+    src, tgt = sampled_pairs(pairs, rows, joint, 10**6, seed=9, alike=True)
+    assert src == tgt

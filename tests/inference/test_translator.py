@@ -23,6 +23,7 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
+from seq2seq.inference import source_lines
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
@@ -672,3 +673,22 @@ def test_byte_fallback_prints_no_unknown_token(tiny_runs: dict[str, Path], beam_
     found = translator.translate(LINES[:9], beam_size)
     assert not any(UNKNOWN in each.text for each in found)
     assert any(each.text for each in found)
+
+
+def test_slices_cover_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_lines, "MAX_SQUARED_LENGTHS", 10)
+    for sizes in ([], [10], [11, 1], [3, 11, 3], [4] * 5):
+        rows = range(len(sizes))
+        assert [n for part in source_lines.bounded_slices(sizes) for n in rows[part]] == [*rows]
+
+
+def test_several_searches_count_every_line_once(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator, counts = Translator.load(tiny_run, device="cpu"), list[int]()
+    lines, _ = toy_pairs(12, seed=3)
+    expected = translator.translate(lines, beam_size=2)
+    monkeypatch.setattr(source_lines, "MAX_SQUARED_LENGTHS", 300)
+    found = translator.translate(lines, beam_size=2, on_translated=counts.append)
+    assert [each.text for each in found] == [each.text for each in expected]
+    assert counts == [1] * len(lines)

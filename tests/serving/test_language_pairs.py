@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("fastapi")
 
 from seq2seq.runtime.errors import UserError
-from seq2seq.serving.language_pairs import LanguagePair, LanguagePairs
+from seq2seq.serving.language_pairs import LanguagePair, LanguagePairs, language_name
 
 EN_DE, DE_EN, FR_EN = LanguagePair("en", "de"), LanguagePair("de", "en"), LanguagePair("fr", "en")
 TRANSLATOR: Any = None
@@ -47,3 +47,8 @@ def test_a_refused_pair_is_named(src: str | None, tgt: str, message: str) -> Non
     with pytest.raises(UserError) as caught:
         PAIRS.find(src, tgt)
     assert str(caught.value) == f"source, target: {message}"
+
+
+def test_a_language_with_a_script_has_its_name() -> None:
+    assert language_name("zh-Hant") == "Traditional Chinese"
+    assert language_name("zh_Hant") == "Traditional Chinese"

@@ -2,9 +2,11 @@
 
 import asyncio
 import dataclasses
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -209,6 +211,27 @@ def test_a_full_queue_refuses_requests_with_a_time_to_retry() -> None:
 
     seconds, _, _ = run(body, max_lines=5)
     assert 1 <= seconds <= 60
+
+
+def test_the_time_to_retry_follows_the_speed_of_earlier_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> int:
+        for _ in range(40):  # 100 lines a second are assumed before the first
+            await queue.translate(search(echo), lines_of("a"), 60)
+        first = await held(queue, echo)
+        waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
+        await until_waiting(echo, 5)
+        with pytest.raises(QueueFullError) as caught:
+            await queue.translate(search(echo), lines_of("e"), 60)
+        echo.open.set()
+        await asyncio.gather(first, waiting)
+        return caught.value.retry_after
+
+    clock = itertools.count(0, 4)  # a batch begins and ends: four seconds for one line
+    monkeypatch.setattr(translation_queue, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    seconds, _, _ = run(body, max_lines=5)
+    assert 15 <= seconds <= 25
 
 
 def test_cancelled_requests_are_dropped() -> None:

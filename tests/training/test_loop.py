@@ -1087,6 +1087,15 @@ def test_resume_starts_no_run_among_other_files(small_corpus: Path) -> None:
     assert contents(config.run_dir) == {"notes.txt": b"mine"}
 
 
+@pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
+def test_a_finished_decay_is_not_extended(small_corpus: Path, decay: str) -> None:
+    limits = [f"training.decay={decay}", "training.max_epochs=2"]
+    config, _ = load_config(small_corpus, limits)
+    note = stopping.finished_note(config, "training.max_epochs=2 reached")
+    assert ("--init-from" in note) == (decay != "constant")
+    assert ("increase training.max_epochs" in note) == (decay == "constant")
+
+
 def test_resume_needs_a_state(small_corpus: Path) -> None:
     config = configured(small_corpus)
     trained(small_corpus, "training.max_steps=1")

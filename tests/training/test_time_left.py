@@ -112,3 +112,16 @@ def test_the_log_notes_that_patience_may_end_training_sooner(
 def test_steps_are_shown_with_their_total() -> None:
     assert TimeLeft(1.0, 1200, True).steps(34) == "step 34/1,200"
     assert TimeLeft(1.0, 1200, False).steps(34) == "step 34/about 1,200"
+
+
+def test_the_speed_leaves_out_validations(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = Clock(0.0)
+    clock.count(600)
+    now[0] = 2.0
+    clock.leave_out(1.5)
+    assert clock.speed() == 1200
+    clock.count(100)
+    now[0] = 3.0
+    assert clock.speed() == 100
