@@ -13,6 +13,7 @@ from seq2seq.inference.weights import InferenceWeight
 from seq2seq.model.attention import DotScore, GeneralScore
 from seq2seq.model.copying import CopyOutputs, CopyStep
 from seq2seq.model.decoder import BahdanauDecoder
+from seq2seq.model.external_score import is_external
 from seq2seq.model.gru import GRULayer
 from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
 from seq2seq.model.recurrent import RecurrentLayer
@@ -90,9 +91,8 @@ class InferenceModel:
         for module in self.network.modules():
             if type(module) in INFERENCE_CLASSES:
                 module.__class__ = INFERENCE_CLASSES[type(module)]
-        self._multiplies_keys = isinstance(
-            getattr(self.network.decoder, "score", None), DotScore | GeneralScore
-        )
+        score = type(getattr(self.network.decoder, "score", None))
+        self._multiplies_keys = score in (DotScore, GeneralScore)
         # Other decoders read the embedding of the last token by its gates alone.
         self._reads_embeddings = isinstance(self.network.decoder, BahdanauDecoder)
         self._source_table = False  # True: the encoder reads ids, not embeddings
@@ -167,11 +167,16 @@ class InferenceModel:
     ) -> None:
         """Convert the weights of recurrent layers and linear layers with more than one output.
 
-        The output projection is left out unless `with_projection`.
+        The output projection is left out unless `with_projection`, and so is a score from outside,
+        which may use its weights in other ways than a converted one has.
         """
+        score = getattr(self.network.decoder, "score", None)
+        skipped = set() if score is None or not is_external(score) else set(score.modules())
+        if not with_projection:
+            skipped.add(self.network.projection)
         for module in self.network.modules():
             names: tuple[str, ...] = ()
-            if module is self.network.projection and not with_projection:
+            if module in skipped:
                 continue
             if isinstance(module, RecurrentLayer):
                 names = module.weight_names

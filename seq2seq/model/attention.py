@@ -21,7 +21,10 @@ class ScoreFunction(Protocol):
         ...
 
     def __call__(self, query: Tensor, keys: Tensor) -> Tensor:
-        """Score queries [B, K, Q] against keys [B, S, *]: [B, K, S], or [B, M, K, S] of M heads."""
+        """Score queries [B, K, Q] against keys [B, S, *]: [B, K, S].
+
+        Only `MultiHeadScore` returns [B, M, K, S]: a score from outside has one head.
+        """
         ...
 
     def weights(self) -> ScoreWeights | None:

@@ -42,6 +42,12 @@ def external_score(
     return score
 
 
+def is_external(score: nn.Module) -> bool:
+    """Return whether the class of a score is from outside of the package."""
+    package = __name__.partition(".")[0]
+    return type(score).__module__.partition(".")[0] != package
+
+
 def check_external_score(name: str, query_size: int, output_size: int, attention_size: int) -> None:
     """Raise ScoreError for a score that `external_score` refuses, or whose results do not fit."""
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
@@ -117,9 +123,16 @@ def _try(name: str, score: ScoreFunction, query_size: int, output_size: int) -> 
         raise ScoreError(f"{name}: scores are not finite floating-point numbers")
     if not scores.requires_grad:
         raise ScoreError(f"{name}: scores have no gradient, so that it learns nothing")
-    others = torch.cat([score(query[:, k : k + 1], keys) for k in range(_BEAM)], dim=1)
-    if not torch.allclose(scores, others, rtol=1e-3, atol=1e-4):
+    if not _is_pointwise(score, query, keys):
         raise ScoreError(f"{name}: the scores of a query depend on the other queries of the call")
+
+
+def _is_pointwise(score: ScoreFunction, query: Tensor, keys: Tensor) -> bool:
+    """Return whether queries of one call are scored as alone, when dropout is off as in search."""
+    module = cast(nn.Module, score).eval()
+    together = module(query, keys)
+    alone = torch.cat([module(query[:, k : k + 1], keys) for k in range(_BEAM)], dim=1)
+    return torch.allclose(together, alone, rtol=1e-3, atol=1e-4)
 
 
 def _described(error: BaseException) -> str:

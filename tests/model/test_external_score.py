@@ -7,12 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from conftest import create_tiny_run, tiny_config, toy_pairs
 
 from seq2seq.cli.main import main
-from seq2seq.config.schema import ConfigError, ModelConfig, load_config
+from seq2seq.config.schema import Config, ConfigError, ModelConfig, load_config
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
-from seq2seq.model.builder import build_model
+from seq2seq.inference.weights import ColumnWeight, Int8Weight
+from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError, check_external_score, external_score
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
@@ -99,6 +104,56 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     assert main(["check", str(small_corpus), *keys[:2], f"run_dir={tmp_path / 'new'}"]) == 0
 
 
+OTHER_USES = {
+    "product": ("self.query_projection(query)", "query @ self.query_projection.weight.t()"),
+    "normed-rows": (
+        "self.query_projection(query)",
+        "functional.linear(query, functional.normalize(self.query_projection.weight))",
+    ),
+    "weight-norm": (
+        "        self.gain =",
+        "        nn.utils.parametrizations.weight_norm(self.query_projection)\n        self.gain =",
+    ),
+    "keys": ("self.key_projection(outputs)", "(outputs @ self.key_projection.weight.t())"),
+    "derived": (
+        "nn.Module):",
+        "AdditiveScore):\n    def project(self, outputs):\n"
+        "        return outputs @ self.key_projection.weight.mT, outputs\n\n"
+        "    def weights(self):\n        return None\n\nclass Unused(nn.Module):",
+    ),
+}
+
+
+@pytest.mark.parametrize(("old", "new"), OTHER_USES.values(), ids=OTHER_USES)
+def test_a_score_may_use_its_weights_in_any_way(
+    scores: Path, tiny_vocabularies: Vocabularies, tmp_path: Path, old: str, new: str
+) -> None:
+    """Search computes the scores of training, in whichever format the other weights are."""
+    written(scores, old, new)
+    written(scores, "import torch\n", "import torch\nfrom seq2seq.model.attention import *\n")
+    tree = tiny_config(tmp_path / "run", "luong").model_dump(mode="json", exclude_unset=True)
+    config = Config.model_validate(tree | {"model": tree["model"] | {"score": "my_scores:Cosine"}})
+    check_score(config.model)
+    run = create_tiny_run(config, tiny_vocabularies, seed=1)
+    lines = toy_pairs(20, seed=5)[0]
+    translator = Translator.load(run, device="cpu")
+    together = translator.translate(lines)
+    assert len({each.text for each in together}) > len(lines) // 3
+    for line, each in zip(lines, together, strict=True):
+        assert translator.translate(line).token_scores == each.token_scores
+    model = load_model(run, torch.device("cpu"))[0].eval()
+    outputs, query = torch.randn(2, 5, 20), torch.randn(2, 3, 20)
+    for weight_format in (ColumnWeight, Int8Weight):
+        inference = InferenceModel(model)
+        inference.replace_weights(weight_format)
+        assert isinstance(inference.network.decoder.attentional.weight, weight_format)
+        found, expected = (
+            each.decoder.score(query, each.decoder.score.project(outputs)[0])
+            for each in (inference.network, model)
+        )
+        assert torch.equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -133,6 +188,11 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
         ("@ keys.mT", "@ keys.mT / 0", "scores are not finite floating-point numbers"),
         ("@ keys.mT", "@ keys", "fails in a trial call (RuntimeError: "),
         (
+            "@ keys.mT",
+            "@ keys.mT.repeat(2, 1, 1, 1)",
+            "scores have the shape [2, 2, 3, 5], not [B,",
+        ),
+        (
             "return self.gain *",
             "query = query.cumsum(1)\n        return self.gain *",
             "the scores of a query depend on the other queries of the call",
@@ -158,6 +218,12 @@ def test_invalid_scores_are_refused_in_one_line(
     assert reason in error
     assert error.count("\n") == 1
     assert not (small_corpus.parent / "run").exists()
+
+
+def test_a_score_may_drop_out(scores: Path) -> None:
+    """Dropout in training draws other entries for each call."""
+    written(scores, "@ keys.mT", "@ functional.dropout(keys, 0.5, self.training).mT")
+    check_external_score("my_scores:Cosine", 8, 8, 4)
 
 
 def test_a_run_without_its_module_is_refused(
