@@ -8,7 +8,7 @@ from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects, resolve_config
 from seq2seq.cli.output import check_output, open_output, write_json
 from seq2seq.cli.progress import above_bar
-from seq2seq.runtime.console import aligned_table, duration, one_line
+from seq2seq.runtime.console import aligned_table, counted, duration, one_line
 
 if TYPE_CHECKING:
     from seq2seq.analysis.check.alignment import Alignment
@@ -207,7 +207,7 @@ def _cost(report: "Report") -> str:
         ("", _peak_memory(cost)),
         (
             "an epoch",
-            f"{cost.steps_per_epoch:,} steps, {duration(cost.epoch_seconds)} at "
+            f"{counted(cost.steps_per_epoch, 'step')}, {duration(cost.epoch_seconds)} at "
             f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.device} "
             f"(from {cost.measured_steps} measured steps, without validation)",
         ),

@@ -3,7 +3,7 @@
 import argparse
 import importlib.util
 import shlex
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from seq2seq.cli import schema
@@ -12,6 +12,7 @@ from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, write_errors
 
+_PACKAGED = files("seq2seq").joinpath("demo_data", "demo.yaml")
 CONFIG, RUN, DATA = Path("configs/demo.yaml"), Path("runs/demo"), Path("data")
 SENTENCES = (
     "The small cat is black.",
@@ -57,8 +58,11 @@ def run(options: argparse.Namespace) -> int:
         )
     with frozen_objects():  # if a package is missing, before anything is written
         import seq2seq.training.loop  # noqa: F401
+    from seq2seq.config.schema import load_config
     from seq2seq.data.demo_corpora import unpack_demo_corpora
 
+    with as_file(_PACKAGED) as packaged:  # overrides are refused before anything is written
+        load_config(CONFIG if CONFIG.exists() else packaged, options.overrides)
     say("1. Unpack the demo corpora: English with French and with Marathi")
     for line in unpack_demo_corpora(DATA):
         say(line)
@@ -97,8 +101,7 @@ def _write_config() -> None:
     with write_errors(CONFIG):
         CONFIG.parent.mkdir(exist_ok=True)
         if not CONFIG.exists():
-            content = files("seq2seq").joinpath("demo_data", "demo.yaml").read_bytes()
-            atomic_write(CONFIG, content)
+            atomic_write(CONFIG, _PACKAGED.read_bytes())
     if not (path := CONFIG.with_name(schema.FILE)).exists():
         schema.write_schema(path)
 

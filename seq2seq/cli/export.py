@@ -8,7 +8,7 @@ from pathlib import Path
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import open_output
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import logger, size_in_bytes
 from seq2seq.runtime.extras import not_installed
 
 
@@ -29,14 +29,9 @@ def run(options: argparse.Namespace) -> int:
     with open_output(None) as output:
         for path in files:
             size = sum(each.stat().st_size for each in [path, *path.glob("*")] if each.is_file())
-            output.write(f"{path}  {_size(size)}\n")
+            output.write(f"{path}  {size_in_bytes(size)}\n")
     logger.info(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
     return 0
-
-
-def _size(count: int) -> str:
-    """Return a number of bytes for people."""
-    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
 
 
 def export(runs: Sequence[str], folder: Path, int8: bool) -> list[Path]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from seq2seq.cli import arguments, schema
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import check_output, check_replaced, open_output
-from seq2seq.runtime.console import duration, say
+from seq2seq.runtime.console import counted, duration, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import part_of, same_file, write_errors
 
@@ -129,7 +129,8 @@ def _hold_out(
         folder.mkdir(exist_ok=True)
     write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
-    say(f"{folder}: {division.count(0):,} pairs to train on, {size:,} held out for validation")
+    kept = counted(division.count(0), "pair")
+    say(f"{folder}: {kept} to train on, {size:,} held out for validation")
     return held_out
 
 

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 from seq2seq.cli.columns import TextFile
 from seq2seq.data.compression import damage_errors, open_file
 from seq2seq.data.lines import bounded_lines, check_line_length, is_blank, strip_line
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import describe, recognise
 
@@ -261,4 +261,4 @@ class LineReport:
 def _listed(lines: Sequence[int]) -> str:
     shown = ", ".join(map(str, lines[:_SHOWN_LINES]))
     more = ", ..." * (len(lines) > _SHOWN_LINES)
-    return f"{len(lines)} line{'s' * (len(lines) > 1)} ({shown}{more})"
+    return f"{counted(len(lines), 'line')} ({shown}{more})"

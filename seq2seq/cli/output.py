@@ -14,8 +14,9 @@ from typing import IO, Any
 
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.data.compression import is_compressed
-from seq2seq.runtime.console import logger, printable
+from seq2seq.runtime.console import counted, logger, printable
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.files import (
     check_paths,
     is_stream,
@@ -46,20 +47,20 @@ class Output:
         return self._file.isatty()
 
     @contextmanager
-    def kept_on_failure(self, content: str, lines_of_each: int = 1) -> Iterator[None]:
+    def kept_on_failure(self, content: str, noun: str, lines_of_each: int = 1) -> Iterator[None]:
         """Keep what was written, in a file beside the output, if the block does not succeed.
 
-        The `content` of a message names the things kept, each of which has that many lines. Errors
-        of keeping them are not raised.
+        A message says so: `content`, the number of complete things and their noun, each of which
+        has that many lines. Errors of keeping them are not raised.
         """
         try:
             yield
         except BaseException:
             with suppress(RunError):
-                self._keep_incomplete(content, lines_of_each)
+                self._keep_incomplete(content, noun, lines_of_each)
             raise
 
-    def _keep_incomplete(self, content: str, lines_of_each: int) -> None:
+    def _keep_incomplete(self, content: str, noun: str, lines_of_each: int) -> None:
         """Copy the complete lines to a file beside the output, which a failure removes."""
         with suppress(RunError):  # as of a full disk, where a part of the buffer was written
             self.flush()
@@ -72,7 +73,7 @@ class Output:
                 written.seek(0)
                 with kept.open("wb") as copy:
                     copy.writelines(islice(written, count * lines_of_each))
-                logger.info(f"{kept}: {content.format(count=count)}{'s' * (count != 1)}")
+                logger.info(f"{kept}: {content} {counted(count, noun)}")
 
     def write(self, text: str) -> None:
         """Write text into the buffer."""
@@ -194,6 +195,19 @@ def check_output(
         _check_replaces_nothing(path, [each for each in others if each], [*map(Path, runs)])
     if streaming and (path.is_file() or not path.exists()):
         raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
+
+
+def check_sides(outputs: Sequence[Path]) -> None:
+    """Raise UserError unless parallel text has two files of lines, or one that is a table."""
+    if len(outputs) > 2:
+        raise UserError("-o: give two files, source and target, or one with both sides")
+    if len(outputs) == 1 and not is_table(outputs[0]):
+        raise UserError(
+            f"{outputs[0]}: one file receives both sides as a table; end its name in .tsv, .csv, "
+            ".jsonl or .parquet, or give two names"
+        )
+    if len({*outputs}) < len(outputs):
+        raise UserError("-o: the files of source and target have the same name")
 
 
 def check_replaced(path: Path, overwrite: bool) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.data.compression import is_compressed
-from seq2seq.runtime.console import duration, logger
+from seq2seq.runtime.console import counted, duration, logger
 
 _BLOCK_BYTES = 1 << 20
 
@@ -48,8 +48,7 @@ def above_bar() -> AbstractContextManager[object]:
 def log_duration(task: str, count: int, unit: str, began: float) -> None:
     """Log the time since `began`, of `time.monotonic`, if stderr is a terminal."""
     if sys.stderr.isatty():
-        units = f"{count:,} {unit}{'s' * (count != 1)}"
-        logger.info(f"{task} {units} in {duration(time.monotonic() - began)}")
+        logger.info(f"{task} {counted(count, unit)} in {duration(time.monotonic() - began)}")
 
 
 def _bar_class() -> Any:

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     total, tokens = 0.0, 0
     with (
         open_output(options.output) as output,
-        output.kept_on_failure("the scores of the first {count:,} pair"),
+        output.kept_on_failure("the scores of the first", "pair"),
     ):
         for start in range(0, len(sources), BATCH_LINES):
             rows = slice(start, start + BATCH_LINES)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import open_output
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import logger, size_in_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the table and print its size."""
     path, tokens = make_shortlist(options.run_folder)
-    size = path.stat().st_size / 1e6
+    size = size_in_bytes(path.stat().st_size)
     with open_output(None) as output:
-        output.write(f"{path}  {size:.1f} MB, {tokens:.1f} target tokens per source token\n")
+        output.write(f"{path}  {size}, {tokens:.1f} target tokens per source token\n")
     run_folder = shlex.quote(str(options.run_folder))
     logger.info(f"Translate:  seq2seq translate -m {run_folder} --shortlist -i FILE")
     return 0

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.output import check_output, check_replaced, open_output
-from seq2seq.runtime.console import aligned_table, logger
+from seq2seq.cli.output import check_output, check_replaced, check_sides, open_output
+from seq2seq.runtime.console import aligned_table, counted, logger
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,14 +62,12 @@ def run(options: argparse.Namespace) -> int:
     with open_output(None) as output:
         output.write(aligned_table(rows, "left") + "\n")
     if blank := division.count(-1):
-        logger.info(f"note: {blank:,} pairs with a blank side are in no part")
+        logger.info(f"note: in no part: {counted(blank, 'pair')} with a blank side")
     return 0
 
 
 def _input(options: argparse.Namespace) -> "ParallelFiles":
     """Return the text to divide; raise UserError for files that cannot be one."""
-    if len(options.output) > 2:
-        raise UserError("split: give two files, source and target, or one with both sides")
     return arguments.parallel_files("split", "-i", options.input, options.columns, read_twice=True)
 
 
@@ -77,9 +75,9 @@ def _check_outputs(options: argparse.Namespace, outputs: dict[str, list[Path]]) 
     """Raise UserError for outputs that cannot be written or would replace a file."""
     if not all(PLACE in name for name in options.output):
         raise UserError(f"split -o: each name needs {PLACE}, the place of train, valid and test")
+    for each in outputs.values():
+        check_sides(each)
     paths = [path for part in outputs.values() for path in part]
-    if len(set(paths)) < len(paths):
-        raise UserError("split -o: the files of source and target have the same name")
     for number, path in enumerate(paths):
         check_output(path, *options.input, *paths[:number], compressed=True)
         check_replaced(path, options.overwrite)

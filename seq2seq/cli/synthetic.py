@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seq2seq.cli import arguments
 from seq2seq.cli.input import BATCH_LINES, LineReport
 from seq2seq.cli.loading import frozen_objects, load_translator
-from seq2seq.cli.output import check_output, check_replaced, termination_raises
+from seq2seq.cli.output import check_output, check_replaced, check_sides, termination_raises
 from seq2seq.cli.progress import progress
 from seq2seq.data.lines import checksum_of_file, iter_lines
-from seq2seq.runtime.console import logger
+from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import table_format
+from seq2seq.runtime.file_types import is_table, table_format
 from seq2seq.runtime.files import write_errors
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
 
 JOURNAL = ".journal"  # ends the name of the journal, beside the first output
-_TABLE_SUFFIXES = (".tsv", ".csv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 
 class SyntheticCorpus(NamedTuple):
@@ -111,7 +110,7 @@ def write_corpus(options: argparse.Namespace, corpus: SyntheticCorpus) -> int:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
     names = " ".join(map(str, corpus.outputs))
-    logger.info(f"{names}: {pairs:,} pair{'s' * (pairs != 1)}")
+    logger.info(f"{names}: {counted(pairs, 'pair')}")
     logger.info(f"To train on them, list in data.train: {_entry(corpus)}")
     return 0
 
@@ -128,17 +127,13 @@ def check_file(path: Path) -> None:
     """Raise UserError for a file that does not hold plain lines, or cannot be read twice."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise UserError(f"{path}: is read twice; give a regular file")
-    name = path.with_suffix("") if path.suffix in (".gz", ".bz2", ".xz", ".zst") else path
-    if name.suffix.lower() in _TABLE_SUFFIXES:
+    if is_table(path):
         raise UserError(f"{path}: is a table; give a file with one sentence per line")
 
 
 def _check(corpus: SyntheticCorpus, options: argparse.Namespace) -> None:
     """Raise UserError for outputs that cannot be written or would replace another file."""
-    if len(corpus.outputs) > 2:
-        raise UserError("-o: give two files, source and target, or one with both sides")
-    if len({*corpus.outputs}) < len(corpus.outputs):
-        raise UserError("-o: the files of source and target have the same name")
+    check_sides(corpus.outputs)
     overwrite = options.overwrite or corpus.journal.exists()
     for path in (*corpus.outputs, corpus.journal):
         check_output(path, *corpus.inputs, runs=options.model, compressed=True)

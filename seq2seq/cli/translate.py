@@ -146,7 +146,7 @@ def _translate(
     total = _total(options) if shown and sys.stderr.isatty() else None
     each = 1 if options.json else options.n_best or 1
     with (
-        output.kept_on_failure("the translations of the first {count:,} line", each),
+        output.kept_on_failure("the translations of the first", "line", each),
         report.logged_on_failure(),
         progress("translated", total, shown=shown) as advance,
     ):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from seq2seq.data.lines import iter_lines
 from seq2seq.data.vocabulary.vocabulary import words_of
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 
 LINK = re.compile(r"([0-9]{1,6})([-?p])([0-9]{1,6})")  # a sure link, or a possible one: ? or p
@@ -50,10 +51,9 @@ def _links(line: str, pair: Pair, place: str, has_tag: bool) -> list[int]:
             raise UserError(f"{place}: {word[:40]!r} is no link such as 0-0, as Pharaoh has them")
         for side, index, size in zip(("source", "target"), link.group(1, 3), sizes, strict=True):
             if int(index) >= (present := size - tag * (side == "source")):
-                noun = f"{present} word{'s' * (present != 1)}"
                 raise UserError(
-                    f"{place}: {word}: the {side} has {noun}, counted from 0. Align the words that "
-                    "spaces separate in this very text"
+                    f"{place}: {word}: the {side} has {counted(present, 'word')}, counted from 0. "
+                    "Align the words that spaces separate in this very text"
                 )
         links += [int(link[1]) + tag, int(link[3])]
     return links

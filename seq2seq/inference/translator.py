@@ -132,7 +132,7 @@ class Translator(LoadedModel):
         and with the `glossary` of the settings, search allocates the beam dynamically (Post & Vilar
         2018). A phrase that is given twice occurs twice.
 
-        `on_translated` is called with numbers of lines as they are translated, in any order.
+        `on_translated` is called with the number of further lines whenever some are translated.
 
         Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
         anything but strings, such as None or a single string in place of lines. Raises RunError if

@@ -96,6 +96,17 @@ def aligned_table(rows: Sequence[Sequence[str]], align: str = "right") -> str:
     return tabulate(cells, tablefmt="plain", disable_numparse=True, colalign=columns)
 
 
+def counted(number: float, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{shown} {noun}{'s' * (number != 1)}"
+
+
+def size_in_bytes(count: int) -> str:
+    """Return a number of bytes in kB or MB."""
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"
+
+
 def duration(seconds: float) -> str:
     """Format a number of seconds."""
     if seconds < 60:

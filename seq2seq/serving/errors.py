@@ -105,6 +105,8 @@ def _described(errors: Sequence[Mapping[str, Any]]) -> str:
         return "the body is not valid JSON"
     if not names and first.get("type") in ("model_attributes_type", "model_type", "missing"):
         return "the body must be a JSON object, with Content-Type: application/json"
+    if first.get("type") == "extra_forbidden":
+        return f"{'.'.join(names)}: unknown field; /docs lists those of a request"
     message = str(first.get("msg", "")).removeprefix("Value error, ")
     return f"{'.'.join(names)}: {message}" if names else message
 

@@ -8,6 +8,7 @@ import math
 
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.training_state import read_state
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession, restore
@@ -48,7 +49,7 @@ def describe_batch(session: TrainingSession, step: int) -> str:
         number += -(-len(order) // accumulate)
     batches = order[number * accumulate : (number + 1) * accumulate]
     count = sum(len(rows) for rows in batches)
-    return f"{count} pairs, the first: {train.src_texts[batches[0][0]][:60]!r}"
+    return f"{counted(count, 'pair')}, the first: {train.src_texts[batches[0][0]][:60]!r}"
 
 
 def divergence(session: TrainingSession, loss: float | None) -> str | None:

@@ -44,6 +44,7 @@ from seq2seq.runs.training_state import (
     text_checksums,
 )
 from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabularies
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.device import derive_seed, resolve_precision, trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
@@ -351,7 +352,7 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
         f"{len(data.train):,} training pairs, {len(data.valid_pairs):,} validation pairs, "
         f"vocabulary of {sizes}",
         f"{config.model.decoder} decoder, {parameters:,} parameters, on {session.device}, "
-        f"{threads} thread{'s' * (threads != 1)}, {progress.precision}",
+        f"{counted(threads, 'thread')}, {progress.precision}",
     ]
     if data.train.links is not None and not config.training.losses.guided_alignment:
         notes.append("data.train.alignment has no effect: training.losses.guided_alignment is 0")
@@ -361,10 +362,10 @@ def _notes(session: TrainingSession, train_blank: int, valid_blank: int) -> list
         (data.train.too_long, f"with more than {longest} tokens on a side"),
     ):
         if count:
-            notes.append(f"skipped in training: {count:,} pair{'s' * (count != 1)} {reason}")
+            notes.append(f"skipped in training: {counted(count, 'pair')} {reason}")
     if valid_blank:
         notes.append(
-            f"in validation: {valid_blank:,} pair{'s' * (valid_blank != 1)} with a blank side, "
+            f"in validation: {counted(valid_blank, 'pair')} with a blank side, "
             "which the loss leaves out and BLEU counts, as seq2seq evaluate does"
         )
     if progress.step:

@@ -20,6 +20,15 @@ def test_the_config_of_the_package_equals_the_shipped_one() -> None:
     assert packed == (ROOT / "configs" / "demo.yaml").read_bytes()
 
 
+def test_a_wrong_override_is_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "model.dropuot=3"]) == 2
+    assert "model.dropuot (command line): unknown key" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.slow
 def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

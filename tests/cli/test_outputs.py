@@ -255,7 +255,7 @@ def fail_after(text: str, path: Path, lines_of_each: int = 1) -> None:
     """Write a text in place of an output and fail, as when the disk is full."""
     with (
         open_output(path) as output,
-        output.kept_on_failure("the scores of the first {count:,} pair", lines_of_each),
+        output.kept_on_failure("the scores of the first", "pair", lines_of_each),
     ):
         output.write(text)
         raise RunError("no space")

@@ -38,7 +38,7 @@ def test_every_pair_with_text_is_in_one_part(
 ) -> None:
     assert main(["split", "-i", "all.en", "all.de", "-o", "{}.en.gz", "{}.de.bz2", *SIZES]) == 0
     out, err = capsys.readouterr()
-    assert err == "note: 1 pairs with a blank side are in no part\n"
+    assert err == "note: in no part: 1 pair with a blank side\n"
     assert [line.split() for line in out.splitlines()] == [
         ["part", "pairs", "files"],
         ["train", "169", "train.en.gz", "train.de.bz2"],
@@ -95,8 +95,10 @@ def test_splits_depend_on_the_seed_and_the_test_set_is_optional(folder: Path) ->
     ("words", "message"),
     [
         ("-i all.en all.de -o a.en b.de", "split -o: each name needs {}, the place of train, "),
-        ("-i all.en all.de -o {} {}", "split -o: the files of source and target have the same "),
+        ("-i all.en all.de -o {} {}", "-o: the files of source and target have the same name"),
         ("-i all.en all.de x -o {}", "split: give two files, source and target, or one with "),
+        ("-i all.en all.de -o {}.en", "train.en: one file receives both sides as a table; end "),
+        ("-i all.en all.de -o {}.a {}.b {}.c", "-o: give two files, source and target, or one "),
         ("-i all.en -o {}.tsv", "all.en:1: the line has no tab"),
         ("-i all.en all.en -o {}.tsv", "split -i: src and tgt are the same file"),
         ("-i all.csv -o {}.tsv", "split: all.csv needs --columns SRC,TGT, the names of two "),

@@ -244,6 +244,7 @@ def test_a_text_changed_while_being_read_is_detected(
     ("words", "message"),
     [
         ("-i mono.yy -o a b c", "-o: give two files, source and target, or one with both sides"),
+        ("-i mono.yy -o a.txt", "a.txt: one file receives both sides as a table; end its name in"),
         ("-i mono.yy -o a a", "-o: the files of source and target have the same name"),
         ("-i mono.yy -o mono.yy b", "mono.yy: is already read or written by this command"),
         ("-i mono.yy -o a mono.yy", "mono.yy: is already read or written by this command"),

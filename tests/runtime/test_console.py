@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 from tqdm import tqdm
 
-from seq2seq.runtime.console import aligned_table, logger, printable, say
+from seq2seq.runtime.console import aligned_table, counted, logger, printable, say, size_in_bytes
 
 pytestmark = pytest.mark.usefixtures("on_console")
 
@@ -97,3 +97,17 @@ def test_messages_are_escaped(
     logger.error("\x1b[2J\ta\r\nb\x9b")
     say("\x1b[2J")
     assert capsys.readouterr() == ("\\u001b[2J\n", "\\u001b[2J\ta\\u000d\\u000ab\\u009b\n")
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 lines"), (1, "1 line"), (2000, "2,000 lines"), (1.0, "1 line"), (0.5, "0.5 lines")],
+)
+def test_a_number_has_its_noun_in_the_plural_unless_it_is_one(number: float, text: str) -> None:
+    assert counted(number, "line") == text
+
+
+def test_bytes_are_shown_in_a_suitable_unit() -> None:
+    assert [size_in_bytes(each) for each in (0, 1234, 999_999, 1_000_000)] == [
+        *("0.0 kB", "1.2 kB", "1000.0 kB", "1.0 MB")
+    ]

@@ -8,6 +8,7 @@ from seq2seq.analysis.check.findings import Finding, list_and_count
 from seq2seq.data.compression import commands
 from seq2seq.data.lines import iter_lines
 from seq2seq.data.natural_language import not_language
+from seq2seq.runtime.console import counted
 
 SAMPLE = 5000  # first lines from which columns are judged
 
@@ -30,8 +31,8 @@ def column_findings(name: str, path: Path) -> Iterator[Finding]:
     if others:
         lines = [number for number, count in enumerate(tabs, start=1) if count != usual]
         text = (
-            f"{path}:{lines[0]}: {_columns(tabs[lines[0] - 1] + 1)}, where most lines have "
-            f"{usual + 1} ({list_and_count(lines)}). Remove tabs within sentences."
+            f"{path}:{lines[0]}: {counted(tabs[lines[0] - 1] + 1, 'column')}, where most lines "
+            f"have {usual + 1} ({list_and_count(lines)}). Remove tabs within sentences."
         )
         yield Finding("columns", True, text)
 
@@ -47,7 +48,7 @@ def _ignored(name: str, path: Path, rows: list[list[str]], count: int) -> Findin
     example = rows[0][2] if len(rows[0]) > 2 else ""
     ignored = "column 3 is" if count == 3 else f"columns 3 to {count} are"
     text = (
-        f"{path}:1: {_columns(count)}; columns 1 and 2 are used, {ignored} ignored "
+        f"{path}:1: {counted(count, 'column')}; columns 1 and 2 are used, {ignored} ignored "
         f"(such as {example[:40]!r})"
     )
     if len(texts) >= 2 and texts[:2] != [1, 2]:
@@ -61,7 +62,3 @@ def _ignored(name: str, path: Path, rows: list[list[str]], count: int) -> Findin
         )
         return Finding("columns", True, f"{name}: {text}")
     return Finding("columns", False, f"{name}: {text}", done=False)
-
-
-def _columns(count: int) -> str:
-    return f"{count} column{'s' * (count != 1)}"

@@ -13,6 +13,7 @@ from seq2seq.analysis.check.data_statistics import (
     TextStatistics,
     mojibake_test,
 )
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.extras import install_command
 
 FEW_PAIRS = 1000
@@ -258,7 +259,7 @@ def _sides(split: Split) -> Iterator[tuple[str, SideStatistics]]:
 
 
 def _pairs(lines: Sequence[int]) -> str:
-    return f"{len(lines) or 'no'} pair{'s' * (len(lines) != 1)}"
+    return counted(len(lines), "pair") if lines else "no pairs"
 
 
 def _percent(share: float) -> str:
@@ -267,4 +268,4 @@ def _percent(share: float) -> str:
 
 def count_lines(lines: Sequence[int]) -> str:
     """Format the number of some lines."""
-    return f"{len(lines):,} line{'s' * (len(lines) != 1)}"
+    return counted(len(lines), "line")

@@ -24,7 +24,7 @@ from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics, read_saved_metrics
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runs.training_state import Progress, TrainingState, read_state
-from seq2seq.runtime.console import hides_bars, logger, one_line
+from seq2seq.runtime.console import counted, hides_bars, logger, one_line
 from seq2seq.runtime.files import atomic_write
 
 BUCKET_WIDTH = 5  # source words
@@ -255,7 +255,7 @@ def _score(
     scores = metrics.score(hypotheses, [references], task.lowercase, segmentation, bootstrap=0)
     logger.info(f"{file}: BLEU {scores.bleu.score:.1f}")
     for note, count in Counter(note for each in translations for note in each.notes).items():
-        logger.info(f"note: {note}: {count} lines")
+        logger.info(f"note: {note}: {counted(count, 'line')}")
     tokenize = segmentation.tokenize
     counts = metrics.bleu_counts(hypotheses, references, task.lowercase, tokenize)
     return ScoredOutput(file, scores, counts)

@@ -9,7 +9,7 @@ import yaml
 
 from seq2seq.analysis.recipe.recipe import Recipe
 from seq2seq.config.schema import DataConfig, ParallelFiles
-from seq2seq.runtime.console import duration, one_line
+from seq2seq.runtime.console import counted, duration, one_line
 
 _WIDTH = 100
 
@@ -35,7 +35,7 @@ def _header(path: Path, data: DataConfig, recipe: Recipe) -> Iterator[str]:
     cost, run = recipe.cost, shlex.quote(f"runs/{path.stem}")
     text = (
         f"{data.src_lang} to {data.tgt_lang}, chosen by seq2seq init for {recipe.pairs:,} pairs: "
-        f"{recipe.epochs:.1f} epochs of {cost.steps_per_epoch:,} steps, about "
+        f"{recipe.epochs:.1f} epochs of {counted(cost.steps_per_epoch, 'step')}, about "
         f"{duration(recipe.seconds)} at {cost.tokens_per_second:,.0f} target tokens/s "
         f"on {cost.device}."
     )

@@ -17,6 +17,7 @@ from seq2seq.data.batching import EncodedPairs, encode_pairs
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.session import new_session
 
@@ -179,7 +180,7 @@ def _fit_to_length(
 def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str, str]:
     """Explain, by dotted key, the choices that depend on text, machine and time."""
     names = " and ".join(dict.fromkeys(map(_script_name, facts.scripts)))
-    time = "" if minutes is None else f" in {minutes:g} minutes"
+    time = "" if minutes is None else f" in {counted(minutes, 'minute')}"
     passes = f"for {epochs:.1f} epochs{time}"
     return {
         "data.max_length": "99% of the pairs are no longer",

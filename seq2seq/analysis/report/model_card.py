@@ -5,6 +5,7 @@ import yaml
 from seq2seq.analysis.report.facts import CHOSEN_BY, RunFacts, name_of_text
 from seq2seq.evaluation.metrics import METRIC_NAMES
 from seq2seq.runs.layout import CARD_MARK, MODEL_CARD, is_own_card, writing
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.extras import install_command
 from seq2seq.runtime.files import atomic_write
 
@@ -100,7 +101,7 @@ def _body(facts: RunFacts) -> str:
 
 
 def _count(pairs: int) -> str:
-    return f"{pairs:,} pairs, " if pairs else ""
+    return f"{counted(pairs, 'pair')}, " if pairs else ""
 
 
 def _interval(ci: tuple[float, float] | None) -> str:

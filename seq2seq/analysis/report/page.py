@@ -16,7 +16,7 @@ from seq2seq.analysis.report.facts import (
     TextSize,
 )
 from seq2seq.evaluation.metrics import METRIC_NAMES
-from seq2seq.runtime.console import printable
+from seq2seq.runtime.console import counted, printable
 
 
 def page(facts: RunFacts) -> str:
@@ -58,7 +58,8 @@ def _scores(scored: ScoredText) -> str:
         if value is not None:
             low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
             rows.append((name, f"{value.score:.1f}", low_high, value.signature))
-    note = f"{scored.sentences:,} sentences of the {scored.split} text, beam size {scored.beam}."
+    sentences = counted(scored.sentences, "sentence")
+    note = f"{sentences} of the {scored.split} text, beam size {scored.beam}."
     if scored.split == "valid":
         note += f" {CHOSEN_BY}"
     parts = [f"<p>{note}</p>", _grid(rows)]
