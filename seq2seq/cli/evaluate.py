@@ -68,6 +68,8 @@ NamedLines = tuple[str, list[str]]  # the name is for messages
 def run(options: argparse.Namespace) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
     _check(options)
+    if options.input and not options.ref:
+        options.ref = [second_column("evaluate", options.input)]
     columns = Columns("evaluate", options)
     columns.check(options.input, *options.ref)
     data, language = _recorded(options.model)
@@ -176,8 +178,6 @@ def _check(options: argparse.Namespace) -> None:
     for number, path in enumerate(options.ref):
         if path in options.ref[:number]:
             raise UserError(f"evaluate -r: {path} is given twice; a reference counts once")
-    if options.input and not options.ref:
-        options.ref = [second_column("evaluate", options.input)]
     if options.ref and not (options.hyp or options.input):
         raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
 
