@@ -10,6 +10,7 @@ import numpy as np
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult
 from seq2seq.analysis.compare.variants import CURVES, LENGTHS
+from seq2seq.runs.layout import METRICS
 from seq2seq.runtime.extras import install_command
 from seq2seq.runtime.files import atomic_write, write_errors
 
@@ -77,15 +78,17 @@ def _curves(result: ComparisonResult) -> "Figure":
 
 
 def _curves_title(seeds: int, drawn: Sequence[Sequence[Curve]]) -> str:
-    """Describe the lines of the figure of curves."""
-    title = "Validation BLEU (greedy)"
-    if seeds == 1:
-        return title
-    title += f": mean of {seeds} seeds (thin: each seed)"
+    """Describe the lines of the figure of curves: `drawn` has the curves of each training."""
+    title, runs = "Validation BLEU (greedy)", seeds * len(drawn)
+    missing = runs - sum(map(len, drawn))
+    if seeds > 1:
+        title += f": mean {'over' if missing else f'of {seeds}'} seeds (thin: each seed)"
+    if missing:
+        title += f".\nRuns without a curve: {missing} of {runs} ({METRICS} is lost or damaged)"
     steps = [{tuple(step for step, _ in curve) for curve in curves} for curves in drawn]
-    if all(len(each) == 1 for each in steps):
-        return title
-    return f"{title}.\nSeeds validated at different steps: interpolated linearly in between"
+    if any(len(each) > 1 for each in steps):
+        title += ".\nSeeds validated at different steps: interpolated linearly in between"
+    return title
 
 
 def mean_curve(curves: Sequence[Curve]) -> tuple[list[int], list[float]]:
