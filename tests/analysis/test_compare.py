@@ -470,6 +470,21 @@ def test_names_are_escaped_in_latex_and_markdown() -> None:
     assert r"| x\|y |" in Table(("a",), [[Cell("x|y")]]).as_markdown()
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.04, "0.0"),
+        (-0.04, "0.0"),
+        (-0.0, "0.0"),
+        (0.06, "+0.1"),
+        (-0.06, "-0.1"),
+        (-10.0, "-10.0"),
+    ],
+)
+def test_a_difference_that_rounds_to_zero_has_no_sign(value: float, text: str) -> None:
+    assert Cell(value, "+.1f").text == text
+
+
 def test_a_table_needs_a_known_format(capsys: pytest.CaptureFixture[str]) -> None:
     assert compare("--table", "t.xls") == 2
     assert "--table t.xls: must end in .md, .tex or .csv" in capsys.readouterr().err

@@ -29,8 +29,10 @@ class Cell(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The formatted value, empty if there is none."""
-        return "" if self.value is None else format(self.value, self.form)
+        """The formatted value, empty if there is none; a rounded zero has no sign."""
+        text = "" if self.value is None else format(self.value, self.form)
+        signless = text.lstrip("+-")
+        return signless if self.form and not signless.strip("0.") else text
 
 
 class Table(NamedTuple):
