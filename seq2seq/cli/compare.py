@@ -152,7 +152,9 @@ def _legend(result: "ComparisonResult") -> str:
         if any(pair.difference.p_value is None for pair in result.pairs):
             lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
     if any(bucket.beyond for bucket in result.buckets):
-        lines.append(f"lengths with *: more words than any source in training ({task.longest})")
+        lines.append(
+            f"lengths with *: more {task.unit.name} than any source in training ({task.longest})"
+        )
     for variant in plan.variants:
         if (own := plan.trained_as(variant).name) != variant.name:
             lines.append(f"{variant.name} shares the training of {own}: only decoding differs")
@@ -175,7 +177,7 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
         "variants": [_variant(result, each) for each in result.variants],
         "lengths": [
             {
-                "words": [bucket.first, bucket.last],
+                task.unit.name: [bucket.first, bucket.last],
                 "sentences": len(bucket.rows),
                 "beyond_training": bucket.beyond,
                 "bleu": {each.variant.name: each.by_length[i] for each in result.variants},

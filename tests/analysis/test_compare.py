@@ -403,6 +403,29 @@ def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
             assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))
 
 
+def test_lengths_of_sources_without_spaces_are_in_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for split in ("train", "valid", "test"):
+        path = Path(f"{split}.src")
+        text = path.read_text(encoding="utf-8").replace(" ", "")
+        path.write_text(text.translate({n: 0x4E00 + n for n in range(97, 123)}), encoding="utf-8")
+    assert compare("--seeds", "1", "--json", "all.json", "--table", "t.md", "--table", "t.csv") == 0
+    out = capsys.readouterr().out
+    tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
+    train, valid = (
+        [len(line) for line in Path(f"{split}.src").read_text(encoding="utf-8").splitlines()]
+        for split in ("train", "valid")
+    )
+    assert tree["longest_source_in_training"] == max(train)
+    (length,) = tree["lengths"]
+    assert length["characters"] == [min(valid), max(valid)]
+    assert "\nsource characters " in out
+    assert "| source characters " in Path("t.md").read_text(encoding="utf-8")
+    (head, *_) = Path("t.csv").read_text(encoding="utf-8").splitlines()
+    assert head.endswith(f',"BLEU, {min(valid)}-{max(valid)} characters"')
+
+
 # ------------------------------------------------------------------------------------------- tables
 
 

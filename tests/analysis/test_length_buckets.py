@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from seq2seq.analysis.compare.scoring import MIN_SENTENCES, length_buckets
+from seq2seq.analysis.compare.lengths import MIN_SENTENCES, length_buckets, length_unit
 
 
 @pytest.mark.parametrize("longest", [0, 4, 13, 20, 60])
@@ -37,3 +37,32 @@ def test_buckets_end_at_multiples_of_five_if_they_have_enough_sentences() -> Non
         (13, 15),
         (16, 17),
     ]
+
+
+def test_sources_without_spaces_between_words_are_measured_in_characters() -> None:
+    sentence = "我喜歡學習新的語言。"  # 10 characters
+    sources = [sentence * count for count in range(1, 10) for _ in range(25)]
+    unit = length_unit(sources)
+    assert unit.name == "characters"
+    found = length_buckets(sources, 60, unit)
+    assert [(each.first, each.last) for each in found] == [
+        (first, first + 9) if first > 10 else (10, 10) for first in range(1, 90, 10)
+    ]
+    assert [each.beyond for each in found] == [False] * 6 + [True] * 3
+    spaced = [" ".join(line) for line in sources]  # spaces between characters are no length
+    assert length_buckets(spaced, 60, length_unit(spaced)) == found
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("ein kurzer Satz", "words"),
+        ("एक छोटा वाक्य", "words"),
+        ("문장 하나", "words"),
+        ("ประโยคสั้น", "characters"),
+        ("短い文です", "characters"),
+        ("", "words"),
+    ],
+)
+def test_the_script_chooses_the_unit_of_length(line: str, name: str) -> None:
+    assert length_unit([line]).name == name

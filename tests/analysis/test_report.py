@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -234,6 +235,25 @@ def test_invalid_arguments_are_refused(
     err = capsys.readouterr().err
     assert err.startswith(f"seq2seq: error: {message}")
     assert err.count("\n") == 1
+
+
+def test_lengths_are_in_characters_where_words_have_no_spaces(
+    trained: Path, tmp_path: Path
+) -> None:
+    lines = [["我喜歡你。", "我 喜歡。", "好"], ["I like you .", "I like it .", "good"]]
+    for side, text in zip(("src", "tgt"), lines, strict=True):
+        (tmp_path / f"new.{side}").write_text("\n".join(text), encoding="utf-8")
+    files = f"{{src: {tmp_path}/new.src, tgt: {tmp_path}/new.tgt}}"
+    shutil.copytree(trained / "run", tmp_path / "run")
+    config = tmp_path / "run" / "config.yaml"
+    tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+    tree["data"]["test"] = yaml.safe_load(files)
+    config.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")
+    assert report(tmp_path, "-b", "1") == 0
+    text, _ = checked(tmp_path / "run" / "report.html")
+    assert "<td>3.3 characters</td><td>3.0 words</td>" in text
+    assert "BLEU by length of the source, in characters" in text
+    assert "in words" not in text
 
 
 # ----------------------------------------------------------------------------------------- charts

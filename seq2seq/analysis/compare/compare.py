@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
+from seq2seq.analysis.compare.lengths import LengthUnit, length_unit
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
 from seq2seq.analysis.compare.variants import Plan, other_text
 from seq2seq.config.schema import Config
@@ -54,16 +55,18 @@ def _check(
     for config in plan.run_configs():
         if (state := _read_run(config)) is not None:
             states[config.run_dir] = state
+    text = read_pairs(files)
+    unit = length_unit(text.src)
     prepared: dict[str, tuple[int, dict[str, str]]] = {}
     for config in plan.run_configs():
         key = repr((config.data, config.vocabulary))
         if key not in prepared:
-            prepared[key] = _prepare_data(config)
+            prepared[key] = _prepare_data(config, unit)
         if config.run_dir in states:
             check_texts(config.run_dir, states[config.run_dir].header, prepared[key][1])
     _check_scored_texts(plan)
-    longest = max(words for words, _ in prepared.values())
-    return ScoringTask(split, read_pairs(files), longest, device, beam, lowercase), states
+    longest = max(length for length, _ in prepared.values())
+    return ScoringTask(split, text, unit, longest, device, beam, lowercase), states
 
 
 def _check_scored_texts(plan: Plan) -> None:
@@ -112,8 +115,8 @@ def _read_run(config: Config) -> TrainingState | None:
     return state
 
 
-def _prepare_data(config: Config) -> tuple[int, dict[str, str]]:
-    """Prepare data as `train` does; return the words of the longest source, and checksums."""
+def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]]:
+    """Prepare data as `train` does; return the length of the longest source, and checksums."""
     with training_data(config.data.train, config.run_dir) as data:
         valid, _ = other_texts(config.data, data.text)
         usable(valid)  # raises if no pair has text
@@ -123,7 +126,7 @@ def _prepare_data(config: Config) -> tuple[int, dict[str, str]]:
                 f"{config.name}: data.max_length: every training pair is longer than "
                 f"{config.data.max_length} tokens. Raise it."
             )
-        longest = max(len(line.split()) for line in pairs.src_texts)
+        longest = max(map(unit.length, pairs.src_texts))
         return longest, text_checksums(data.checksum, checksum_of_text(valid))
 
 

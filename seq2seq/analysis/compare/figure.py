@@ -130,7 +130,7 @@ def _lengths(result: ComparisonResult) -> "Figure":
     task, cut = result.task, result.buckets
     several = len(result.plan.seeds) > 1
     band = ": mean and standard deviation over seeds" * several
-    figure, axes = _axes(f"BLEU by source length ({task.split}){band}", "source words")
+    figure, axes = _axes(f"BLEU by source length ({task.split}){band}", f"source {task.unit.name}")
     positions = list(range(len(cut)))
     lines = []
     for index, each in enumerate(result.variants):
@@ -154,7 +154,7 @@ def _lengths(result: ComparisonResult) -> "Figure":
         axes.text(
             known - 0.45,
             0.98,
-            f"longer than any source in training ({task.longest} words)",
+            f"longer than any source in training ({task.longest} {task.unit.name})",
             transform=axes.get_xaxis_transform(),
             va="top",
             color=GREY,

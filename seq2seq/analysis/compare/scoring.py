@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from seq2seq.analysis.compare.lengths import Bucket, LengthUnit, length_buckets
 from seq2seq.analysis.compare.variants import Plan, Variant
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
-from seq2seq.data.lines import is_blank
 from seq2seq.evaluation import bootstrap, metrics
 from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples
 from seq2seq.evaluation.metrics import Scores
@@ -27,16 +27,14 @@ from seq2seq.runs.training_state import Progress, TrainingState, read_state
 from seq2seq.runtime.console import counted, hides_bars, logger, one_line
 from seq2seq.runtime.files import atomic_write
 
-BUCKET_WIDTH = 5  # source words
-MIN_SENTENCES = 20  # in a bucket; BLEU of fewer means little
-
 
 class ScoringTask(NamedTuple):
     """The text to translate, and how to translate and score it."""
 
     split: str  # valid or test
     text: ParallelText
-    longest: int  # words of the longest source that any variant is trained on
+    unit: LengthUnit  # words or characters
+    longest: int  # length of the longest source that any variant is trained on
     device: str
     beam: int | None  # None: that of the variant's config
     lowercase: bool
@@ -88,21 +86,6 @@ class Pair(NamedTuple):
     difference: Difference
 
 
-class Bucket(NamedTuple):
-    """Sentences with `first` to `last` source words."""
-
-    first: int
-    last: int
-    rows: list[int]  # indices of the sentences
-    beyond: bool  # longer than any source in training
-
-    @property
-    def label(self) -> str:
-        """Range of source words, with a star if beyond training."""
-        span = f"{self.first}-{self.last}" if self.first < self.last else f"{self.first}"
-        return f"{span}*" if self.beyond else span
-
-
 class ComparisonResult(NamedTuple):
     """Results of all variants."""
 
@@ -117,7 +100,7 @@ def score_all(
     plan: Plan, task: ScoringTask, states: Mapping[Path, TrainingState]
 ) -> ComparisonResult:
     """Translate with every run and every ensemble, and score; `states` have been read already."""
-    buckets = length_buckets(task.text.src, task.longest)
+    buckets = length_buckets(task.text.src, task.longest, task.unit)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
     pairs: list[Pair] = []
@@ -178,39 +161,6 @@ def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[
 def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
     """Return the BLEU of each run."""
     return [run.output.scores.bleu.score for run in runs]
-
-
-def length_buckets(sources: Sequence[str], longest: int) -> list[Bucket]:
-    """Sort non-blank sources into buckets; `longest` is the longest source in training, in words.
-
-    Neighbouring buckets with too few sentences are merged, but sources longer than those in
-    training have buckets of their own.
-    """
-    lengths = {row: 0 if is_blank(text) else len(text.split()) for row, text in enumerate(sources)}
-    known = {row: words for row, words in lengths.items() if 0 < words <= longest}
-    beyond = {row: words for row, words in lengths.items() if words > longest}
-    shortest = min(known.values(), default=1)
-    return [*_cut(known, shortest, False), *_cut(beyond, longest + 1, True)]
-
-
-def _cut(lengths: dict[int, int], first: int, beyond: bool) -> list[Bucket]:
-    """Return buckets from `first` words on; too few sentences at the end join the last bucket."""
-    found: list[Bucket] = []
-    most = max(lengths.values(), default=0)
-    while first <= most:
-        last = BUCKET_WIDTH * -(-first // BUCKET_WIDTH)  # ends at 5, 10, 15, ...
-        while _within(lengths, first, last) < MIN_SENTENCES and last < most:
-            last += BUCKET_WIDTH
-        if _within(lengths, last + 1, most) < MIN_SENTENCES:
-            last = most
-        rows = [row for row, words in lengths.items() if first <= words <= last]
-        found.append(Bucket(first, last, rows, beyond))
-        first = last + 1
-    return found
-
-
-def _within(lengths: dict[int, int], first: int, last: int) -> int:
-    return sum(first <= words <= last for words in lengths.values())
 
 
 def _score_run(

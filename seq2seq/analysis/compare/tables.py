@@ -86,7 +86,8 @@ def formatted(result: ComparisonResult, suffix: str) -> str:
         joined = [
             [*row, *more[1:]] for row, more in zip(variants.rows, lengths.rows[1:], strict=True)
         ]
-        heads = [f"BLEU, {head.rstrip('*')} words" for head in lengths.head[1:]]
+        unit = result.task.unit.name
+        heads = [f"BLEU, {head.rstrip('*')} {unit}" for head in lengths.head[1:]]
         return Table((*variants.head, *heads), joined).as_csv()
     tables = [variant_table(result), pair_table(result), length_table(result)]
     form = Table.as_markdown if suffix == ".md" else Table.as_latex
@@ -135,7 +136,7 @@ def pair_table(result: ComparisonResult) -> Table:
 
 def length_table(result: ComparisonResult) -> Table:
     """Return BLEU by source length, one variant per row, below the numbers of sentences."""
-    head = ("source words", *(bucket.label for bucket in result.buckets))
+    head = (f"source {result.task.unit.name}", *(bucket.label for bucket in result.buckets))
     counts = [Cell("sentences"), *(Cell(len(bucket.rows), ",") for bucket in result.buckets)]
     rows = [
         [Cell(each.variant.name), *(Cell(score, ".1f") for score in each.by_length)]

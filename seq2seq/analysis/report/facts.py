@@ -11,7 +11,7 @@ import torch
 
 from seq2seq import __version__
 from seq2seq.analysis.attention.maps import AttentionMap, maps_of
-from seq2seq.analysis.compare.scoring import length_buckets
+from seq2seq.analysis.compare.lengths import CHARACTERS, WORDS, length_buckets, length_unit
 from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
 from seq2seq.data.corpus import ParallelText, iter_pairs, read_pairs, source_name
 from seq2seq.data.lines import is_blank
@@ -28,6 +28,7 @@ from seq2seq.runtime.errors import UserError
 
 Split = Literal["valid", "test"]
 CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."
+SAMPLED_LINES = 2000  # lines that choose the unit of lengths
 SHOWN_SENTENCES = 3  # best sentences, and as many of the worst
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -47,8 +48,8 @@ class TextSize(NamedTuple):
     files: str
     pairs: int = 0
     blank: int = 0  # pairs with a blank side
-    src_words: float = 0.0  # per sentence
-    tgt_words: float = 0.0
+    src_length: str = ""  # mean of a sentence, with its unit
+    tgt_length: str = ""
     problem: str | None = None
 
 
@@ -70,7 +71,8 @@ class ScoredText(NamedTuple):
     sentences: int
     beam: int
     scores: Scores
-    lengths: list[tuple[str, int, float]]  # range of source words, sentences, BLEU
+    length_unit: str
+    lengths: list[tuple[str, int, float]]  # range of source lengths, sentences, BLEU
     best: list[ShownSentence]
     worst: list[ShownSentence]
 
@@ -179,20 +181,41 @@ def _texts(config: Config) -> Iterator[TextSize]:
         yield _text("test", data.test)
 
 
+class _Lengths:
+    """Sum of the lengths of lines, in words and in characters."""
+
+    def __init__(self) -> None:
+        self._sums = dict.fromkeys((WORDS, CHARACTERS), 0)
+        self._sample: list[str] = []  # first lines, whose script chooses the unit
+
+    def add(self, line: str) -> None:
+        """Add a line."""
+        for unit in self._sums:
+            self._sums[unit] += unit.length(line)
+        if len(self._sample) < SAMPLED_LINES:
+            self._sample.append(line)
+
+    def mean(self, lines: int) -> str:
+        """Return the mean over a number of lines with its unit."""
+        unit = length_unit(self._sample)
+        return f"{self._sums[unit] / lines:.1f} {unit.name}"
+
+
 def _text(name: str, files: ParallelFiles) -> TextSize:
     shown = " and ".join(str(_shown(path)) for path in files.paths.values())
-    pairs = blank = src_words = tgt_words = 0
+    pairs = blank = 0
+    src_lengths, tgt_lengths = _Lengths(), _Lengths()
     try:
         for src, tgt in iter_pairs(files):
             pairs += 1
             blank += is_blank(src) or is_blank(tgt)
-            src_words += len(src.split())
-            tgt_words += len(tgt.split())
+            src_lengths.add(src)
+            tgt_lengths.add(tgt)
     except (UserError, OSError):
         moved = not all(path.exists() for path in files.paths.values())
         problem = "are no longer where the run found them" if moved else "can no longer be read"
         return TextSize(name, shown, problem=f"its files {problem}")
-    return TextSize(name, shown, pairs, blank, src_words / pairs, tgt_words / pairs)
+    return TextSize(name, shown, pairs, blank, src_lengths.mean(pairs), tgt_lengths.mean(pairs))
 
 
 def _shown(path: Path) -> Path:
@@ -232,12 +255,15 @@ def _scored(
     chosen = [*worst, *best]
     shown = _sentences(translator, size, text, hypotheses, sentences, chosen)
     counts = metrics.bleu_counts(hypotheses, text.tgt, False, segmentation.tokenize)
+    unit = length_unit(text.src)
     lengths = [
         (bucket.label, len(bucket.rows), metrics.bleu_of(counts[bucket.rows]))
-        for bucket in length_buckets(text.src, max(len(line.split()) for line in text.src))
+        for bucket in length_buckets(text.src, max(map(unit.length, text.src)), unit)
     ]
     scores = metrics.score(hypotheses, references, segmentation=segmentation)
-    return ScoredText(split, len(text), size, scores, lengths, shown[count:], shown[:count])
+    return ScoredText(
+        *(split, len(text), size, scores, unit.name, lengths, shown[count:], shown[:count])
+    )
 
 
 def _sentences(

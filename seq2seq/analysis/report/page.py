@@ -64,7 +64,7 @@ def _scores(scored: ScoredText) -> str:
         note += f" {CHOSEN_BY}"
     parts = [f"<p>{note}</p>", _grid(rows)]
     if scored.lengths:
-        title = "BLEU by length of the source, in words"
+        title = f"BLEU by length of the source, in {scored.length_unit}"
         parts += [
             f"<figure><figcaption>{title}; below, the number of sentences</figcaption>",
             bar_chart(title, scored.lengths),
@@ -111,17 +111,16 @@ def _sentence(sentence: ShownSentence, src_lang: str, tgt_lang: str) -> str:
 
 
 def _texts(texts: Sequence[TextSize]) -> str:
-    rows = [("text", "pairs", "blank", "source words", "target words", "files")]
+    rows = [("text", "pairs", "blank", "source length", "target length", "files")]
     for each in texts:
         figures = ("-", "-", "-", "-")
         files = each.files
         if each.problem is None:
-            words = f"{each.src_words:.1f}", f"{each.tgt_words:.1f}"
-            figures = (f"{each.pairs:,}", f"{each.blank:,}", *words)
+            figures = (f"{each.pairs:,}", f"{each.blank:,}", each.src_length, each.tgt_length)
         else:
             files = f"{files} ({each.problem})"
         rows.append((each.name, *figures, files))
-    return _grid(rows) + "<p>Words are means per sentence.</p>"
+    return _grid(rows) + "<p>Lengths are means per sentence.</p>"
 
 
 def _grid(rows: Sequence[Sequence[str]]) -> str:

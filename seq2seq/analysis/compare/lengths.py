@@ -1,0 +1,82 @@
+"""Source lengths: their unit, and buckets of sentences of similar length."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from seq2seq.data.lines import is_blank
+from seq2seq.evaluation.segmentation import segmentation_of
+
+MIN_SENTENCES = 20  # in a bucket; BLEU of fewer means little
+
+
+class LengthUnit(NamedTuple):
+    """Unit of the length of a line."""
+
+    name: str  # in the plural
+    bucket_width: int
+    length: Callable[[str], int]
+
+
+def _words(line: str) -> int:
+    return len(line.split())
+
+
+def _characters(line: str) -> int:
+    return sum(map(len, line.split()))
+
+
+WORDS = LengthUnit("words", 5, _words)
+CHARACTERS = LengthUnit("characters", 10, _characters)
+
+
+def length_unit(lines: Sequence[str]) -> LengthUnit:
+    """Return the unit for lines: characters in scripts without spaces between words."""
+    return WORDS if segmentation_of("", [lines]).script is None else CHARACTERS
+
+
+class Bucket(NamedTuple):
+    """Sentences with sources of `first` to `last` words or characters."""
+
+    first: int
+    last: int
+    rows: list[int]  # indices of the sentences
+    beyond: bool  # longer than any source in training
+
+    @property
+    def label(self) -> str:
+        """Range of source lengths, with a star if beyond training."""
+        span = f"{self.first}-{self.last}" if self.first < self.last else f"{self.first}"
+        return f"{span}*" if self.beyond else span
+
+
+def length_buckets(sources: Sequence[str], longest: int, unit: LengthUnit = WORDS) -> list[Bucket]:
+    """Sort non-blank sources into buckets; `longest` is the length of the longest in training.
+
+    Neighbouring buckets with too few sentences are merged, but sources longer than those in
+    training have buckets of their own.
+    """
+    lengths = {row: 0 if is_blank(text) else unit.length(text) for row, text in enumerate(sources)}
+    known = {row: length for row, length in lengths.items() if 0 < length <= longest}
+    beyond = {row: length for row, length in lengths.items() if length > longest}
+    shortest, width = min(known.values(), default=1), unit.bucket_width
+    return [*_cut(known, shortest, width, False), *_cut(beyond, longest + 1, width, True)]
+
+
+def _cut(lengths: dict[int, int], first: int, width: int, beyond: bool) -> list[Bucket]:
+    """Return buckets from `first` on; too few sentences at the end join the last bucket."""
+    found: list[Bucket] = []
+    most = max(lengths.values(), default=0)
+    while first <= most:
+        last = width * -(-first // width)  # ends at multiples of the width
+        while _within(lengths, first, last) < MIN_SENTENCES and last < most:
+            last += width
+        if _within(lengths, last + 1, most) < MIN_SENTENCES:
+            last = most
+        rows = [row for row, length in lengths.items() if first <= length <= last]
+        found.append(Bucket(first, last, rows, beyond))
+        first = last + 1
+    return found
+
+
+def _within(lengths: dict[int, int], first: int, last: int) -> int:
+    return sum(first <= length <= last for length in lengths.values())
