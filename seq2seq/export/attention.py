@@ -136,7 +136,7 @@ def attend(
             new_state["position"] = graph.op("Add", state["position"], graph.constant(1.0))
     scores = _scores(graph, layer, query, state, memory, batch)  # [B, K, S] or [B, M, K, S]
     mask = memory["mask"]
-    heads = isinstance(layer.score, attention.MultiHeadScore)
+    heads = layer.score.heads if isinstance(layer.score, attention.MultiHeadScore) else None
     if heads:
         mask = graph.unsqueeze(mask, 1)
         window = window and graph.unsqueeze(window, 1)
@@ -150,12 +150,20 @@ def attend(
     context = graph.op("MatMul", weights, memory["values"])
     if heads:
         context = graph.op("Transpose", context, perm=[0, 2, 1, 3])
-        weights = graph.op("ReduceMean", weights, graph.constant([1]), keepdims=0)
+        weights = _mean_over_heads(graph, heads, weights)
     context = graph.reshape(context, -1, layer.score.context_size)
     weights = graph.reshape(weights, -1, graph.size(memory["mask"], 2))
     if layer.coverage is not None:
         new_state["coverage"] = graph.op("Add", state["coverage"], weights)
     return Attended(context, weights, new_state)
+
+
+def _mean_over_heads(graph: Graph, heads: int, weights: str) -> str:
+    """Return the mean [B, 1, K, S] of weights [B, M, K, S], batch-invariant unlike ReduceMean."""
+    total, *others = graph.split(weights, [1] * heads, axis=1)
+    for each in others:
+        total = graph.op("Add", total, each)
+    return graph.op("Mul", total, graph.constant(1 / heads))
 
 
 def _scores(

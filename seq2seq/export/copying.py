@@ -18,13 +18,13 @@ POSITIONS = {
     "continuation_scores": FLOAT,
 }
 DIMS: Dims = ["batch", "source"]
+SUMMED = 16  # sums over multiples of it are rounded alike in every row and for any padding
 
 
 def positions_of(graph: Graph, copying: Copying, src: str, values: str) -> Values:
     """Return the parts POSITIONS of the memory [B, S], given ids [B, S] and values [B, S, C]."""
-    last = graph.constant([-1])
     scores = [
-        graph.op("ReduceSum", graph.op("Mul", values, graph.weight(weight)), last, keepdims=0)
+        _sum(graph, graph.op("Mul", values, graph.weight(weight)), len(weight), keepdims=0)
         for weight in copying.position_weight
     ]
     return dict(zip(POSITIONS, (src, _first_positions(graph, src), *scores), strict=True))
@@ -53,11 +53,12 @@ def mixture(
     zeros = graph.op("Mul", shares, graph.constant(0.0))
     mass = graph.op("ScatterElements", zeros, positions["first"], shares, axis=1, reduction="add")
     gate = _logit(graph, copying.gate, outputs, shares, positions["gate_scores"])
-    generating = graph.op("Neg", graph.op("Softplus", graph.op("Neg", gate)))  # log g
+    # Softplus and Log round the last elements of a tensor in another way than the others.
+    both = graph.op("LogSoftmax", _extended(graph, gate, 1), axis=-1)  # of g and 1 - g, [N, 2]
+    generating, not_generating = graph.split(both, [1, 1])
     log_probs = graph.op("Add", log_probs, generating)
     generated = graph.op("GatherElements", log_probs, src, axis=1)  # [N, S]
-    not_generating = graph.op("Neg", graph.op("Softplus", gate))  # log (1 - g)
-    copied = graph.op("Add", not_generating, graph.op("Log", mass))
+    copied = graph.op("Add", not_generating, _log(graph, mass))
     mixed = _log_add_exp(graph, generated, copied)
     mixture = graph.op("ScatterElements", log_probs, src, mixed, axis=1, reduction="max")
     return mixture, shares
@@ -86,7 +87,8 @@ def _shares(
 
 def _logit(graph: Graph, layer: nn.Linear, outputs: str, shares: str, scores: str) -> str:
     """Return `w . o + b` plus the scores [N, S] averaged by shares [N, S]: [N, 1]."""
-    product = _sum(graph, graph.op("Mul", outputs, graph.weight(layer.weight[0])))
+    product = graph.op("Mul", outputs, graph.weight(layer.weight[0]))
+    product = _sum(graph, product, layer.in_features)
     product = graph.op("Add", product, graph.weight(layer.bias))
     return graph.op("Add", product, _sum(graph, graph.op("Mul", shares, scores)))
 
@@ -95,13 +97,30 @@ def _log_add_exp(graph: Graph, one: str, other: str) -> str:
     """Return `log(exp(a) + exp(b))` for a finite a."""
     difference = graph.op("Abs", graph.op("Sub", one, other))
     ratio = graph.op("Exp", graph.op("Neg", difference))
-    added = graph.op("Log", graph.op("Add", ratio, graph.constant(1.0)))
+    added = _log(graph, graph.op("Add", ratio, graph.constant(1.0)))
     return graph.op("Add", graph.op("Max", one, other), added)
 
 
-def _sum(graph: Graph, value: str) -> str:
-    """Return the sums [N, 1] of rows; unlike matrix products, they are batch-invariant."""
-    return graph.op("ReduceSum", value, graph.constant([-1]), keepdims=1)
+def _log(graph: Graph, value: str) -> str:
+    """Return the logarithms of a value, as those of sums of one summand; batch-invariant."""
+    summand = graph.unsqueeze(value, -1)
+    return graph.op("ReduceLogSum", summand, graph.constant([-1]), keepdims=0)
+
+
+def _sum(graph: Graph, value: str, width: int = SUMMED, keepdims: int = 1) -> str:
+    """Return the sums of rows [..., width]; unlike matrix products, they are batch-invariant.
+
+    The width is S by default, which search makes a multiple of SUMMED.
+    """
+    value = _extended(graph, value, -width % SUMMED)
+    return graph.op("ReduceSum", value, graph.constant([-1]), keepdims=keepdims)
+
+
+def _extended(graph: Graph, value: str, zeros: int) -> str:
+    """Append zeros to the rows of a value."""
+    if not zeros:
+        return value
+    return graph.op("Pad", value, graph.constant([0, zeros]), "", graph.constant([-1]))
 
 
 def _of_rows(graph: Graph, part: str, weights: str) -> str:

@@ -63,7 +63,7 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
         log_probs, copied = mixture(graph, model.copying, log_probs, *given)
         stepped.state["copied"] = copied
     graph.output(log_probs, "log_probs", ["rows", model.projection.out_features])
-    if int8 and stepped.bound is not None:  # rounded to integers, NaN is lost
+    if int8:  # inputs of known bounds lose NaN when they are rounded to integers
         total = graph.op("ReduceSum", stepped.outputs, graph.constant([-1]), keepdims=1)
         graph.output(total, "output_sum", ["rows", 1])
     if stepped.weights is not None:

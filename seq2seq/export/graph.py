@@ -121,8 +121,16 @@ class Graph:
         shifted = self.op("Add", rounded, self.constant(128.0))
         rows = self.op("Cast", shifted, to=TensorProto.UINT8)
         product = self._int8_product(rows, self.constant(1.0), zero, weight)
-        result = self.op("Mul", product, row_scales)
+        result = self.op("Mul", product, self.op("Add", row_scales, self._nan_or_zero(rounded)))
         return result if bias is None else self.op("Add", result, self.weight(bias))
+
+    def _nan_or_zero(self, values: str) -> str:
+        """Return NaN for rows [N, D] that contain NaN, and 0 for others: [N, 1].
+
+        ReduceMax ignores NaN unless the complete row is, and a cast makes it an integer.
+        """
+        total = self.op("ReduceSum", values, self.constant([-1]), keepdims=1)
+        return self.op("Mul", total, self.constant(0.0))
 
     def _int8_product(
         self, rows: str, scale: str, zero: str, weight: Tensor, bias: Tensor | None = None

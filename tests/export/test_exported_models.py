@@ -182,12 +182,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "coverage": {"score": "coverage", "attention_size": 14},
     "gnmt": {"decoder": "gnmt", "layers": DEEP, "score": "normed_additive"},
     "heads": LUONG | {"score": {"scaled_dot": 4}, "attention_size": 16},
+    "many-heads": LUONG | {"score": {"scaled_dot": 8}, "attention_size": 16},
     "location": LUONG | {"score": "location", "tie_embeddings": False},
     "gru": LUONG | {"cell": "gru", "layers": DEEP},
     "bahdanau-2015": {"cell": "gru", "maxout": True},
     "layer-norm": {"cell": "layer_norm_lstm", "layers": DEEP},
     "plain": {"decoder": "none", "encoder": "forward", "layers": 2},
     "copy": {"copy": True},
+    "copy-odd": {"copy": True, "embedding_size": 31, "hidden_size": 66},
     "copy-heads": LUONG | {"copy": True, "score": {"scaled_dot": 4}, "attention_size": 16},
     "copy-window": LUONG | {"copy": True, "window": {"local_p": 2}},
     "copy-gnmt": {"decoder": "gnmt", "copy": True, "cell": "gru", "layers": 2},
@@ -337,14 +339,24 @@ def test_an_ensemble_is_one_folder_or_several(
         ]
 
 
-def test_translations_do_not_depend_on_the_other_lines(tiny_runs: dict[str, Path]) -> None:
-    for int8 in (False, True):
-        _, exported = both(tiny_runs["bahdanau"], int8=int8)
-        together = exported.translate(LINES)
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_translations_do_not_depend_on_the_other_lines(
+    model: dict[str, Any], int8: bool, tiny_vocabularies: Vocabularies, tmp_path: Path
+) -> None:
+    given = {"decoder": "bahdanau"} | model
+    _, exported = both(
+        make_run(tmp_path / "run", tiny_vocabularies, scale=1, model=given), int8=int8
+    )
+    for beam_size in (1, 3):
+        together = exported.translate(LINES, beam_size, beam_size)
         for start in range(0, len(LINES), 17):
-            alone = exported.translate(LINES[start])
-            assert alone.text == together[start].text
-            assert alone.token_scores == together[start].token_scores
+            alone = exported.translate(LINES[start], beam_size, beam_size)
+            for one, other in zip(alone.n_best, together[start].n_best, strict=True):
+                assert one.text == other.text
+                assert one.score == other.score
+                assert one.token_scores == other.token_scores
+                assert np.array_equal(one.attention, other.attention)
 
 
 def test_int8_scores_are_close(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:
@@ -580,14 +592,24 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
             exported.translate(LINES[:5], beam_size)
 
 
+OVERFLOWS: dict[str, tuple[dict[str, Any], str]] = {
+    "general": (LUONG | {"score": "general"}, "decoder.score.key_projection.weight"),
+    "concat": (LUONG | {"score": "concat"}, "decoder.score.energy.weight"),
+    "bahdanau": ({}, "decoder.score.energy.weight"),
+    "maxout": ({"maxout": True}, "decoder.score.energy.weight"),
+    "copy": ({"copy": True}, "decoder.score.energy.weight"),
+    "gnmt": ({"decoder": "gnmt", "layers": DEEP}, "decoder.score.energy.weight"),
+}
+
+
 @pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize(("model", "weight"), OVERFLOWS.values(), ids=OVERFLOWS)
 def test_an_overflow_is_reported(
-    tiny_vocabularies: Vocabularies, tmp_path: Path, int8: bool
+    model: dict[str, Any], weight: str, tiny_vocabularies: Vocabularies, tmp_path: Path, int8: bool
 ) -> None:
     """The softmax of infinite scores is undefined."""
-    model = {"decoder": "luong", "score": "general"}
-    huge = {"decoder.score.key_projection.weight": 3e38}
-    path = make_run(tmp_path / "run", tiny_vocabularies, factors=huge, model=model)
+    given = {"decoder": "bahdanau", "hidden_size": 96} | model
+    path = make_run(tmp_path / "run", tiny_vocabularies, factors={weight: 3e38}, model=given)
     for translator in both(path, int8=int8):
         for beam_size in (1, 3):
             with pytest.raises(RunError, match="log-probability nan, not a finite number"):

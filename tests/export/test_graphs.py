@@ -8,8 +8,10 @@ import torch
 from model_cases import (
     CASES,
     LENGTHS,
+    ONE_OF_EACH,
     SRC,
     TGT_IN,
+    UNITS,
     Case,
     E,
     H,
@@ -23,6 +25,7 @@ from model_cases import (
 from numpy.typing import NDArray
 from torch import nn
 
+from seq2seq.export import copying
 from seq2seq.export.decoder import decoder_graph
 from seq2seq.export.encoder import encoder_graph
 from seq2seq.export.graph import Graph
@@ -105,3 +108,22 @@ def test_encoders_of_every_shape_are_exported(
     model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0)
     randomize(model, seed=7)
     check(model, SRC.clamp(max=V - 1), 1e-5)
+
+
+def test_logarithms_do_not_depend_on_the_other_rows() -> None:
+    """Rows do not fill a processor's vectors, as they do in search: clients choose S freely."""
+    graph, rows = Graph("logarithms"), np.random.default_rng(1).random((9, 7), np.float32)
+    values = graph.input("values", ["rows", 7])
+    graph.output(copying._log(graph, values), "log", ["rows", 7])
+    run = Session(graph)
+    rows[0, 0] = 0
+    together = run({"values": rows})["log"]
+    for row, expected in zip(rows, together, strict=True):
+        assert np.array_equal(run({"values": row[None]})["log"][0], expected)
+    assert together[0, 0] == -np.inf
+    np.testing.assert_allclose(together[1:], np.log(rows[1:].astype(float)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", [*ONE_OF_EACH, *UNITS], ids=str)
+def test_an_int8_decoder_has_the_sum_that_shows_an_overflow(case: Case) -> None:
+    assert "output_sum" in Session(decoder_graph(make_model(case), int8=True)).outputs
