@@ -126,10 +126,8 @@ class ModelConfig(Section):
     @field_validator("attention_size")
     @classmethod
     def _check_heads(cls, size: int | None, info: ValidationInfo) -> int | None:
-        score = info.data.get("score")
-        heads = score.parameter if isinstance(score, Named) else None
-        if heads and size and size % heads:
-            raise ValueError(f"must be a multiple of the {heads} heads of {{scaled_dot: {heads}}}")
+        if size is not None and (reason := _not_divided(size, info.data.get("score"))):
+            raise ValueError(reason)
         return size
 
     @property
@@ -166,6 +164,18 @@ def _model_default(key: str, earlier: Tree) -> object:
         return None if default is None else Named(default)
     if key == "input_feeding":
         return True if decoder == "luong" else None
-    hidden_size = earlier.get("hidden_size")
-    sized = key == "attention_size" and is_sized(earlier["score"])
-    return max(1, hidden_size // 2) if sized and isinstance(hidden_size, int) else None
+    hidden_size, score = earlier.get("hidden_size"), earlier.get("score")
+    if key != "attention_size" or not is_sized(score) or not isinstance(hidden_size, int):
+        return None
+    size = max(1, hidden_size // 2)
+    if reason := _not_divided(size, score):
+        raise ValueError(f"attention_size {reason}; it is {size}, half of hidden_size, by default")
+    return size
+
+
+def _not_divided(size: int, score: object) -> str | None:
+    """Return why the heads of a score cannot share an attention size, or None if they can."""
+    heads = score.parameter if isinstance(score, Named) else None
+    if not heads or size % heads == 0:
+        return None
+    return f"must be a multiple of the {heads} heads of {{scaled_dot: {heads}}}"

@@ -1,4 +1,4 @@
-"""Attention layer shared by both attentional decoders, with its coverage."""
+"""Attention layer shared by the attentional decoders, with its coverage."""
 
 from typing import NamedTuple
 
@@ -102,15 +102,18 @@ class AttentionLayer(nn.Module):
         coverage = None if coverage is None else coverage + weights
         return AttentionOutput(context, weights, AttentionState(coverage, position), head_weights)
 
-    def attend_sequence(self, queries: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    def attend_sequence(
+        self, queries: Tensor, state: DecoderState, memory: Memory
+    ) -> tuple[Tensor, Tensor]:
         """Attend with queries [B, T, Q] at all target positions, without coverage.
 
         Returns the contexts [B, T, C] and the attention weights [B, T, S].
         """
         window_weights = None
         if self.window is not None:
-            position = torch.arange(queries.shape[1], device=queries.device)
-            positions = position.expand(len(queries), -1)  # [B, T]
+            assert state.position is not None, "set by initial_attention_state"
+            later = torch.arange(queries.shape[1], device=queries.device)
+            positions = state.position[:, None] + later  # [B, T]
             window_weights = self.window(queries, positions, memory.pad_mask)  # [B, T, S]
         scores = self.score(queries, memory.keys)
         return masked_attention(scores, memory.values, memory.pad_mask, window_weights)

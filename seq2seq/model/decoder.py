@@ -183,7 +183,7 @@ class LuongDecoder(AttentionLayer):
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         if self.input_feed_gates is None and self.coverage is None:  # no step depends on attention
             hidden = run_layers(self.layers, embedded, state, self.dropout)  # [B, T, H]
-            context, weights = self.attend_sequence(hidden, memory)  # [B, T, C], [B, T, S]
+            context, weights = self.attend_sequence(hidden, state, memory)  # [B, T, C], [B, T, S]
             return Unrolled(self.outputs(self.attentional_vector(context, hidden)), weights)
         score = self.fused_score() if self.layers.bottom.is_fused else None
         if self.input_feed_gates is None or score is None:
@@ -193,6 +193,7 @@ class LuongDecoder(AttentionLayer):
         layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
         vectors, weights = unroll_luong(
             gates,
+            state.input_feed,
             HIDDEN_SCALE * self.attentional.weight,
             _unroll_memory(memory, state),
             score,

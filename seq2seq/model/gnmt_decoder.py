@@ -79,7 +79,7 @@ class GNMTDecoder(AttentionLayer):
         before = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
         lowest, *above = self.layers
         output, _ = lowest.run(embedded, before[0])  # [B, T, H]
-        context, weights = self.attend_sequence(output, memory)  # [B, T, C], [B, T, S]
+        context, weights = self.attend_sequence(output, state, memory)  # [B, T, C], [B, T, S]
         for layer, own in zip(above, before[1:], strict=True):
             hidden, _ = layer.run(self.joined(output, context), own)
             output = self.output_of(hidden, output)

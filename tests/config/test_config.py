@@ -191,6 +191,11 @@ def test_heads_divide_the_attention_size(tmp_path: Path) -> None:
     assert line.endswith(
         "model.attention_size: must be a multiple of the 4 heads of {scaled_dot: 4}; got 15"
     )
+    (line,) = errors_in(tmp_path, more.replace(", attention_size: 15", ""))
+    assert line.endswith(
+        "model: attention_size must be a multiple of the 4 heads of {scaled_dot: 4}; it is 15, "
+        "half of hidden_size, by default"
+    )
 
 
 @pytest.mark.parametrize(

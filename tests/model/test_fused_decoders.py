@@ -109,6 +109,27 @@ def test_fast_path_equals_stacked_steps(case: Case, device: str) -> None:
     assert unused == ignored
 
 
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_state_is_continued(case: Case) -> None:
+    """From the state after a step, with all that it carries: values and gradients."""
+    decoder = make_decoder(case)
+
+    def second(unroll: Unroll) -> Unroll:
+        def run(decoder: Decoder, embedded: Tensor, state: DecoderState, memory: Memory) -> Any:
+            step = one_step(decoder, embedded[:, 0], state, memory)
+            return unroll(decoder, embedded[:, 1:], step.state, memory)
+
+        return run
+
+    given = decoder, embedded_targets(), encoder_output(case.num_layers)
+    (outputs, gradients), (expected, expected_gradients) = (
+        values_and_gradients(second(unroll), *given) for unroll in (fast, stack_steps)
+    )
+    close(outputs, expected)
+    for name, gradient in gradients.items():
+        close(gradient, expected_gradients[name])
+
+
 THREE_LAYERS = [Case("bahdanau", "additive", False, 3), Case("luong", "general", True, 3)]
 
 
@@ -315,6 +336,7 @@ def test_gradients_equal_numerical_derivatives(wiring: str, kind: str) -> None:
     ]
     unroll: Callable[..., Tensor | tuple[Tensor, Tensor]] = unroll_bahdanau
     if wiring == "luong":
+        weights.append(random_tensor(2, feed_size, seed=11))  # the first input feed
         weights.append(random_tensor(feed_size, context_size + hidden_size, seed=10))
         unroll = unroll_luong
     own = [part for part in score if part is not None]
@@ -350,6 +372,7 @@ def test_gradients_of_upper_layers_equal_numerical_derivatives(wiring: str) -> N
     weights = [random_tensor(4 * size, fed, seed=8), random_tensor(4 * size, size, seed=9)]
     state = [random_tensor(2, size, seed=5), random_tensor(2, size, seed=6)]
     if wiring == "luong":
+        weights.append(random_tensor(2, feed_size, seed=11))  # the first input feed
         weights.append(random_tensor(feed_size, context_size + size, seed=10))
 
     def run(*parts: Tensor) -> Tensor | tuple[Tensor, Tensor]:

@@ -47,6 +47,7 @@ def unroll_bahdanau(
 
 def unroll_luong(
     gates: Tensor,
+    input_feed: Tensor,
     attentional_weight: Tensor,
     memory: tuple[Tensor, Tensor, Tensor],
     score: ScoreWeights,
@@ -55,13 +56,20 @@ def unroll_luong(
 ) -> tuple[Tensor, Tensor]:
     """Unroll `h_t = LSTM(gates_t + W [h~_{t-1}; h_{t-1}]); h~_t = tanh(W_c [attend(h_t); h_t])`.
 
-    The gates are those of the lowest layer, whose weight is W; the output of the layers attends:
-    the top layer's h, or with `residual` the sum over layers. Returns the attentional vectors h~
-    [T, B, R] and the attention weights [T, B, S] of all steps.
+    `input_feed` [B, R] is the h~ before the first step. The gates are those of the lowest layer,
+    whose weight is W; the output of the layers attends: the top layer's h, or with `residual` the
+    sum over layers. Returns the attentional vectors h~ [T, B, R] and the attention weights
+    [T, B, S] of all steps.
     """
     with torch.autocast(gates.device.type, enabled=False):
         vectors, weights = _LuongUnroll.apply(  # type: ignore[no-untyped-call]
-            gates, residual, attentional_weight, *memory, *score, *chain.from_iterable(layers)
+            gates,
+            residual,
+            input_feed,
+            attentional_weight,
+            *memory,
+            *score,
+            *chain.from_iterable(layers),
         )
     return vectors, weights
 
@@ -116,14 +124,19 @@ class _BahdanauUnroll(torch.autograd.Function):
 class _LuongUnroll(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, gates: Tensor, residual: bool, attentional_weight: Tensor, *others: Any
+        ctx: Any,
+        gates: Tensor,
+        residual: bool,
+        input_feed: Tensor,
+        attentional_weight: Tensor,
+        *others: Any,
     ) -> tuple[Tensor, Tensor]:
         attention, stack = _forward_passes(gates, residual, *others)
         steps, (batch, _, context_size) = len(gates), attention.values.shape
         attentional_weight = attentional_weight.to(gates.dtype)
         output_size, joined_size = attentional_weight.shape
         input_feeds = stack.lowest.inputs[:, :, :output_size]
-        input_feeds[0] = 0
+        input_feeds[0] = input_feed
         vectors = attention.values.new_empty(steps, batch, output_size)
         joined = gates.new_empty(steps, batch, joined_size)  # [c_t; h_t]
         for t in range(steps):
@@ -160,6 +173,7 @@ class _LuongUnroll(torch.autograd.Function):
         return (
             stack.lowest.grad_gates,
             None,
+            grad_input_feed,
             grad_attentional,
             *grad_memory,
             *grad_score,
