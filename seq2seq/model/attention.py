@@ -163,7 +163,7 @@ class MultiHeadScore(ScaledDotScore):
     """`(W_q q + b_q)_m . (W_k h + b_k)_m / sqrt(A / M)`: heads of Vaswani et al. (2017), 3.2.2.
 
     Head m scores and averages the m-th of M equal slices of queries, keys and values. The paper's
-    output projection W_O is left out: in both decoders the context enters a linear layer.
+    output projection W_O is left out: in every decoder the context enters a linear layer.
     """
 
     def __init__(self, query_size: int, output_size: int, attention_size: int, heads: int) -> None:

@@ -91,7 +91,7 @@ class BahdanauDecoder(AttentionLayer):
         return self.memory(encoded), DecoderState(hidden, cell, input_feed, *attention_state)
 
     def inputs(self, embedded: Tensor) -> Inputs:
-        return Inputs(embedded, self.layers.bottom.gates(embedded))
+        return recurrent_inputs(embedded, self.layers)
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         attended = self.attend(state.hidden[:, -1], state, memory)
@@ -160,12 +160,12 @@ class LuongDecoder(AttentionLayer):
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         input_feed = encoded.hidden.new_zeros(len(encoded.hidden), self.input_feed_size)
-        hidden, cell = (aligned(each, self.layers) for each in (encoded.hidden, encoded.cell))
+        hidden, cell = final_states(encoded, self.layers)
         state = DecoderState(hidden, cell, input_feed, *self.initial_attention_state(encoded))
         return self.memory(encoded), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
-        return Inputs(embedded, self.layers.bottom.gates(embedded))
+        return recurrent_inputs(embedded, self.layers)
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         gates = inputs.gates  # [N, 4H]
@@ -236,12 +236,12 @@ class PlainDecoder(nn.Module):
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         empty = encoded.outputs[..., :0]  # [B, S, 0]
-        hidden, cell = (aligned(each, self.layers) for each in (encoded.hidden, encoded.cell))
+        hidden, cell = final_states(encoded, self.layers)
         state = DecoderState(hidden, cell, input_feed=encoded.hidden[:, 0, :0])
         return Memory(empty, empty, encoded.pad_mask), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
-        return Inputs(embedded, self.layers.bottom.gates(embedded))
+        return recurrent_inputs(embedded, self.layers)
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:  # noqa: ARG002
         top, hidden, cell = step_layers(self.layers, inputs.gates, state, self.dropout)
@@ -284,6 +284,16 @@ def aligned(states: Tensor, layers: RecurrentStack) -> Tensor:
     if missing <= 0:
         return states[:, -missing:] if missing else states
     return torch.cat([states[:, :1].expand(-1, missing, -1), states], dim=1)
+
+
+def final_states(encoded: EncoderOutput, layers: RecurrentStack) -> tuple[Tensor, Tensor]:
+    """Return the encoder's final hidden states and cells, as `aligned`."""
+    return aligned(encoded.hidden, layers), aligned(encoded.cell, layers)
+
+
+def recurrent_inputs(embedded: Tensor, layers: RecurrentStack) -> Inputs:
+    """Return the inputs of steps, with the lowest layer's gates, of embeddings [..., E]."""
+    return Inputs(embedded, layers.bottom.gates(embedded))
 
 
 def step_layers(

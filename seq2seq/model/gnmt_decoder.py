@@ -8,8 +8,9 @@ from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.decoder import (
     HIDDEN_SCALE,
     OUTPUT_SCALE,
-    aligned,
+    final_states,
     hidden_and_output_dropout,
+    recurrent_inputs,
     stack_steps,
 )
 from seq2seq.model.layers import DropoutRates, tanh
@@ -51,13 +52,13 @@ class GNMTDecoder(AttentionLayer):
         self.output_layer = nn.Linear(joined, output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
-        hidden, cell = (aligned(each, self.layers) for each in (encoded.hidden, encoded.cell))
+        hidden, cell = final_states(encoded, self.layers)
         attention_state = self.initial_attention_state(encoded)
         state = DecoderState(hidden, cell, encoded.hidden[:, 0, :0], *attention_state)
         return self.memory(encoded), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
-        return Inputs(embedded, self.layers.bottom.gates(embedded))
+        return recurrent_inputs(embedded, self.layers)
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         before = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))

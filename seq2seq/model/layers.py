@@ -31,8 +31,9 @@ class ScaledEmbedding(nn.Embedding):
 class Dropout(nn.Dropout):
     """Inverted dropout (Srivastava et al. 2014) with cheap masks on CPU.
 
-    On CPU each element is decided by one random byte, which rounds the rate to a multiple of 1/256
-    below 1: drawing torch's own masks takes longer than the matrix products around them.
+    On CPU each element is decided by one random byte, which rounds the rate to a multiple of 1/256:
+    drawing torch's own masks takes longer than the matrix products around them. Rates below 1/512
+    and above 511/512 are exact.
     """
 
     if TYPE_CHECKING:
@@ -40,8 +41,8 @@ class Dropout(nn.Dropout):
         def __call__(self, input: Tensor) -> Tensor: ...
 
     def forward(self, input: Tensor) -> Tensor:
-        dropped = min(round(self.p * DROPOUT_LEVELS), DROPOUT_LEVELS - 1)
-        if not self.training or dropped == 0 or input.device.type != "cpu":
+        dropped = round(self.p * DROPOUT_LEVELS)
+        if not self.training or dropped % DROPOUT_LEVELS == 0 or input.device.type != "cpu":
             return super().forward(input)
         words = torch.empty(-(-input.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
         random_bytes = words.view(torch.uint8)[: input.numel()]

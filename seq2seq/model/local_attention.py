@@ -2,7 +2,7 @@
 
 A source of S words, end-of-sentence included and padding excluded, has positions 0 to S - 1. The
 paper does not define the window of a target position beyond them: here it stays at the last word.
-The paper has windows in Luong's decoder alone; here Bahdanau's may have them, too.
+The paper has windows in Luong's decoder alone; here every decoder with attention may have them.
 """
 
 from typing import Protocol

@@ -95,6 +95,15 @@ def test_outputs_are_finite_at_a_rate_of_nearly_one() -> None:
     assert Dropout(0.9999)(torch.ones(100, 100)).isfinite().all()
 
 
+@pytest.mark.parametrize("rate", [0.001, 0.999, 1.0])
+def test_extreme_rates_are_exact(rate: float) -> None:
+    torch.manual_seed(1)
+    outputs = Dropout(rate)(torch.ones(1000, 1001))
+    kept = outputs[outputs != 0]
+    assert abs(1 - kept.numel() / outputs.numel() - rate) <= 5 * (rate * (1 - rate) / 1e6) ** 0.5
+    torch.testing.assert_close(kept, torch.full_like(kept, 1 / max(1 - rate, 1e-9)))
+
+
 def test_inputs_need_not_be_contiguous() -> None:
     inputs = torch.randn(6, 5, 4).transpose(0, 2)
     outputs = Dropout(0.5)(inputs)

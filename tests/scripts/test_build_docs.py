@@ -81,6 +81,15 @@ def test_the_documented_json_has_the_fields_of_a_translation() -> None:
     assert "| `attention_blocks`, `head_blocks` |" in page
 
 
+def test_every_module_with_layers_is_on_the_page_of_the_model() -> None:
+    page = (ROOT / "docs/reference/model.md").read_text(encoding="utf-8")
+    paths = (ROOT / "seq2seq/model").glob("*.py")
+    pattern = re.compile(r"^class \w+\((nn\.\w+|\w+Layer)\):", re.MULTILINE)
+    layers = [path.stem for path in paths if pattern.search(path.read_text(encoding="utf-8"))]
+    assert "gru" in layers
+    assert [each for each in layers if f"\n::: seq2seq.model.{each}\n" not in page] == []
+
+
 def test_every_extra_is_on_the_installation_page() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     page = (ROOT / "docs/get-started.md").read_text(encoding="utf-8")
