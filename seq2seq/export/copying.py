@@ -54,7 +54,9 @@ def mixture(
     mass = graph.op("ScatterElements", zeros, positions["first"], shares, axis=1, reduction="add")
     gate = _logit(graph, copying.gate, outputs, shares, positions["gate_scores"])
     # Softplus and Log round the last elements of a tensor in another way than the others.
-    both = graph.op("LogSoftmax", _extended(graph, gate, 1), axis=-1)  # of g and 1 - g, [N, 2]
+    both = graph.op(
+        "LogSoftmax", _extended(graph, gate, 1), axis=-1
+    )  # log g and log (1 - g), [N, 2]
     generating, not_generating = graph.split(both, [1, 1])
     log_probs = graph.op("Add", log_probs, generating)
     generated = graph.op("GatherElements", log_probs, src, axis=1)  # [N, S]
