@@ -139,6 +139,28 @@ def test_pairs_survive_two_files(tmp_path: Path) -> None:
     assert list(zip(text.src, text.tgt, strict=True)) == pairs
 
 
+KEPT = [("\ufeffa", "\ufeffb\r"), ("\ufeffc\r", "d\r"), ("e", "f")]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.csv", "a.jsonl"])
+def test_a_byte_order_mark_and_a_final_cr_of_a_cell_are_kept(tmp_path: Path, name: str) -> None:
+    path, columns = tmp_path / name, ["1", "2"] if ".csv" in name else COLUMNS
+    with pair_writer([path], columns) as add:
+        for pair in KEPT:
+            add(*pair)
+    lines = KEPT if ".tsv" in name else [(as_line(src), as_line(tgt)) for src, tgt in KEPT]
+    assert pairs_of(path, None if ".tsv" in name else columns) == lines
+
+
+def test_a_byte_order_mark_and_a_final_cr_of_a_line_are_kept(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.en", tmp_path / "a.de"]
+    with pair_writer(paths) as add:
+        for pair in KEPT:
+            add(*pair)
+    text = read_pairs(ParallelFiles(src=paths[0], tgt=paths[1]))
+    assert list(zip(text.src, text.tgt, strict=True)) == KEPT
+
+
 def test_a_tab_cannot_be_written_into_tsv(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="contains a tab"), pair_writer([tmp_path / "a.tsv"]) as add:
         add("a\tb", "c")

@@ -16,6 +16,7 @@ from seq2seq.runtime.file_types import table_format
 from seq2seq.runtime.files import atomic_file, resolve_link, write_errors
 
 WritePair = Callable[[str, str], None]
+_MARK = "\ufeff"  # at the start of a file, a byte-order mark, which reading removes
 _ROWS = 10_000  # rows of Parquet written together
 
 
@@ -48,15 +49,31 @@ def pair_writer(
             io.TextIOWrapper(stack.enter_context(new_file(path)), "utf-8", newline="")
             for path in paths
         ]
-        yield _writer(files, paths, columns)
+        yield _writer([_Text(file) for file in files], paths, columns)
         for file in files:
             file.flush()
             file.detach()
 
 
-def _writer(
-    files: Sequence[io.TextIOWrapper], paths: Sequence[Path], columns: Sequence[str]
-) -> WritePair:
+class _Text:
+    """Text of a file from which `iter_lines` reads exactly the lines written."""
+
+    def __init__(self, file: io.TextIOWrapper) -> None:
+        self._file, self._empty = file, True
+
+    def write(self, text: str) -> None:
+        """Write text, at the start after a byte-order mark if it begins with one of its own."""
+        if self._empty and text:
+            self._empty = False
+            text = _MARK + text if text.startswith(_MARK) else text
+        self._file.write(text)
+
+    def write_line(self, line: str) -> None:
+        """Write a line; one that ends in CR ends in CRLF, of which reading removes one CR."""
+        self.write(f"{line}\r\n" if line.endswith("\r") else f"{line}\n")
+
+
+def _writer(files: Sequence[_Text], paths: Sequence[Path], columns: Sequence[str]) -> WritePair:
     if len(files) == 2:
         return _line_writer(*files)
     (file,), form = files, table_format(paths[0])
@@ -67,13 +84,13 @@ def _writer(
 
         def write(src: str, tgt: str) -> None:
             fields = dict(zip(names, (src, tgt), strict=True))
-            file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+            file.write_line(json.dumps(fields, ensure_ascii=False))
 
         return write
     return _tsv_writer(file, paths[0])
 
 
-def _csv_writer(file: io.TextIOWrapper, columns: Sequence[str]) -> WritePair:
+def _csv_writer(file: _Text, columns: Sequence[str]) -> WritePair:
     table = csv.writer(file)  # RFC 4180, with CRLF: a single CR is quoted
     numbers = as_numbers(columns)
     if numbers is None:
@@ -89,22 +106,22 @@ def _csv_writer(file: io.TextIOWrapper, columns: Sequence[str]) -> WritePair:
     return write
 
 
-def _line_writer(src_file: io.TextIOWrapper, tgt_file: io.TextIOWrapper) -> WritePair:
+def _line_writer(src_file: _Text, tgt_file: _Text) -> WritePair:
     def write(src: str, tgt: str) -> None:
-        src_file.write(f"{src}\n")
-        tgt_file.write(f"{tgt}\n")
+        src_file.write_line(src)
+        tgt_file.write_line(tgt)
 
     return write
 
 
-def _tsv_writer(file: io.TextIOWrapper, path: Path) -> WritePair:
+def _tsv_writer(file: _Text, path: Path) -> WritePair:
     def write(src: str, tgt: str) -> None:
         if "\t" in src or "\t" in tgt:
             raise UserError(
                 f"{path}: a sentence contains a tab ({src[:40]!r}), which TSV cannot hold. Write "
                 "two files, .csv or .jsonl"
             )
-        file.write(f"{src}\t{tgt}\n")
+        file.write_line(f"{src}\t{tgt}")
 
     return write
 
