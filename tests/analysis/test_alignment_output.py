@@ -27,7 +27,7 @@ from seq2seq.analysis.attention.terminal import as_text
 from seq2seq.cli.main import main
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import attend, forced_decodings, score_lines
-from seq2seq.inference.translation import Translation
+from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 
@@ -58,6 +58,37 @@ def test_each_target_word_is_aligned_with_the_source_word_of_the_highest_weight(
     assert links == {(1, 0), (0, 1)}
     assert pharaoh(links) == "1-0 0-1"
     assert align(map_of(Translation(), "")) == frozenset()
+
+
+def aligned_by(order: list[int], src: list[str], tgt: list[str], texts: tuple[str, str]) -> str:
+    """Return the alignment of a map whose row t has most of its weight in column order[t]."""
+    weights = np.full((len(tgt), len(src)), 0.01)
+    weights[range(len(tgt)), order] = 0.9
+    return pharaoh(align(AttentionMap(*texts, src, tgt, weights)))
+
+
+def test_words_of_a_line_in_parts_are_those_of_the_line() -> None:
+    """The EOS of a part is no word, nor is the tag that a later part repeats."""
+    src = ["▁<2x>", "▁a", "▁b", ".", "</s>", "▁<2x>", "▁c", "▁d", "</s>"]
+    tgt = ["▁u", "</s>", "▁w", "▁v", "</s>"]
+    texts = "<2x> a b c d", "u w v"
+    assert aligned_by([2, 4, 7, 6, 8], src, tgt, texts) == "2-0 4-1 3-2"
+    src = ["▁a", "▁bc", "</s>", "▁de", "▁f", "</s>"]  # bcde was cut
+    assert aligned_by([4, 5, 3, 1, 5], src, tgt, ("a bcde f", "u w v")) == "2-0 1-1 1-2"
+    src = ["▁a。", "</s>", "▁b。", "</s>"]  # no space in the text
+    assert aligned_by([2, 3, 0, 2, 3], src, tgt, ("a。b。", "u w v")) == "0-0 0-1 0-2"
+
+
+def test_words_are_those_of_the_text_where_tokens_have_other_boundaries() -> None:
+    src, tgt = ["▁a", "▁b", "▁c", "</s>"], ["▁x", "▁y▁z", "▁u", "</s>"]
+    texts = "A\u00a0B c", "x y z u"  # normalized by a model, which joins words in tokens, too
+    assert aligned_by([1, 2, 0, 3], src, tgt, texts) == "0-0 1-1 1-2 0-3"
+    assert aligned_by([2, 0, 1, 3], src, tgt, texts) == "1-0 0-1 0-2 0-3"
+
+
+@pytest.mark.parametrize("texts", [("a b", ""), ("", "x"), ("", "")])
+def test_a_text_without_words_has_no_links(texts: tuple[str, str]) -> None:
+    assert aligned_by([1, 1], ["▁a", "▁b"], ["▁x", "</s>"], texts) == ""
 
 
 def test_the_alignment_error_rate_is_that_of_och_and_ney() -> None:
@@ -182,6 +213,22 @@ def test_alignments_have_a_line_for_each_line(
     assert main([*call, "-o", str(output), "--gold", str(gold), "--lines", "2,5"]) == 0
     assert capsys.readouterr().out == "alignment error rate: 100.0%\n"
     assert lines_of(output) == [rows[1], rows[4]]
+
+
+def test_links_of_parts_are_those_of_each_part_moved_by_the_words_before(
+    tiny_runs: dict[str, Path],
+) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    src, tgt = ([line for line in side if line][:6] for side in toy_pairs(12, seed=3))
+    parts = list(attend(translator, src, tgt))
+    joined = join_parts(parts, 1)
+    links, before = set(), np.zeros(2, int)
+    for part, source, target in zip(parts, src, tgt, strict=True):
+        links |= {tuple((before + link).tolist()) for link in align(map_of(part, source))}
+        before += len(source.split()), len(target.split())
+    assert joined.text == " ".join(tgt)
+    assert align(map_of(joined, " ".join(src))) == links
+    assert {word for _, word in links} == set(range(before[1]))
 
 
 def test_lines_are_selected_and_each_is_written_to_its_file(

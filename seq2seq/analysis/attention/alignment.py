@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from seq2seq.analysis.attention.maps import AttentionMap, by_words
+from seq2seq.analysis.attention.text_words import in_text_words
 from seq2seq.data.lines import read_lines
 from seq2seq.data.pharaoh import LINK
-from seq2seq.inference.token_labels import EOS
 from seq2seq.runtime.errors import UserError
 
 Links = frozenset[tuple[int, int]]  # indices of a source and a target word, from 0
@@ -21,18 +23,21 @@ class GoldLine(NamedTuple):
 
 
 def align(attention: AttentionMap) -> Links:
-    """Align each target word with the source word of the highest weight, EOS left out.
+    """Align each word of the translation with the source word of the highest weight.
 
-    The weight of a source word is the sum over its tokens, that of a target word the mean.
+    The weight of a source word is the sum over its tokens, that of a target word the mean. Words
+    are those of the text, as `words_of` returns them, in however many parts it was translated.
     """
     merged = by_words(attention)
-    sources = [index for index, token in enumerate(merged.src_tokens) if token != EOS]
-    links = set()
-    for row, token in enumerate(merged.tgt_tokens):
-        if token != EOS and sources:
-            weights = merged.weights[row]
-            links.add((max(sources, key=lambda column: weights[column]), row))
-    return frozenset(links)
+    columns = in_text_words(merged.src_tokens, attention.source)
+    rows = in_text_words(merged.tgt_tokens, attention.translation)
+    sources, targets = columns.any(axis=0), rows.any(axis=0)
+    if not sources.any():
+        return frozenset()
+    means = rows / np.maximum(rows.sum(axis=0), 1)
+    weights = np.where(sources, means.T @ merged.weights @ columns, -1)
+    best = weights.argmax(axis=1).tolist()
+    return frozenset((best[target], target) for target in np.flatnonzero(targets).tolist())
 
 
 def pharaoh(links: Links) -> str:
