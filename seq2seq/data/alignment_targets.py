@@ -8,54 +8,125 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seq2seq.data.corpus import ParallelText
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, Vocabulary
+from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, Vocabulary, words_of
+from seq2seq.runtime.errors import UserError
 
 Links = Sequence[int]  # source word, target word, source word, ...
+Texts = tuple[Sequence[str], Sequence[str]]  # source and target
+_KEPT_WORDS = 1 << 14  # maximum number of words with a cached count
 
 
 def alignment_targets(
-    src: Sequence[Ids], tgt: Sequence[Ids], links: Sequence[Links], vocabularies: Vocabularies
+    src: Sequence[Ids],
+    tgt: Sequence[Ids],
+    links: Sequence[Links],
+    vocabularies: Vocabularies,
+    texts: Texts,
 ) -> tuple[Tensor, Tensor]:
     """Return the word of each source token [B, S] and the targets [B, T, W].
 
     S and T include EOS. Row t of a sentence is the distribution over the W source words which token
     t is to attend to: uniform over the words that its own word is linked with (Chen et al. 2016,
     where words are tokens), zero for a word without links and for EOS. EOS and padding of the
-    source are in word W, to which no target refers.
+    source are in word W, to which no target refers. A pair has no targets if the tokens of a side
+    do not follow the words of its text.
     """
-    words = [
-        [word_numbers(ids, vocabulary) for ids in side]
-        for side, vocabulary in zip((src, tgt), vocabularies[:2], strict=True)
-    ]
-    src_words, tgt_words = words
-    width = max(1, *(int(each[-1]) + 1 if len(each) else 0 for each in src_words))
-    sizes = [1 + max(map(len, side)) for side in words]
-    numbers = np.full((len(src), sizes[0]), width, np.int64)
-    targets = np.zeros((len(src), sizes[1], width), np.float32)
+    src_words, tgt_words = (
+        [text_words(ids, text, vocabulary) for ids, text in zip(side, lines, strict=True)]
+        for side, lines, vocabulary in zip((src, tgt), texts, vocabularies[:2], strict=True)
+    )
+    width = max([1, *(int(each[-1]) + 1 for each in src_words if each is not None and len(each))])
+    numbers = np.full((len(src), 1 + max(map(len, src))), width, np.int64)
+    targets = np.zeros((len(tgt), 1 + max(map(len, tgt)), width), np.float32)
     for row, pairs in enumerate(links):
-        numbers[row, : len(src_words[row])] = src_words[row]
+        of_src, of_tgt = src_words[row], tgt_words[row]
+        if of_src is None or of_tgt is None:
+            continue
+        numbers[row, : len(of_src)] = of_src
         if len(pairs):
-            linked = np.zeros((len(tgt_words[row]), width), np.float32)
+            linked = np.zeros((len(of_tgt), width), np.float32)
             for source, target in np.reshape(pairs, (-1, 2)).tolist():
-                linked[tgt_words[row] == target, source : source + 1] = 1
+                linked[of_tgt == target, source : source + 1] = 1
             totals = linked.sum(1, keepdims=True)
             targets[row, : len(linked)] = linked / np.maximum(totals, 1)
     return torch.from_numpy(numbers), torch.from_numpy(targets)
 
 
+def check_words(vocabularies: Vocabularies) -> None:
+    """Raise UserError for a token of several words, each of which has an alignment of its own."""
+    for vocabulary in vocabularies[:2]:
+        for token in vocabulary.tokens(range(len(vocabulary))):
+            if SPACE in token.strip(SPACE):
+                raise UserError(
+                    f"training.losses: guided_alignment: the vocabulary has {token!r}, a token of "
+                    "several words, which no alignment has. Choose another vocabulary.model, "
+                    "or omit guided_alignment"
+                )
+
+
+def note_unaligned(text: ParallelText, vocabularies: Vocabularies) -> str | None:
+    """Return a note for the log if `alignment_targets` uses no links of some of the pairs."""
+    lines = text.src, text.tgt
+    fits = (
+        [text_words(*each, vocabulary) is not None for each in zip(ids, side, strict=True)]
+        for ids, side, vocabulary in zip(
+            vocabularies.encode_pairs(*lines), lines, vocabularies[:2], strict=True
+        )
+    )
+    if not (count := sum(not all(pair) for pair in zip(*fits, strict=True))):
+        return None
+    return (
+        f"note: {text.source_name}: in {count:,} of {len(text):,} examined pairs the tokens do not "
+        "follow the words of the text, and their alignments are not used; do the normalization "
+        "rules of vocabulary.model join words?"
+    )
+
+
+def text_words(ids: Ids, text: str, vocabulary: Vocabulary) -> NDArray[np.int64] | None:
+    """Return for each token of a text the number of its word, as `words_of` counts them, from 0.
+
+    A model's rules may divide a word (at a no-break space) or remove it (a zero-width space).
+    Return None if they do otherwise than for each word alone.
+    """
+    numbers = word_numbers(ids, vocabulary)
+    counts = [_count(word, vocabulary) for word in words_of(text)]
+    if sum(counts) != (numbers[-1] + 1 if len(numbers) else 0):
+        return None
+    if counts.count(1) == len(counts):  # as in most texts
+        return numbers
+    return np.repeat(np.arange(len(counts)), counts)[numbers]
+
+
+@lru_cache(maxsize=_KEPT_WORDS)
+def _count(word: str, vocabulary: Vocabulary) -> int:
+    """Return the number of words that the tokens of a word of the text have."""
+    (ids,) = vocabulary.encode([word])
+    _, spaces = _boundaries(vocabulary)[:, np.array(ids, np.int64)]
+    return 0 if spaces.all() else int(word_numbers(ids, vocabulary)[-1]) + 1
+
+
 def word_numbers(ids: Ids, vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """Return for each token of a text the number of its word, from 0."""
-    starts = _starts(vocabulary)[np.array(ids, np.int64)]
+    """Return for each token of a text the number of its word of tokens, from 0.
+
+    A token that is only a space is part of the next word, or of the last one.
+    """
+    starts, spaces = _boundaries(vocabulary)[:, np.array(ids, np.int64)]
+    if spaces.any():
+        starts[1:] &= ~spaces[:-1]
+        starts[1 + np.flatnonzero(~spaces).max(initial=-1) :] = False
     starts[:1] = True
     numbers: NDArray[np.int64] = np.cumsum(starts) - 1
     return numbers
 
 
 @lru_cache(maxsize=4)
-def _starts(vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """Return whether each token starts a word; each does in a vocabulary of words."""
+def _boundaries(vocabulary: Vocabulary) -> NDArray[np.bool_]:
+    """Return whether each token starts a word, and whether it is only a space [2, V].
+
+    Each token of a vocabulary of words is a word.
+    """
     tokens = vocabulary.tokens(range(len(vocabulary)))
-    if not vocabulary.has_byte_fallback:
-        return np.ones(len(tokens), bool)
-    return np.array([token.startswith(SPACE) for token in tokens])
+    starts = [not vocabulary.has_byte_fallback or token.startswith(SPACE) for token in tokens]
+    return np.array([starts, [not token.strip(SPACE) for token in tokens]])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
+from seq2seq.data.alignment_targets import check_words, note_unaligned
 from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.corpus import (
     ParallelText,
@@ -186,6 +187,8 @@ def prepare(
         else:
             vocabularies = source.vocabularies(config.vocabulary)
         check_tags(vocabularies, config.data.tags)
+        if guided := config.training.losses.guided_alignment > 0:
+            check_words(vocabularies)
         pairs = source.pairs(vocabularies, config.data.max_length)
         checksums |= source.digests
         limit = state and state.limit
@@ -219,6 +222,11 @@ def prepare(
         same_sides(train, source.same),
         same_sides(filled),
         *map(note_not_language, source.samples(), config.data.train),
+        *(
+            note_unaligned(text, vocabularies)
+            for text, files in zip(source.samples(), config.data.train, strict=True)
+            if guided and files.alignment is not None
+        ),
         not_nfc_note(f"{valid.source_name}, target", valid.tgt),
         segmentation_of(config.data.tgt_lang, [valid.tgt]).validation_note(),
     )

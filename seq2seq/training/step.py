@@ -58,7 +58,8 @@ def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
         src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
     if config.training.losses.guided_alignment > 0 and data.train.links is not None:
         links = [data.train.links[i] for i in rows]
-        targets = alignment_targets(src, tgt, links, data.vocabularies)
+        texts = [data.train.src_texts[i] for i in rows], [data.train.tgt_texts[i] for i in rows]
+        targets = alignment_targets(src, tgt, links, data.vocabularies, texts)
     return make_batch(src, tgt, *targets).to(session.device)
 
 

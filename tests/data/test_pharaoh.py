@@ -1,16 +1,29 @@
 """Alignments in Pharaoh format, read in parallel with their text, and the tokens of words."""
 
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sentencepiece_models import trained
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.alignment_targets import alignment_targets, word_numbers
+from seq2seq.data.alignment_targets import (
+    alignment_targets,
+    check_words,
+    note_unaligned,
+    text_words,
+    word_numbers,
+)
+from seq2seq.data.corpus import ParallelText
 from seq2seq.data.pharaoh import aligned_pairs
+from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, words_of
 from seq2seq.runtime.errors import UserError
@@ -101,8 +114,9 @@ def in_loops(tgt: str, links: list[int], vocabularies: Vocabularies) -> list[dic
 def test_targets_equal_those_of_loops_over_words(vocabularies: Vocabularies) -> None:
     pairs = [("the small cat is", "le petit chat"), ("dogs", "les chiens"), ("a b c d e f", "x y")]
     links = [[0, 0, 1, 1, 2, 2, 3, 2, 2, 1], [], [5, 1, 0, 1]]
-    src, tgt = vocabularies.encode_pairs(*map(list, zip(*pairs, strict=True)))
-    words, targets = alignment_targets(src, tgt, links, vocabularies)
+    texts = [src for src, _ in pairs], [tgt for _, tgt in pairs]
+    src, tgt = vocabularies.encode_pairs(*texts)
+    words, targets = alignment_targets(src, tgt, links, vocabularies, texts)
     assert words.shape == (3, 1 + max(map(len, src)))
     assert targets.shape == (3, 1 + max(map(len, tgt)), 6)
     for row, (pair, own) in enumerate(zip(pairs, links, strict=True)):
@@ -121,7 +135,98 @@ def test_links_outside_the_sentence_are_ignored(
     links: list[int], tiny_vocabularies: Vocabularies
 ) -> None:
     """The cache may contain any links; a row is always a distribution or zero."""
-    src, tgt = tiny_vocabularies.encode_pairs(["ba da", "ba"], ["da", "da ba ga"])
-    _, targets = alignment_targets(src, tgt, [links, links], tiny_vocabularies)
+    texts = ["ba da", "ba"], ["da", "da ba ga"]
+    src, tgt = tiny_vocabularies.encode_pairs(*texts)
+    _, targets = alignment_targets(src, tgt, [links, links], tiny_vocabularies, texts)
     sums = np.unique(targets.sum(2).numpy().round(5))
     assert set(sums.tolist()) <= {0.0, 1.0}
+
+
+# ------------------------------------------------- tokens whose spaces are not those of the text
+
+MODELS: dict[
+    str, tuple[dict[str, Any], dict[str, Any]]
+] = {  # settings of SentencePiece and of the config
+    "normalized": ({}, {}),
+    "sampled": ({}, {"sampling": 0.1}),
+    "all spaces": ({"remove_extra_whitespaces": False}, {}),
+    "case-folded words": ({"model_type": "word", "normalization_rule_name": "nfkc_cf"}, {}),
+    "symbols": ({"user_defined_symbols": ["<num>"]}, {}),
+    "own": ({}, {"size": 340}),
+    "own words": ({}, {"type": "word", "size": 60, "symbols": ["<num>"]}),
+}
+STRANGE = [
+    *("mubu\u00a0boba ru", "mubu\u3000boba ru", "mubu\tboba ru", "\u200b mubu ru"),
+    *("ru \u200b", "mubu  boba  ru ", " mubu", "mubu<num> boba <num>", "mubu\u2581 ru \u2581"),
+    *("\u00b4mubu a\u00b4 ru", "\u2581\u2581mubu\u2581boba", "\ufb01 \u3000 \u00bd ru", "日 本"),
+]
+
+
+def loaded(path: Path, name: str) -> Vocabularies:
+    settings, keys = MODELS[name]
+    if not name.startswith("own"):
+        trained(path, **settings)
+        keys = {**keys, "model": [path]}
+    return train_vocabularies(VocabularyConfig.model_validate(keys), *toy_pairs(300, seed=1))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_tokens_map_to_the_words_of_the_text_whatever_a_model_normalizes(
+    tmp_path: Path, name: str
+) -> None:
+    """The tokens of word n spell what those of the word alone spell."""
+    vocabulary = loaded(tmp_path / "a.model", name).src
+
+    def spelled(ids: Sequence[int]) -> str:
+        return "".join(vocabulary.tokens(ids)).replace(SPACE, "")
+
+    seen = 0
+    for text in STRANGE:
+        both = [
+            vocabulary.encode([text]),
+            vocabulary.sample([text], 3) if name == "sampled" else [],
+        ]
+        for ids in chain(*both):
+            numbers = text_words(ids, text, vocabulary)
+            seen += numbers is not None
+            for number, word in enumerate(words_of(text) if numbers is not None else ()):
+                own = [each for each, n in zip(ids, numbers, strict=True) if n == number]
+                assert spelled(own) == spelled(vocabulary.encode([word])[0])
+    assert seen >= len(STRANGE)
+
+
+def test_a_link_reaches_its_word_behind_a_no_break_space(tmp_path: Path) -> None:
+    vocabularies = loaded(tmp_path / "a.model", "normalized")
+    texts = ["mubu\u00a0boba ru"], ["ru \u200b mubu"]
+    src, tgt = vocabularies.encode_pairs(*texts)
+    words, targets = alignment_targets(src, tgt, [[1, 0, 0, 2]], vocabularies, texts)
+    tail, head = (len(vocabularies.src.encode([word])[0]) for word in ("ru", "mubu boba"))
+    assert words[0].tolist() == [0] * head + [1] * tail + [2]
+    assert targets[0].argmax(1).tolist() == [1] * tail + [0] * (len(tgt[0]) - tail) + [0]
+    assert targets[0].sum(1).tolist() == [1.0] * len(tgt[0]) + [0.0]
+
+
+def test_links_are_not_used_where_a_model_joins_words(tmp_path: Path) -> None:
+    """A rule that removes the space before a hyphen makes two words one."""
+    rules = tmp_path / "rules.tsv"
+    rules.write_text("20 2D\t2D\n", encoding="utf-8")
+    trained(tmp_path / "a.model", normalization_rule_tsv=str(rules))
+    config = VocabularyConfig.model_validate({"model": [tmp_path / "a.model"]})
+    vocabularies = train_vocabularies(config, [], [])
+    texts = ["mubu -boba ru", "mubu ru"], ["mubu boba ru", "ru"]
+    src, tgt = vocabularies.encode_pairs(*texts)
+    _, targets = alignment_targets(src, tgt, [[2, 2], [1, 0]], vocabularies, texts)
+    assert not targets[0].any()
+    assert targets[1, : len(tgt[1])].argmax(1).tolist() == [1] * len(tgt[1])
+    note = note_unaligned(ParallelText(*texts, "a.src"), vocabularies)
+    assert note is not None
+    assert note.startswith("note: a.src: in 1 of 2 examined pairs the tokens do not follow the ")
+    assert note_unaligned(ParallelText(texts[1], texts[1]), vocabularies) is None
+
+
+def test_a_vocabulary_with_tokens_of_several_words_is_refused(tmp_path: Path) -> None:
+    trained(tmp_path / "a.model", user_defined_symbols=["\u2581mubu\u2581boba"])
+    config = VocabularyConfig.model_validate({"model": [tmp_path / "a.model"]})
+    with pytest.raises(UserError, match="guided_alignment: the vocabulary has '▁mubu▁boba', a tok"):
+        check_words(train_vocabularies(config, [], []))
+    check_words(loaded(tmp_path / "b.model", "all spaces"))
