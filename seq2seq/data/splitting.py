@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.corpus import has_text, iter_pairs, source_name
+from seq2seq.data.corpus import has_text, iter_pairs, no_usable_pair, source_name
 from seq2seq.data.formats.writing import pair_writer
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
 
 PARTS = ("train", "valid", "test")
+_SUGGESTED = 10  # divisor of the pairs that gives the size suggested for valid and for test
 DROPPED = -1  # part of a pair with a blank side
 
 
@@ -51,8 +53,10 @@ def divide(
     text and the part's option (the one in `options`, or the part's name), if a part cannot have its
     pairs, or train would be empty.
     """
+    options = {part: f"--{part}" for part in PARTS} | dict(options or {})
     labels = _components(pairs)
     kept = labels[labels >= 0]
+    _check_sizes(sizes, len(kept), len(labels), name, options)
     members = np.bincount(kept, minlength=1)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(np.flatnonzero(members))
     part_of = np.zeros(len(members), np.int8)
@@ -62,17 +66,31 @@ def divide(
         part_of[chosen] = PARTS.index(part)
         found = int(members[chosen].sum())
         if found < sizes[part]:
-            option = (options or {}).get(part, f"--{part}")
             raise UserError(
-                f"{name}: {part} can have {found:,} of {sizes[part]:,} pairs: the {len(kept):,} "
-                f"pairs with text are too few or share sources and targets; lower {option}"
+                f"{name}: {part} can have {found:,} of {counted(sizes[part], 'pair')}, as many of "
+                f"the {len(kept):,} pairs with text share sources and targets; "
+                f"lower {options[part]}"
             )
-    if not np.any(part_of[order] == 0):
-        raise UserError(
-            f"{name}: none of its pairs remains for train (with text: {len(kept):,}); hold out "
-            "fewer, or add pairs"
-        )
     return Division(np.where(labels >= 0, part_of[labels], DROPPED).astype(np.int8), len(order))
+
+
+def _check_sizes(
+    sizes: Mapping[str, int], kept: int, pairs: int, name: str, options: Mapping[str, str]
+) -> None:
+    """Raise UserError if valid and test need all of the pairs that have text, or more."""
+    if not kept:
+        raise no_usable_pair(name, pairs)
+    if sum(sizes.values()) < kept:
+        return
+    wanted = {part: size for part, size in sizes.items() if size}
+    share = kept // _SUGGESTED
+    smaller = " ".join(f"{options[part]} {share}" for part in wanted)
+    remedy = f"pass e.g. {smaller}" if share else "add pairs"
+    parts = " and ".join(f"{size:,} for {part}" for part, size in wanted.items())
+    raise UserError(
+        f"{name}: {parts} would leave none of its {counted(kept, 'pair')} with text for train; "
+        f"{remedy}"
+    )
 
 
 def write_parts(

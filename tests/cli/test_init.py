@@ -108,7 +108,10 @@ def test_a_schema_beside_the_config_is_named_in_its_first_line() -> None:
     ("arguments", "message"),
     [
         ([*ALL, "--valid", "all.en", "all.de", "--hold-out", "9"], "either --valid or --hold-out"),
-        ([*ALL, "--hold-out", "201"], "lower --hold-out"),
+        (
+            [*ALL, "--hold-out", "201"],
+            "none of its 200 pairs with text for train; pass e.g. --hold-out 20",
+        ),
         ([*ALL, "--minutes", "0"], "--minutes: must be a number above 0, not '0'"),
         (["--train", "all.en", "none.de"], "none.de: no such file"),
         (["--train", "all.en", "all.de", "all.en"], "init: give two files"),

@@ -1,5 +1,6 @@
 """Splitting a corpus: no leakage, the requested sizes, and reproducible by seed."""
 
+import re
 import tracemalloc
 from collections import Counter
 
@@ -98,15 +99,23 @@ def parts_of(pairs: Pairs, seed: int) -> list[int]:
 @pytest.mark.parametrize(
     ("pairs", "sizes", "message"),
     [
-        ([("a", "b"), ("a", "c"), ("d", "c")], (1, 0), "a: valid can have 0 of 1 pairs: the 3"),
+        (
+            [("a", "b"), ("a", "c"), ("d", "c")],
+            (1, 0),
+            "a: valid can have 0 of 1 pair, as many of the 3",
+        ),
         (
             [("a", "b"), ("c", "d")],
             (1, 1),
-            "a: none of its pairs remains for train (with text: 2)",
+            "a: 1 for valid and 1 for test would leave none of its 2 pairs with text for train",
         ),
-        ([("a", "b"), ("c", "d")], (1, 2), "a: test can have 1 of 2 pairs"),
-        ([(" ", "b")], (0, 0), "a: none of its pairs remains for train (with text: 0)"),
-        ([], (0, 0), "a: none of its pairs remains for train (with text: 0)"),
+        (
+            [("a", "b"), ("c", "d"), ("c", "e"), ("f", "e")],
+            (1, 1),
+            "a: test can have 0 of 1 pair, as many of the 4",
+        ),
+        ([(" ", "b")], (0, 0), "a: none of the 1 pair has text on both sides."),
+        ([], (0, 0), "a: none of the 0 pairs has text on both sides."),
     ],
 )
 def test_impossible_sizes_are_refused(pairs: Pairs, sizes: tuple[int, int], message: str) -> None:
@@ -124,3 +133,26 @@ def test_memory_does_not_depend_on_the_length_of_texts() -> None:
     tracemalloc.stop()
     assert division.components == 20_000
     assert peak < 200 * 20_000
+
+
+@pytest.mark.parametrize("sizes", [(1000, 1000), (432, 0), (216, 216), (0, 433)])
+def test_the_sizes_that_a_refusal_suggests_are_possible(sizes: tuple[int, int]) -> None:
+    pairs = [(f"a {n}", f"b {n}") for n in range(432)]
+    wanted = dict(zip(PARTS[1:], sizes, strict=True))
+    with pytest.raises(UserError, match=r"would leave none of its 432 pairs with text") as caught:
+        divide(pairs, wanted, 1, "a")
+    found = re.findall(r"--(\w+) (\d+)", str(caught.value))
+    assert [part for part, _ in found] == [part for part, size in wanted.items() if size]
+    suggested = {"valid": 0, "test": 0} | {part: int(size) for part, size in found}
+    division = divide(pairs, suggested, 1, "a")
+    assert [division.count(n) for n in (1, 2)] == list(suggested.values())
+    divide(pairs, {"valid": 431, "test": 0}, 1, "a")
+
+
+@pytest.mark.parametrize("size", [7, 50, 70])
+def test_the_size_that_a_refusal_names_is_possible(size: int) -> None:
+    pairs = [(f"a {n // 6}", f"b {n}") for n in range(72)]  # twelve components of six pairs
+    with pytest.raises(UserError, match=r"valid can have \d+ of") as caught:
+        divide(pairs, {"valid": size, "test": 0}, 1, "a")
+    found = int(str(caught.value).split("can have ")[1].split()[0])
+    assert divide(pairs, {"valid": found, "test": 0}, 1, "a").count(1) == found == size // 6 * 6
