@@ -14,6 +14,7 @@ from seq2seq.data.corpus import as_list, has_text
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import UNKNOWN
 from seq2seq.evaluation.segmentation import BY_SPACES, segmentation_of
+from seq2seq.training.stopping import raise_limits
 
 MIN_LINES = 8  # too few lines to judge below
 FEW_STEPS = 500
@@ -33,6 +34,7 @@ class ValidationResult(NamedTuple):
     hypotheses: Sequence[str]
     metrics: Metrics
     overlap: Callable[[], float] = lambda: 0.0  # share of the pairs that are in the training text
+    ended_by: str | None = None  # the limit of the training section that was met, if known
 
 
 def diagnose(result: ValidationResult, config: Config) -> list[str]:
@@ -65,8 +67,8 @@ def _check_divergence(metrics: Metrics, config: Config) -> str | None:
 
 def _check_text(result: ValidationResult, config: Config) -> Iterator[str]:
     """Check the hypotheses by themselves."""
-    sources, references, hypotheses, metrics, _ = result
-    early, of_them = _early(metrics, config), "of the last validation's translations"
+    sources, references, hypotheses, *_ = result
+    early, of_them = _early(result, config), "of the last validation's translations"
     if (share := _share(is_blank, hypotheses) - _share(is_blank, references)) > 0.2:
         yield (
             f"{share:.0%} {of_them} are empty: "
@@ -85,7 +87,8 @@ def _check_text(result: ValidationResult, config: Config) -> Iterator[str]:
             f"translate one another (seq2seq check), else {_lower_rate(config)}"
         )
     elif (share := _share(_LOOP.search, hypotheses)) > 0.1 + 2 * _share(_LOOP.search, references):
-        yield f"{share:.0%} {of_them} repeat themselves: {early or _less_repetition(config)}"
+        advice = early or _less_repetition(result, config)
+        yield f"{share:.0%} {of_them} repeat themselves: {advice}"
     elif (share := _copied(sources, hypotheses)) > 0.5 > _copied(sources, references):
         yield (
             f"{share:.0%} {of_them} are copies of their source: "
@@ -95,8 +98,8 @@ def _check_text(result: ValidationResult, config: Config) -> Iterator[str]:
 
 def _check_score(result: ValidationResult, config: Config) -> Iterator[str]:
     """Check length and BLEU of hypotheses that are plausible by themselves."""
-    _, references, hypotheses, metrics, _ = result
-    early = _early(metrics, config)
+    _, references, hypotheses, metrics, *_ = result
+    early = _early(result, config)
     ratio = sum(map(len, hypotheses)) / max(1, sum(map(len, references)))
     if not 0.6 < ratio < 1.7:
         yield (
@@ -122,9 +125,9 @@ def _check_score(result: ValidationResult, config: Config) -> Iterator[str]:
     elif losses[-1] < 0.9 * losses[0]:
         yield (
             f"the validation loss fell from {losses[0]:.2f} to {losses[-1]:.2f}, but {bleu}: the "
-            f"model learns, but its output does not match the references; {_longer(config)}, or "
-            f"check that {_target(config, 'valid')} is written like {_target(config, 'train')} "
-            "(script, case, tokenization)"
+            "model learns, but its output does not match the references; "
+            f"{_longer(result, config)}, or check that {_target(config, 'valid')} is written "
+            f"like {_target(config, 'train')} (script, case, tokenization)"
         )
     else:
         yield (
@@ -183,15 +186,8 @@ def _lower_rate(config: Config) -> str:
     return f"lower training.learning_rate (now {config.training.learning_rate:g})"
 
 
-def _longer(config: Config) -> str:
-    """Advise to raise the limits of training that are set."""
-    settings = config.training
-    limits = [
-        f"training.{name} (now {limit:g})"
-        for name in ("max_epochs", "max_steps", "max_minutes", "patience")
-        if (limit := getattr(settings, name)) is not None
-    ]
-    return f"train longer: raise {' or '.join(limits)}"
+def _longer(result: ValidationResult, config: Config) -> str:
+    return f"train longer: {raise_limits(config.training, result.ended_by)}"
 
 
 def _fewer_unknown(config: Config) -> str:
@@ -206,7 +202,7 @@ def _fewer_unknown(config: Config) -> str:
     return ", or ".join(advice)
 
 
-def _less_repetition(config: Config) -> str:
+def _less_repetition(result: ValidationResult, config: Config) -> str:
     """Advise on repetition: training, and attention that the model does not have yet."""
     model = config.model
     cause, other = "attention does not advance", ""
@@ -216,7 +212,7 @@ def _less_repetition(config: Config) -> str:
         other = ", or set model.input_feeding=true"
     elif model.score != "coverage":
         other = ", or use model.score=coverage"
-    return f"{cause}; {_lower_rate(config)}, {_longer(config)}{other}"
+    return f"{cause}; {_lower_rate(config)}, {_longer(result, config)}{other}"
 
 
 def _other_max_length(config: Config, ratio: float) -> str:
@@ -243,13 +239,15 @@ def _series(metrics: Metrics, key: str) -> list[float]:
     return [value for line in metrics if (value := line.get(key)) is not None]
 
 
-def _early(metrics: Metrics, config: Config) -> str | None:
+def _early(result: ValidationResult, config: Config) -> str | None:
     """Return the explanation that training was short, if it was, and the keys to change."""
-    steps = int(max(_series(metrics, "step"), default=0))
+    steps = int(max(_series(result.metrics, "step"), default=0))
     if steps >= FEW_STEPS:
         return None
     learner = "translation is learned" if config.model.decoder == "none" else "attention forms"
-    return f"{steps} steps are few, as {learner} in hundreds or thousands; {_longer(config)}"
+    return (
+        f"{steps} steps are few, as {learner} in hundreds or thousands; {_longer(result, config)}"
+    )
 
 
 def _share(test: Callable[[str], object], lines: Sequence[str]) -> float:

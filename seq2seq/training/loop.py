@@ -32,6 +32,8 @@ from seq2seq.training.stopping import (
     StopSync,
     TrainingLength,
     finished_note,
+    limit_reached,
+    met_limit,
     stop_signals,
     training_length,
     why_stop,
@@ -156,20 +158,21 @@ def _train(
             validate_sound(session, reporter, clock)  # the initial weights may remain the best
             save(session, reporter, clock)
         sync = StopSync(session.group, stops, lambda: clock.seconds)
-        while (reason := why_stop(config.training, session.progress, sync.seconds)) is None:
+        while (limit := met_limit(config.training, session.progress, sync.seconds)) is None:
             train_epoch(session, reporter, clock, length, sync)
         log_skipped(session, reporter)
         progress = session.progress
-        finished = f"Training finished: {reason}."
-        reporter.log(finished if progress.step > began else finished_note(config, reason))
         if progress.validated_step < progress.step:
             validate_sound(session, reporter, clock)
+        reason = limit_reached(config.training, limit)
+        finished = f"Training finished: {reason}."
+        reporter.log(finished if progress.step > began else finished_note(config, reason))
         save(session, reporter, clock)
         best = best_note(progress, config.training)
         reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
         valid, metrics = session.data.valid, reporter.read_metrics()
         overlap = partial(share_in_training, session.data)
-        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, overlap)
+        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, overlap, limit)
         for finding in diagnose(last, config):
             reporter.log(f"warning: {finding}")
         sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step

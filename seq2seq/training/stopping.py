@@ -13,6 +13,8 @@ from seq2seq.runs.layout import BEST
 from seq2seq.runs.training_state import Progress, read_state
 from seq2seq.runtime.process_group import ProcessGroup
 
+LIMITS = ("max_steps", "max_epochs", "max_minutes", "patience")
+
 
 class TrainingLength(NamedTuple):
     """Length of a training in steps."""
@@ -41,17 +43,36 @@ def training_length(config: Config, pairs: EncodedPairs) -> TrainingLength:
     return TrainingLength(last, first)
 
 
+def met_limit(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:
+    """Return the first of LIMITS that is met after `seconds` of training; None if none is."""
+    done = (progress.step, progress.epoch, seconds / 60, progress.validations_since_improvement)
+    for name, value in zip(LIMITS, done, strict=True):
+        limit = getattr(settings, name)
+        if limit is not None and value >= limit:
+            return name
+    return None
+
+
 def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:
     """Return the stopping criterion that is met after `seconds` of training, if any."""
-    for key, done, limit in (
-        ("max_steps", progress.step, settings.max_steps),
-        ("max_epochs", progress.epoch, settings.max_epochs),
-        ("max_minutes", seconds / 60, settings.max_minutes),
-        ("patience", progress.validations_since_improvement, settings.patience),
-    ):
-        if limit is not None and done >= limit:
-            return f"training.{key}={limit:.12g} reached"
-    return None
+    name = met_limit(settings, progress, seconds)
+    return name and limit_reached(settings, name)
+
+
+def limit_reached(settings: TrainingConfig, name: str) -> str:
+    """Describe a limit that was met."""
+    return f"training.{name}={getattr(settings, name):.12g} reached"
+
+
+def raise_limits(settings: TrainingConfig, ended_by: str | None = None) -> str:
+    """Advise to raise the limit that ends training, or each that is set if that is unknown."""
+    names = LIMITS if ended_by is None else (ended_by,)
+    limits = [
+        f"training.{name} (now {limit:g})"
+        for name in names
+        if (limit := getattr(settings, name)) is not None
+    ]
+    return f"raise {' or '.join(limits)}"
 
 
 def finished_note(config: Config, reason: str) -> str:

@@ -439,10 +439,23 @@ def test_a_time_limit_that_is_too_short_is_reported_with_its_share() -> None:
     assert "25% of its 8,000 steps" in text
     assert "linear decay" in text
     assert "decay" not in findings_of(COST, max_minutes=5)["time"]
+    assert "Raise it, or lower training.max_epochs so" in text
+    by_steps = findings_of(COST, max_minutes=5, max_steps=8000)["time"]
+    assert by_steps.endswith("Raise it, or lower training.max_steps.")
 
 
 def test_few_steps_much_memory_and_a_busy_machine_give_warnings() -> None:
-    assert "about 40 steps" in findings_of(COST._replace(total_steps=40))["steps"]
+    short = COST._replace(total_steps=40)
+    assert "about 40 steps" in findings_of(short)["steps"]
+    by_epochs = findings_of(short, max_epochs=3, max_steps=900)["steps"]
+    assert by_epochs.endswith(
+        "than 500: raise training.max_epochs (now 3), or lower training.batch_tokens."
+    )
+    by_steps = findings_of(short, max_epochs=9, max_steps=40, max_minutes=99)["steps"]
+    assert by_steps.endswith("than 500: raise training.max_steps (now 40).")
+    for total in (None, 9000):
+        by_clock = findings_of(COST._replace(total_steps=total), max_epochs=None, max_minutes=1)
+        assert "than 500: raise training.max_minutes (now 1), or lower" in by_clock["steps"]
     assert "batch_tokens" in findings_of(COST._replace(peak_bytes=2**34))["memory"]
     assert findings_of(COST._replace(peak_bytes=None)) == {}
     load = findings_of(COST._replace(core_share=0.5))["load"]

@@ -360,3 +360,10 @@ def test_a_training_that_ends_too_early_warns_in_its_log(
 def test_the_metrics_are_read_as_they_were_written(tmp_path: Path) -> None:
     (tmp_path / METRICS).write_text('{"step": 3, "train_loss": 2.5}\n{"step": 4}\n', "utf-8")
     assert read_metrics(tmp_path) == [{"step": 3, "train_loss": 2.5}, {"step": 4}]
+
+
+@pytest.mark.parametrize("limit", ["max_epochs", "max_minutes"])
+def test_only_the_limit_that_ended_training_is_to_be_raised(limit: str) -> None:
+    result = ValidationResult(SOURCES, REFERENCES, REPEATED, make_metrics(), ended_by=limit)
+    (text,) = diagnose(result, CONFIG)
+    assert [name for name in ("max_epochs", "max_minutes", "max_steps") if name in text] == [limit]

@@ -940,6 +940,15 @@ def test_overwrite_replaces_the_run_and_nothing_beside_it(small_corpus: Path) ->
     assert log_of(run).count("Training finished: ") == 1
 
 
+@pytest.mark.parametrize("limit", ["max_steps=6", "max_epochs=1"])
+def test_the_end_is_logged_after_the_last_validation(small_corpus: Path, limit: str) -> None:
+    run = trained(small_corpus, "training.max_steps=null", f"training.{limit}")
+    lines = log_of(run).splitlines()
+    last = max(n for n, line in enumerate(lines) if "validation loss" in line)
+    (end,) = (n for n, line in enumerate(lines) if f"Training finished: training.{limit} " in line)
+    assert last < end
+
+
 @pytest.mark.parametrize("name", ["vocabulary/glossary.txt", "tensorboard/other", "train.log"])
 def test_files_that_no_run_wrote_are_not_removed(small_corpus: Path, name: str) -> None:
     run = small_corpus.parent / "run"

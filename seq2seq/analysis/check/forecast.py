@@ -16,7 +16,7 @@ from seq2seq.runtime.device import peak_memory, synchronize, total_memory
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import own_batches, train_step
-from seq2seq.training.stopping import training_length
+from seq2seq.training.stopping import raise_limits, training_length
 
 WARM_UP_STEPS = 3  # not measured
 MIN_STEPS, MAX_STEPS = 5, 40
@@ -80,6 +80,20 @@ def training_seconds(settings: TrainingConfig, cost: Forecast) -> float | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
+def ending_limit(settings: TrainingConfig, cost: Forecast) -> str | None:
+    """Return the limit that is expected to end training; None if only patience ends it."""
+    needed, minutes = _seconds_of_all_steps(cost), settings.max_minutes
+    if minutes is not None and (needed is None or 60 * minutes < needed):
+        return "max_minutes"
+    return _limit_of_steps(settings, cost)
+
+
+def _limit_of_steps(settings: TrainingConfig, cost: Forecast) -> str | None:
+    if cost.total_steps is None:
+        return None
+    return "max_steps" if settings.max_steps == cost.total_steps else "max_epochs"
+
+
 def training_steps(settings: TrainingConfig, cost: Forecast) -> int | None:
     """Return the expected number of steps; None if only patience ends training."""
     seconds = training_seconds(settings, cost)
@@ -105,9 +119,11 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     yield from _time_finding(settings, cost)
     steps = training_steps(settings, cost)
     if steps is not None and steps < FEW_STEPS:
+        limit = ending_limit(settings, cost)
+        more = "" if limit == "max_steps" else ", or lower training.batch_tokens"
         text = (
             f"training ends after about {steps:,} steps; attention seldom forms in fewer than "
-            f"{FEW_STEPS}. Raise training.max_epochs, or lower training.batch_tokens."
+            f"{FEW_STEPS}: {raise_limits(settings, limit)}{more}."
         )
         yield Finding("steps", True, text)
 
@@ -136,7 +152,7 @@ def _time_finding(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     text = (
         f"training.max_minutes={settings.max_minutes:g} ends training after about "
         f"{100 * share:.0f}% of its {cost.total_steps:,} steps (all take {duration(needed)}, "
-        "validation excluded). Raise it, or lower training.max_epochs or training.max_steps"
+        f"validation excluded). Raise it, or lower training.{_limit_of_steps(settings, cost)}"
         + (f" so that the {settings.decay} decay completes." if decays else ".")
     )
     yield Finding("time", True, text)
