@@ -11,8 +11,6 @@ from seq2seq.cli.progress import progress
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
-PAGE = "report.html"
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
@@ -25,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq report runs/demo
   seq2seq report runs/demo --split valid -o demo.html"""
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="run folder")
-    text = f"the page (default: {PAGE} in the run folder)"
+    text = "the page (default: report.html in the run folder)"
     arguments.add_output(parser, text)
     text = "text to translate and score (default: test, or valid if the config has no test text)"
     parser.add_argument("--split", choices=("valid", "test"), help=text)
@@ -36,13 +34,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Score the run and write page and card."""
     run_folder = options.run_folder
-    path = options.output or run_folder / PAGE
     with frozen_objects():
         from seq2seq.analysis.report.facts import gather
         from seq2seq.analysis.report.model_card import write_model_card
         from seq2seq.analysis.report.page import page
         from seq2seq.runs.checkpoint import read_config
+        from seq2seq.runs.layout import PAGE
 
+    path = options.output or run_folder / PAGE
     config = read_config(run_folder)
     if str(path) == "-" or path.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{path}: the report is an HTML page; give -o FILE.html")

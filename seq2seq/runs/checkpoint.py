@@ -5,6 +5,7 @@ keys that they depend on.
 """
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -33,13 +34,17 @@ from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
+    LAST,
+    PREVIOUS,
     VOCABULARY,
     check_weights,
+    recovery_hint,
     snapshot_step,
     snapshots,
     with_recovery_hint,
     writing,
 )
+from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.provenance import (
     EARLIER_VERSION,
     Header,
@@ -106,7 +111,7 @@ def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
 def read_config(folder: Path) -> Config:
     """Load the config of a run folder; raises UserError if there is none."""
     if folder.is_file():
-        raise UserError(f"{folder}: is a file; give the run folder, {folder.parent}")
+        raise UserError(f"{folder}: {_kind_of_file(folder)}")
     if not folder.is_dir():
         similar = suggest_file(folder) if folder.parent.is_dir() else ""
         hint = similar or "; `seq2seq train CONFIG` creates one"
@@ -123,9 +128,32 @@ def read_config(folder: Path) -> Config:
     try:
         return _relocated(load_config(folder / CONFIG)[0], folder)
     except ConfigError as error:
-        restored = "`seq2seq train CONFIG --resume` writes it again"
-        remedy = EARLIER_VERSION if any(each.renamed for each in error.issues) else restored
+        remedy = "`seq2seq train CONFIG --resume` writes it again"
+        if any(each.renamed for each in error.issues):
+            remedy = EARLIER_VERSION
+        elif newer := _newer_version(folder):
+            remedy = newer
         raise UserError(f"{'; '.join(error.lines)} ({remedy})") from None
+
+
+def _kind_of_file(path: Path) -> str:
+    """Describe a file that was given as run folder, with the folder that was probably meant."""
+    if (path.parent / CONFIG).is_file() and (path.parent / VOCABULARY).is_dir():
+        return f"is a file; give the run folder, {path.parent}"
+    if path.suffix in (".yaml", ".yml"):
+        with suppress(ConfigError):
+            run = load_config(path)[0].run_dir
+            if os.path.isdir(run):  # noqa: PTH112 -- False, too, for a name that is too long
+                return f"is a config; give its run folder, {run}"
+            train = f"`seq2seq train {shlex.quote(str(path))}`"
+            return f"is a config; {train} creates its run folder, {run}"
+    return "is a file, not a run folder; `seq2seq train CONFIG` creates one"
+
+
+def _newer_version(folder: Path) -> str | None:
+    """Say that a newer version wrote the checkpoints of a run; None if it did not."""
+    paths = [*(folder / name for name in (BEST, LAST, PREVIOUS)), *snapshots(folder)]
+    return next(filter(None, map(tensor_file.newer_version, paths)), None)
 
 
 def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) -> DecodingConfig:
@@ -225,9 +253,13 @@ def read_vocabularies(folder: Path) -> Vocabularies:
 
 def check_exists(path: Path) -> None:
     """Raise UserError if a run has no weights of this name."""
-    if not path.exists():
-        when = " yet; it is written at the first validation" if path.name == BEST else ""
-        raise UserError(f"{path.parent}: has no {path.name}{when}")
+    if path.exists():
+        return
+    if path.name != BEST:
+        raise UserError(f"{path.parent}: has no {path.name}")
+    if any("valid_loss" in line for line in read_metrics(path.parent)):
+        raise UserError(f"{path.parent}: {BEST} is missing. {recovery_hint(path.parent, BEST)}")
+    raise UserError(f"{path.parent}: has no {BEST} yet; it is written at the first validation")
 
 
 def read_source_profile(folder: Path, name: str = BEST) -> SourceProfile:

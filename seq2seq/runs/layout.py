@@ -14,6 +14,7 @@ timing.jsonl           speed and times
 train.log              log of the training
 tensorboard/           metrics, timing and samples for TensorBoard
 README.md              model card, which `seq2seq report` writes
+report.html            page about the run, which `seq2seq report` writes
 """
 
 import re
@@ -25,7 +26,6 @@ from torch import Tensor
 
 from seq2seq.runs import tensor_file
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
-from seq2seq.runtime.files import read_bounded
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
@@ -34,14 +34,18 @@ _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
 SHORTLIST = "shortlist.safetensors"
-MODEL_CARD, CARD_MARK = "README.md", "<!-- written by seq2seq report -->"
-_MAX_CARD_BYTES = 1 << 16
+PAGE, MODEL_CARD = "report.html", "README.md"
+REPORT_MARK = "<!-- written by seq2seq report -->"  # in the first bytes of both
+_FIRST_BYTES = 1 << 16
 
 
-def is_own_card(path: Path) -> bool:
-    """Return whether a README is a model card that was written here, not a file of the user's."""
+def is_own_report(path: Path) -> bool:
+    """Return whether `seq2seq report` wrote a model card or page, not the user."""
     try:
-        return CARD_MARK.encode() in read_bounded(path, _MAX_CARD_BYTES)
+        if not path.is_file():  # reading a pipe would block
+            return False
+        with path.open("rb") as file:
+            return REPORT_MARK.encode() in file.read(_FIRST_BYTES)
     except OSError:
         return False
 
@@ -70,22 +74,33 @@ def with_recovery_hint(path: Path) -> Iterator[None]:
     try:
         yield
     except DamagedFile as error:
-        raise DamagedFile(f"{error}. {_recovery_hint(path.parent, path.name)}") from None
+        raise DamagedFile(f"{error}. {recovery_hint(path.parent, path.name)}") from None
 
 
-def _recovery_hint(folder: Path, damaged: str) -> str:
+def recovery_hint(folder: Path, damaged: str) -> str:
+    """Say how to recover from a damaged or missing checkpoint, after verifying the others."""
     others = [name for name in (LAST, PREVIOUS, BEST) if name != damaged]
-    intact = [name for name in others if _is_intact(folder / name)]
-    resume = "`seq2seq train CONFIG --resume`"
-    if damaged == BEST and LAST in intact:
-        return f"{LAST} is intact: {resume} continues from it and writes {BEST} again"
-    if damaged == LAST and PREVIOUS in intact:
-        return f"{PREVIOUS} is intact: delete {LAST}, and {resume} continues from it"
-    if unknown := [name for name in others if _is_intact(folder / name) is None]:
+    intact = {name: _is_intact(folder / name) for name in others}
+    if hint := _resume_hint(folder, damaged, intact):
+        return hint
+    if unknown := [name for name in others if intact[name] is None]:
         return f"{' and '.join(unknown)} cannot be read: make it readable first"
-    if BEST in intact:
+    if intact.get(BEST):
         return f"{BEST} is intact and translates; to train again, --overwrite or another run_dir"
+    if newest := next((each for each in reversed(snapshots(folder)) if _is_intact(each)), None):
+        return f"{newest.name} is intact: copied to {BEST}, it translates"
     return "No other checkpoint here is intact: copy the run again, or train with --overwrite"
+
+
+def _resume_hint(folder: Path, damaged: str, intact: Mapping[str, bool | None]) -> str | None:
+    """Say which training state continues the run; None if there is none, or no need of it."""
+    resume = "`seq2seq train CONFIG --resume`"
+    if damaged == BEST and intact[LAST]:
+        return f"{LAST} is intact: {resume} continues from it and writes {BEST} again"
+    if damaged in (BEST, LAST) and intact[PREVIOUS] and intact.get(LAST, False) is not None:
+        delete = f"delete {LAST}, and " if (folder / LAST).exists() else ""
+        return f"{PREVIOUS} is intact: {delete}{resume} continues from it"
+    return None
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from seq2seq.config.schema import Config
 from seq2seq.config.unknown_keys import RENAMED
 from seq2seq.data.vocabulary.files import are_checksums, checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runs.tensor_file import header_errors
+from seq2seq.runs.tensor_file import header_errors, newer_version
 from seq2seq.runtime.errors import UnreadableFile, UserError
 
 Header = dict[str, Any]
@@ -39,13 +39,17 @@ def provenance_of(
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
     """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header.
 
-    Raises UserError for a run of an earlier version, whose keys had other names.
+    Raises UserError for a run of an earlier version, whose keys had other names, or of a newer one
+    with keys that this version does not have.
     """
     with header_errors(path):
         recorded = dict(header["config"])
-        if (old := renamed_key(header)) is None:
-            return changed_since(recorded, config)
-    raise UserError(f"{path.parent}: {old} is now {RENAMED[old]} ({EARLIER_VERSION})")
+        old, changes = renamed_key(header), changed_since(recorded, config)
+    if old is not None:
+        raise UserError(f"{path.parent}: {old} is now {RENAMED[old]} ({EARLIER_VERSION})")
+    if recorded.keys() - recorded_keys(config).keys() and (newer := newer_version(path)):
+        raise UserError(f"{path}: {newer}")
+    return changes
 
 
 def renamed_key(header: Header) -> str | None:

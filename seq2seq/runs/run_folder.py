@@ -18,13 +18,14 @@ from seq2seq.runs.layout import (
     METRICS,
     METRICS_TABLE,
     MODEL_CARD,
+    PAGE,
     PREVIOUS,
     SAMPLES,
     SHORTLIST,
     TENSORBOARD,
     TIMING,
     VOCABULARY,
-    is_own_card,
+    is_own_report,
     snapshot_step,
     snapshots,
     writing,
@@ -239,8 +240,9 @@ def clear(folder: Path) -> None:
     with writing(folder, folder):
         for name in (PREVIOUS, LAST, BEST, SHORTLIST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
-        if is_own_card(folder / MODEL_CARD):
-            (folder / MODEL_CARD).unlink()
+        for name in (MODEL_CARD, PAGE):
+            if is_own_report(folder / name):
+                (folder / name).unlink()
         for name in (VOCABULARY, TENSORBOARD):
             if (folder / name).is_symlink():
                 (folder / name).unlink()

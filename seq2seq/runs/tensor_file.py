@@ -6,6 +6,7 @@ type, shape and bytes of all tensors, and `checksum` the SHA-256 of the header w
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
@@ -24,6 +25,7 @@ from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_readable
 
 FORMAT = 3  # incremented when tensor names change or weights would give another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
+_VERSION, _RELEASE = "version", re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,2}")
 _DEFAULT_MEMORY = 64 << 30  # bytes assumed if the memory of the machine is unknown
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
@@ -40,7 +42,7 @@ def save_tensors(
     Raises OSError.
     """
     own = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    full = {"version": __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(own)}
+    full = {_VERSION: __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(own)}
     text = json.dumps({**full, _CHECKSUM: _checksum(full)})
     atomic_write(path, save(own, {_METADATA: text}), backup)
 
@@ -68,23 +70,51 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return header, tensors
 
 
+def newer_version(path: Path) -> str | None:
+    """Say that a newer version wrote a file, and what to do; None for other or damaged files."""
+    try:
+        with _opened(path) as file:
+            return _newer_version(_verified_header(file, path))
+    except UserError:
+        return None
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Load the tensors to the CPU and verify their checksum; raises DamagedFile."""
     return read_file(path)[1]
 
 
 def _header_of(file: Any, path: Path) -> dict[str, Any]:
+    header = _verified_header(file, path)
+    if header.get(_FORMAT) != FORMAT:
+        other = "written by an incompatible version of seq2seq; use that version, or train again"
+        raise UserError(f"{path}: {_newer_version(header) or other}")
+    return header
+
+
+def _verified_header(file: Any, path: Path) -> dict[str, Any]:
+    """Read the header of any version, against its checksum."""
     header = json.loads((file.metadata() or {}).get(_METADATA, "null"))
     if not isinstance(header, dict):
         raise DamagedFile(f"{path}: not a seq2seq checkpoint")
     if header.pop(_CHECKSUM, None) != _checksum(header):
         raise DamagedFile(f"{path}: damaged (the header does not match its checksum)")
-    if header.get(_FORMAT) != FORMAT:
-        raise UserError(
-            f"{path}: written by an incompatible version of seq2seq; "
-            "use that version, or train again"
-        )
     return header
+
+
+def _newer_version(header: Mapping[str, Any]) -> str | None:
+    found = _RELEASE.match(str(header.get(_VERSION)))
+    own = _RELEASE.match(__version__)
+    if found is None or own is None or _numbers(found[0]) <= _numbers(own[0]):
+        return None
+    return (
+        f"written by seq2seq {found[0]}, and this is {__version__}: "
+        "pip install -U seq2seq-attention"
+    )
+
+
+def _numbers(release: str) -> list[int]:
+    return [int(number) for number in release.split(".")]
 
 
 def check_shapes(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
@@ -165,12 +195,17 @@ def _digest(tensors: Mapping[str, Tensor]) -> str:
 
 @contextmanager
 def header_errors(path: Path) -> Iterator[None]:
-    """Turn errors of missing or malformed header fields into DamagedFile."""
+    """Turn errors of missing or malformed header fields into DamagedFile.
+
+    Raises UserError instead if a newer version wrote the file.
+    """
     try:
         yield
     except DamagedFile:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        if newer := newer_version(path):
+            raise UserError(f"{path}: {newer}") from None
         raise DamagedFile(
             f"{path}: the header is damaged or from another version of seq2seq ({error!r})"
         ) from None

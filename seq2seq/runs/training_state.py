@@ -170,6 +170,8 @@ def read_state(folder: Path) -> TrainingState | None:
         if "progress" not in header:
             raise DamagedFile(f"{path}: not a training state")
         found = header.get(_FORMAT, 1)
+        if found != STATE_FORMAT and (newer := tensor_file.newer_version(path)):
+            raise UserError(f"{path}: {newer}")
         if found != STATE_FORMAT:
             others = f", or start another run from its best weights with --init-from {folder}"
             raise UserError(

@@ -141,7 +141,12 @@ def test_a_readme_of_the_user_is_kept(
     assert report(folder, "-b", "1") == 0
     assert card.exists()
     assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
-    assert not card.exists()  # because it described another run
+    page = folder / "run" / "report.html"
+    assert not card.exists()  # because it described another run, as did the page
+    assert not page.exists()
+    page.write_text("<!DOCTYPE html>\n<title>mine</title>\n", encoding="utf-8")
+    assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
+    assert page.exists()
 
 
 def test_a_run_without_attention_test_set_and_metrics_has_a_page(
@@ -187,7 +192,10 @@ def test_a_run_whose_texts_are_missing_has_a_page_without_scores(
     (folder / "run" / "best.safetensors").unlink()
     capsys.readouterr()
     assert report(folder) == 2
-    assert "run: has no best.safetensors yet; it is written at" in capsys.readouterr().err
+    assert (
+        "run: best.safetensors is missing. last.safetensors is intact: `seq2seq train"
+        in capsys.readouterr().err
+    )
     card = (folder / "run" / "README.md").read_text(encoding="utf-8")
     assert "model-index" not in yaml.safe_load(card.split("---\n")[1])
 

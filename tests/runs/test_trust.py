@@ -161,6 +161,37 @@ def test_if_both_states_are_damaged_the_best_weights_are_offered(run: Path, corp
     )
 
 
+@pytest.mark.parametrize("damage", [flip, Path.unlink])
+def test_without_best_weights_and_last_state_the_previous_state_writes_them_again(
+    run: Path, corpus: Path, finished: Path, damage: Damage
+) -> None:
+    (run / BEST).unlink()
+    message = refusal(lambda: translate(run))
+    assert message.startswith(f"{run}: {BEST} is missing. {LAST} is intact: `seq2seq train CON")
+    damage(run / LAST)
+    first = f"delete {LAST}, and " if (run / LAST).exists() else ""
+    hint = f"{PREVIOUS} is intact: {first}`seq2seq train CONFIG --resume` continues from it"
+    assert hint in refusal(lambda: translate(run))
+    (run / LAST).unlink(missing_ok=True)
+    train(configured(corpus, run), "cpu", resume=True)
+    assert_same_state(run, finished)
+
+
+def test_without_states_an_intact_snapshot_is_offered(
+    run: Path, corpus: Path, finished: Path
+) -> None:
+    for name in ("step-2.safetensors", "step-4.safetensors", "step-5.safetensors"):
+        shutil.copy(finished / BEST, run / name)
+    flip(run / "step-5.safetensors")
+    for name in (LAST, PREVIOUS, BEST):
+        flip(run / name)
+    hint = f"step-4.safetensors is intact: copied to {BEST}, it translates"
+    assert hint in refusal(lambda: translate(run))
+    assert hint in refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
+    shutil.copy(run / "step-4.safetensors", run / BEST)
+    assert translate(run) == translate(finished)
+
+
 def test_weights_of_another_run_are_detected(run: Path, another: Path, corpus: Path) -> None:
     shutil.copy(another / BEST, run / BEST)
     message = refusal(lambda: translate(run))

@@ -170,7 +170,7 @@ def test_check_uses_the_warm_start_too(small_corpus: Path, first: Path) -> None:
 def test_a_run_without_weights_is_refused_by_name(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus)
     (first / BEST).unlink()
-    with pytest.raises(UserError, match=rf"^init_from={first}: has no {BEST} yet"):
+    with pytest.raises(UserError, match=rf"^init_from={first}: {BEST} is missing. {LAST} is"):
         train(config, "cpu", init_from=first)
 
 

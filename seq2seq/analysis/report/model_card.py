@@ -4,7 +4,7 @@ import yaml
 
 from seq2seq.analysis.report.facts import CHOSEN_BY, RunFacts, name_of_text
 from seq2seq.evaluation.metrics import METRIC_NAMES
-from seq2seq.runs.layout import CARD_MARK, MODEL_CARD, is_own_card, writing
+from seq2seq.runs.layout import MODEL_CARD, REPORT_MARK, is_own_report, writing
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.extras import install_command
 from seq2seq.runtime.files import atomic_write
@@ -18,7 +18,7 @@ def write_model_card(facts: RunFacts) -> str:
     Raises RunError if it cannot be written.
     """
     path = facts.run / MODEL_CARD
-    if path.exists() and not is_own_card(path):
+    if path.exists() and not is_own_report(path):
         return f"note: {path}: is kept, since seq2seq did not write it; there is no model card"
     with writing(path):
         atomic_write(path, model_card(facts).encode())
@@ -28,7 +28,7 @@ def write_model_card(facts: RunFacts) -> str:
 def model_card(facts: RunFacts) -> str:
     """Return the front matter and the text of the card."""
     metadata = yaml.safe_dump(_metadata(facts), sort_keys=False, allow_unicode=True, width=10_000)
-    return f"---\n{metadata}---\n\n{CARD_MARK}\n\n{_body(facts)}"
+    return f"---\n{metadata}---\n\n{REPORT_MARK}\n\n{_body(facts)}"
 
 
 def _metadata(facts: RunFacts) -> dict[str, object]:

@@ -16,6 +16,7 @@ from seq2seq.analysis.report.facts import (
     TextSize,
 )
 from seq2seq.evaluation.metrics import METRIC_NAMES
+from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
 
 
@@ -23,7 +24,7 @@ def page(facts: RunFacts) -> str:
     """Return the page."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
-    head = head.replace("$title", _text(facts.config.name))
+    head = head.replace("$mark", REPORT_MARK).replace("$title", _text(facts.config.name))
     return head + "\n".join(_sections(facts)) + foot
 
 
