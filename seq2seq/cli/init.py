@@ -16,6 +16,7 @@ from seq2seq.runtime.files import part_of, same_file, write_errors
 
 if TYPE_CHECKING:
     from seq2seq.analysis.recipe.recipe import Recipe
+    from seq2seq.analysis.recipe.text_facts import TextFacts
     from seq2seq.config.schema import DataConfig, ParallelFiles
 
 _HELD_OUT, _SHARE = 1000, 0.1  # pairs, of a small text that share
@@ -67,21 +68,29 @@ def run(options: argparse.Namespace) -> int:
     check_replaced(options.config, options.overwrite)
     with frozen_objects():
         from seq2seq.analysis.recipe.recipe import choose
-    from seq2seq.analysis.recipe.text_facts import measure_text
-    from seq2seq.data.corpus import iter_pairs, read_pairs, source_name, usable
+    from seq2seq.data.corpus import check_directions, read_pairs, usable
     from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
     _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
+    others = [read_pairs(texts[part]) for part in ("valid", "test") if part in texts]
+    for text in others:
+        usable(text)  # raises if it has no text
+    facts = _measure(texts["train"])
+    check_directions(facts.sample, others, options.src_lang)
     if "valid" not in texts:
-        texts |= _hold_out(options, texts["train"], inputs)
-    for part in texts.keys() - {"train"}:
-        usable(read_pairs(texts[part]))  # raises if it cannot be read or has no text
+        texts |= _hold_out(options, texts["train"], facts.pairs, inputs)
+        facts = _measure(texts["train"])
     data = _data(options, texts)
-    train = data.train[0]
-    facts = measure_text(iter_pairs(train), source_name(train))
     _write(options.config, data, choose(facts, data, options.minutes, device))
     return 0
+
+
+def _measure(files: "ParallelFiles") -> "TextFacts":
+    from seq2seq.analysis.recipe.text_facts import measure_text
+    from seq2seq.data.corpus import iter_pairs, source_name
+
+    return measure_text(iter_pairs(files), source_name(files))
 
 
 def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "DataConfig":
@@ -101,15 +110,15 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
 
 
 def _hold_out(
-    options: argparse.Namespace, files: "ParallelFiles", inputs: Sequence[Path]
+    options: argparse.Namespace, files: "ParallelFiles", pairs: int, inputs: Sequence[Path]
 ) -> dict[str, "ParallelFiles"]:
-    """Divide the training text; return the files of train and valid, in a folder of their own.
+    """Divide a text of `pairs` with text; return the files of train and valid, in a new folder.
 
     Raises UserError if one of them would replace a file of `inputs`, or another one without
     --overwrite.
     """
     from seq2seq.config.schema import ParallelFiles
-    from seq2seq.data.corpus import has_text, iter_pairs, source_name
+    from seq2seq.data.corpus import iter_pairs, source_name
     from seq2seq.data.splitting import divide, write_parts
 
     folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
@@ -121,7 +130,6 @@ def _hold_out(
     name = source_name(files)
     size = options.hold_out
     if size is None:
-        pairs = sum(has_text(*pair) for pair in iter_pairs(files))
         size = max(1, min(_HELD_OUT, int(_SHARE * pairs)))
     sizes, names = {"valid": size, "test": 0}, {"valid": "--hold-out"}
     division = divide(iter_pairs(files), sizes, _SEED, name, names)

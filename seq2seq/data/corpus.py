@@ -214,28 +214,42 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     )
 
 
-def check_direction(train: ParallelText, other: ParallelText) -> None:
-    """Raise UserError if the sides of `other` are swapped relative to the training text.
+def check_directions(train: ParallelText, others: Sequence[ParallelText], src_lang: str) -> None:
+    """Raise UserError if the sides of one of `others` are swapped relative to the training text.
 
     They are if more than half of the distinct words of each side occur on the opposite side of the
     training text and fewer than a quarter on the same side. At most MAX_SAMPLED_LINES evenly spaced
-    training lines are read.
+    training lines are read. If all of several texts are swapped, the training text probably is.
     """
     lines = slice(None, None, max(1, -(-len(train) // MAX_SAMPLED_LINES)))
     known = [_words(train.src[lines]), _words(train.tgt[lines])]
-    sides = [_words(other.src), _words(other.tgt)]
-    if min(map(len, sides)) < MIN_DISTINCT_WORDS:
+    swapped = [(text, shares) for text in others if (shares := _shares_if_swapped(known, text))]
+    if not swapped:
         return
+    first, (opposite, same) = swapped[0]
+    culprit = "one of the two"
+    if len(swapped) == len(others) > 1:
+        names = " and ".join(text.source_name for text in others[1:])
+        culprit = f"{train.source_name} (those of {names} agree with those of {first.source_name})"
+    raise UserError(
+        f"{first.source_name}: source and target seem to be swapped relative to "
+        f"{train.source_name}: {opposite:.0%} of its source words occur on the target side there "
+        f"and {same:.0%} on the source side. Swap the sides of {culprit}: the source language is "
+        f"{src_lang}."
+    )
+
+
+def _shares_if_swapped(known: Sequence[set[str]], text: ParallelText) -> tuple[float, float] | None:
+    """Return the shares of source words known on the opposite and on the same side, if swapped."""
+    sides = [_words(text.src), _words(text.tgt)]
+    if min(map(len, sides)) < MIN_DISTINCT_WORDS:
+        return None
     same, opposite = (
         [len(side & words) / len(side) for side, words in zip(sides, against, strict=True)]
         for against in (known, known[::-1])
     )
-    if min(opposite) > 0.5 and max(same) < 0.25:
-        raise UserError(
-            f"{other.source_name}: source and target seem to be swapped: {opposite[0]:.0%} of its "
-            f"source words occur on the target side of {train.source_name} and {same[0]:.0%} on "
-            "the source side. Swap the two files."
-        )
+    swapped = min(opposite) > 0.5 and max(same) < 0.25
+    return (opposite[0], same[0]) if swapped else None
 
 
 def _words(lines: Iterable[str]) -> set[str]:

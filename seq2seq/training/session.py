@@ -14,7 +14,7 @@ from seq2seq.data.alignment_targets import check_words, note_unaligned
 from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.corpus import (
     ParallelText,
-    check_direction,
+    check_directions,
     checksum_of_text,
     read_pairs,
     same_sides,
@@ -274,9 +274,7 @@ def read_texts(data: DataConfig) -> Texts:
 def other_texts(data: DataConfig, train: ParallelText) -> tuple[ParallelText, ParallelText | None]:
     """Read the validation and test text, checked against the training text."""
     valid, test = read_pairs(data.valid), read_pairs(data.test) if data.test else None
-    for other in (valid, test):
-        if other is not None:
-            check_direction(train, other)
+    check_directions(train, [valid] if test is None else [valid, test], data.src_lang)
     return valid, test
 
 

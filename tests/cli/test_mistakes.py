@@ -15,6 +15,7 @@ import yaml
 from conftest import copy_with_vocabularies, toy_pairs
 from safetensors.torch import save_file
 
+from seq2seq import __version__
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
@@ -118,6 +119,12 @@ def without_limit() -> None:
     save_tensors(path, read_tensors(path), header)
 
 
+def newer(**header: object) -> None:
+    """Change the weights to ones that a later version wrote."""
+    path = Path("own/best.safetensors")
+    save_tensors(path, read_tensors(path), {**read_header(path)[0], "version": "99.1.0", **header})
+
+
 def another_vocabulary() -> None:
     """Create `own`, a run whose vocabulary has an additional unknown, empty field."""
     model = Path("luong/vocabulary/joint.model").read_bytes() + b"\x7a\x00"
@@ -144,11 +151,13 @@ DIVERGING = (
     "lengths and question marks)"
 )
 SWAPPED = (
-    "valid.tgt and valid.src: source and target seem to be swapped: 92% of its source words occur "
-    "on the target side of train.src and train.tgt and 3% on the source side. Swap the two files."
+    "valid.tgt and valid.src: source and target seem to be swapped relative to train.src and "
+    "train.tgt: 92% of its source words occur on the target side there and 3% on the source side. "
+    "Swap the sides of one of the two: the source language is xx."
 )
 HAND = "they seem to match until train.tgt ends: is it truncated?"
 NO_OTHER = "No other checkpoint here is intact: copy the run again, or train with --overwrite"
+NEWER = f"written by seq2seq 99.1.0, and this is {__version__}: pip install -U seq2seq-attention"
 RESTORES = "`seq2seq train CONFIG --resume` restores it"
 LINES = "but line n of one must translate line n of the other"
 
@@ -547,6 +556,24 @@ DATA = {
         f"{T} data.test.src=test.tgt data.test.tgt=test.src",
         SWAPPED.replace("valid", "test").replace("92%", "...%").replace(" 3%", " ...%"),
     ),
+    "a swapped training text": Row(
+        f"{T} data.train.src=train.tgt data.train.tgt=train.src",
+        "valid.src and valid.tgt: source and target seem to be swapped relative to train.tgt and "
+        "train.src: ... Swap the sides of train.tgt and train.src (those of test.src and test.tgt "
+        "agree with those of valid.src and valid.tgt): the source language is xx.",
+    ),
+    "a swapped training text in init": Row(
+        "init my.yaml --src-lang xx --tgt-lang yy --train train.tgt train.src "
+        "--valid valid.src valid.tgt",
+        "valid.src and valid.tgt: source and target seem to be swapped relative to train.tgt and "
+        "train.src: ... Swap the sides of one of the two: the source language is xx.",
+    ),
+    "a swapped test text in init, which then holds nothing out": Row(
+        "init my.yaml --src-lang xx --tgt-lang yy --train train.src train.tgt "
+        "--test test.tgt test.src",
+        "test.tgt and test.src: source and target seem to be swapped relative to train.src and "
+        "train.tgt: ... Swap the sides of one of the two: the source language is xx.",
+    ),
     "too many tokens": Row(
         f"{T} vocabulary.size=9000",
         "vocabulary.size: 9000 is more than this text allows; set at most ...",
@@ -623,10 +650,48 @@ MODELS = {
         "translate -m luong/best.safetensors",
         "luong/best.safetensors: is a file; give the run folder, luong",
     ),
+    "the config of a run as run folder": Row(
+        "translate -m luong/config.yaml",
+        "luong/config.yaml: is a file; give the run folder, luong",
+    ),
+    "a config as run folder": Row(
+        "translate -m config.yaml",
+        "config.yaml: is a config; give its run folder, run",
+        lambda: Path("run").mkdir(),
+    ),
+    "a config of no run yet as run folder": Row(
+        "translate -m config.yaml",
+        "config.yaml: is a config; `seq2seq train config.yaml` creates its run folder, run",
+    ),
+    "a file beside a config as run folder": Row(
+        "translate -m train.src",
+        "train.src: is a file, not a run folder; `seq2seq train CONFIG` creates one",
+    ),
+    "a faulty config as run folder": Row(
+        "translate -m config.yaml",
+        "config.yaml: is a file, not a run folder; `seq2seq train CONFIG` creates one",
+        config("data:", "date:"),
+    ),
     "no weights yet": Row(
         "translate -m own",
         "own: has no best.safetensors yet; it is written at the first validation",
         own(remove("own/best.safetensors")),
+    ),
+    "weights lost": Row(
+        "translate -m own",
+        f"own: best.safetensors is missing. {NO_OTHER}",
+        own(
+            remove("own/best.safetensors"),
+            write("own/metrics.jsonl", '{"step": 7, "valid_loss": 2.5}\n'),
+        ),
+    ),
+    "a training that was not validated yet": Row(
+        "translate -m own",
+        "own: has no best.safetensors yet; it is written at the first validation",
+        own(
+            remove("own/best.safetensors"),
+            write("own/metrics.jsonl", '{"step": 7, "train_loss": 2.5}\n'),
+        ),
     ),
     "weights cut off": Row(
         "translate -m own",
@@ -649,6 +714,33 @@ MODELS = {
         "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
         "(`seq2seq train CONFIG --resume` writes it again)",
         own(change("own/config.yaml", "name: ", "title: ")),
+    ),
+    "a config of a newer version": Row(
+        "translate -m own",
+        "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
+        f"({NEWER})",
+        own(newer, change("own/config.yaml", "name: ", "title: ")),
+    ),
+    "weights of a newer version": Row(
+        "translate -m own",
+        f"own/best.safetensors: {NEWER}",
+        own(lambda: newer(format=99)),
+    ),
+    "weights of a newer version with another header": Row(
+        "translate -m own",
+        f"own/best.safetensors: {NEWER}",
+        own(lambda: newer(limit=None)),
+    ),
+    "weights of a newer version with another key": Row(
+        "translate -m own",
+        f"own/best.safetensors: {NEWER}",
+        own(lambda: newer(config={"model.heads": 2})),
+    ),
+    "weights of an incompatible version": Row(
+        "translate -m own",
+        "own/best.safetensors: written by an incompatible version of seq2seq; use that version, "
+        "or train again",
+        own(lambda: newer(format=1, version="0.1.9")),
     ),
     "weights of another config": Row(
         "translate -m own",

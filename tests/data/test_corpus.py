@@ -18,7 +18,7 @@ from seq2seq.data import lines
 from seq2seq.data.corpus import (
     MIN_DISTINCT_WORDS,
     ParallelText,
-    check_direction,
+    check_directions,
     read_pairs,
     same_sides,
     usable,
@@ -215,16 +215,32 @@ def test_blank_pairs_are_skipped_and_counted() -> None:
 def test_only_swapped_sides_are_refused() -> None:
     train = ParallelText(*toy_pairs(200, seed=1), "the training files")
     src, tgt = toy_pairs(15, seed=2)
-    check_direction(train, ParallelText(src, tgt))
-    check_direction(train, ParallelText(src, src))  # identical sides are wrong too, but not swapped
-    check_direction(ParallelText(train.src, train.src), ParallelText(tgt, src))
-    check_direction(train, ParallelText(["new"] * 40, ["words"] * 40))
-    few = MIN_DISTINCT_WORDS - 1
-    check_direction(train, ParallelText([" ".join(tgt).split()[n] for n in range(few)], src))
-    with pytest.raises(
-        UserError, match=r"^it: source and target seem to be swapped: .* the training f"
-    ):
-        check_direction(train, ParallelText(tgt, src, "it"))
+    check_directions(train, [ParallelText(src, tgt)], "xx")
+    same = ParallelText(src, src)  # wrong too, but not swapped
+    check_directions(train, [same], "xx")
+    check_directions(ParallelText(train.src, train.src), [ParallelText(tgt, src)], "xx")
+    check_directions(train, [ParallelText(["new"] * 40, ["words"] * 40)], "xx")
+    few = [" ".join(tgt).split()[n] for n in range(MIN_DISTINCT_WORDS - 1)]
+    check_directions(train, [ParallelText(few, src)], "xx")
+    for others in ([], [ParallelText(src, tgt, "valid")], [ParallelText(few, src, "valid")]):
+        with pytest.raises(UserError) as caught:
+            check_directions(train, [*others, ParallelText(tgt, src, "it")], "xx")
+        message = str(caught.value)
+        assert message.startswith(
+            "it: source and target seem to be swapped relative to the training files: "
+        )
+        assert message.endswith("Swap the sides of one of the two: the source language is xx.")
+
+
+def test_of_two_texts_that_disagree_with_the_training_text_that_one_is_to_be_swapped() -> None:
+    src, tgt = toy_pairs(200, seed=1)
+    valid, test = (ParallelText(*toy_pairs(15, seed), f"v{seed}") for seed in (2, 3))
+    with pytest.raises(UserError) as caught:
+        check_directions(ParallelText(tgt, src, "the training files"), [valid, test], "xx")
+    assert str(caught.value).endswith(
+        "Swap the sides of the training files (those of v3 agree with those of v2): "
+        "the source language is xx."
+    )
 
 
 def test_identical_text_on_both_sides_is_reported() -> None:

@@ -42,7 +42,7 @@ from seq2seq.analysis.check.split_order import SplitOrder, order_findings, split
 from seq2seq.analysis.check.text_form import form_findings
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.batching import encode_pairs
-from seq2seq.data.corpus import ParallelText, check_direction, joined, read_pairs, tagged, usable
+from seq2seq.data.corpus import ParallelText, check_directions, joined, read_pairs, tagged, usable
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
@@ -216,9 +216,8 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
         for name, files in files_by_name(data).items()
     }
     train = joined([text for name, text in named.items() if is_train(name)])
-    for name, text in named.items():
-        if not is_train(name):
-            check_direction(train, text)
+    others = [text for name, text in named.items() if not is_train(name)]
+    check_directions(train, others, data.src_lang)
     return named
 
 

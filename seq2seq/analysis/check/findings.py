@@ -128,7 +128,10 @@ def language_findings(split: Split, found: Resemblance) -> Iterator[Finding]:
     src_crosses = found.src_tgt > found.src_src + MARGIN
     tgt_crosses = found.tgt_src > found.tgt_tgt + MARGIN
     if src_crosses and tgt_crosses:
-        text = f"{name}: the sides seem to be swapped. Exchange src and tgt in {place}."
+        text = (
+            f"{name}: the sides seem to be swapped relative to train. Exchange src and tgt in "
+            f"{place} or in data.train."
+        )
     elif src_crosses:
         text = (
             f"{name}: the source, {split.src_file}, resembles the target of train. "
