@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config.compound import Named
 from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
+from seq2seq.config.document import read_document
 from seq2seq.config.schema import (
     Config,
     ConfigError,
@@ -740,6 +741,38 @@ def test_syntax_errors_are_reported_by_position_with_wrong_overrides(tmp_path: P
     assert lines[0].startswith("line 10: column 5: invalid YAML: ")
     assert lines[1].startswith("foo (command line): ")
     assert lines[2].startswith("model.dropuot (command line): unknown key")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "line", "remedy"),
+    [
+        ("a:\n\tb: 1\n", "a:\n  b: 1\n", 2, "use spaces instead of the tab"),
+        ("a: \tb: c\n", "a:  c\n", 1, "use spaces instead of the tab"),
+        ("a:1\nb: 2\n", "a: 1\nb: 2\n", 2, "write a space after each colon"),
+        ("a:\n  b:1\n  c: 2\n", "a:\n  b: 1\n  c: 2\n", 3, "see also the line before"),
+        ("a: b: c}\n", "a: {b: c}\n", 1, "and keys on one line in braces"),
+        ("a: {b: 1\nc: 2\n", "a: {b: 1}\nc: 2\n", 2, "a brace or bracket may not be closed"),
+        ("a: [1, 2\nb: 3\n", "a: [1, 2]\nb: 3\n", 2, "a brace or bracket may not be closed"),
+        ('a: "x\n', 'a: "x"\n', 2, "a quotation mark is not closed"),
+        ("a: @x\n", "a: '@x'\n", 1, "put the value in quotation marks"),
+        ("a: *x\n", "a: '*x'\n", 1, "put the value in quotation marks"),
+        ('a: "\\d"\n', "a: '\\d'\n", 1, "use single quotation marks"),
+        ("a:\n  b: 1\n c: 2\n", "a:\n  b: 1\n  c: 2\n", 3, "indent all keys of a section alike"),
+        ("a: {b: 1}}\n", "a: {b: 1}\n", 1, "close each brace and quotation mark once"),
+        ("  a: 1\nb: 2\n", "a: 1\nb: 2\n", 2, "begin the keys of all sections in the first"),
+        ("a: x\nb y\nc: 1\n", "a: x\nb: y\nc: 1\n", 3, "write lines such as `name: my-run`"),
+    ],
+)
+def test_a_syntax_error_has_a_remedy(
+    tmp_path: Path, wrong: str, right: str, line: int, remedy: str
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(wrong, encoding="utf-8")
+    (issue,) = read_document(path).issues
+    assert issue.line == line
+    assert remedy in issue.text
+    path.write_text(right, encoding="utf-8")
+    assert read_document(path).issues == []
 
 
 @pytest.mark.parametrize(
