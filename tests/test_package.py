@@ -146,7 +146,7 @@ def test_a_command_imports_only_what_it_needs_without_garbage_collection(
     known = {
         **{"RUN": str(tiny_runs["bahdanau"]), "CONFIG": str(small_corpus)},
         **{f"TEST.{side}": str(folder / f"test.{side}") for side in ("src", "tgt")},
-        "OUT": str(folder / "out"),
+        "OUT": str(folder / "out.tsv"),
     }
     command = [known.get(each, each) for each in arguments]
     done = subprocess.run(
