@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("config", type=Path)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value")
     options = parser.parse_intermixed_args()
-    config, _ = load_config(options.config, options.overrides)
+    config = load_config(options.config, options.overrides)
     with (
         tempfile.TemporaryDirectory() as folder,
         training_data(config.data.train, Path(folder) / "run") as data,

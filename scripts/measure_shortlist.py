@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("overrides", nargs="*", default=[])
     parser.add_argument("--lines", type=int, default=160, help="last lines of the validation text")
     options = parser.parse_args()
-    config, _ = load_config(options.config, options.overrides)
+    config = load_config(options.config, options.overrides)
     device = choose_device("cpu")
     torch.set_num_threads(1)
     torch.manual_seed(1)

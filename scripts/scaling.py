@@ -105,7 +105,7 @@ def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
     from seq2seq.data.batching import EpochOrder
     from seq2seq.data.training_data import cache_of, training_data
 
-    settings, _ = load_config(config, overrides)
+    settings = load_config(config, overrides)
     marks = [time.perf_counter()]
     with training_data(settings.data.train, settings.run_dir) as data:
         marks.append(time.perf_counter())
@@ -138,7 +138,7 @@ def train(
     from seq2seq.training.step import batch_of, train_step
     from seq2seq.training.stopping import training_length
 
-    settings, _ = load_config(config, overrides)
+    settings = load_config(config, overrides)
     run, _ = prepare(settings, torch.device("cpu"))
     training_length(settings, run.data.train)  # counts the batches, as training does first
     pairs, budget = run.data.train, settings.training.batch_tokens

@@ -106,7 +106,7 @@ def test_deterministic_runs_are_the_same_interrupted_or_not(
 
 def prepared(corpus: Path, *overrides: str, run: str = "run") -> TrainingSession:
     overrides = (f"run_dir={corpus.parent / run}", "model.dropout=0", *overrides)
-    return prepare(load_config(corpus, overrides)[0], CUDA)[0]
+    return prepare(load_config(corpus, overrides), CUDA)[0]
 
 
 def batch(run: TrainingSession, times: int = 1) -> Batch:

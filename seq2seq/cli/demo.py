@@ -58,11 +58,11 @@ def run(options: argparse.Namespace) -> int:
         )
     with frozen_objects():  # if a package is missing, before anything is written
         import seq2seq.training.loop  # noqa: F401
-    from seq2seq.config.schema import load_config
+    from seq2seq.config.schema import read_config_file
     from seq2seq.data.demo_corpora import unpack_demo_corpora
 
     with as_file(_PACKAGED) as packaged:  # overrides are refused before anything is written
-        load_config(CONFIG if CONFIG.exists() else packaged, options.overrides)
+        read_config_file(CONFIG if CONFIG.exists() else packaged, options.overrides)
     say("1. Unpack the demo corpora: English with French and with Marathi")
     for line in unpack_demo_corpora(DATA):
         say(line)

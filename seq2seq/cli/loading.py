@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
     """Load a config with overrides and log notes on keys that have no effect."""
-    from seq2seq.config.schema import load_config
+    from seq2seq.config.schema import read_config_file
 
-    config, notes = load_config(path, overrides)
+    config, notes = read_config_file(path, overrides)
     for note in notes if is_main_process() else ():
         logger.info(f"note: {note}")
     check_paths(config.run_dir, *config.data.paths())

@@ -7,7 +7,7 @@ empty value means None.
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import (
@@ -41,6 +41,7 @@ from seq2seq.config.unknown_keys import KeyPath, section_class
 from seq2seq.config.vocabulary import VocabularyConfig as VocabularyConfig
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
+from seq2seq.runtime.console import logger
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 SCHEMA_TITLE = "Config of seq2seq"
@@ -139,15 +140,31 @@ def _check_guided(earlier: Tree) -> None:
         )
 
 
+class LoadedConfig(NamedTuple):
+    """A config, and notes on keys of its file that have no effect with the decoder."""
+
+    config: Config
+    notes: list[str]
+
+
 @in_callers_terms
-def load_config(path: Path | str, overrides: Iterable[str] = ()) -> tuple[Config, list[str]]:
+def load_config(path: Path | str, overrides: Iterable[str] = ()) -> Config:
     """Read a YAML file, apply overrides such as `model.dropout=0.2`, and validate the result.
 
-    The last override of a key wins; its value is taken literally, `null` means None.
-    Return the config and notes on keys of the file that are ignored because they do not apply to
-    the decoder. Raise ConfigError with every issue of the file and of the overrides at once, and
-    TypeError for a path or overrides of another type.
+    The last override of a key wins; its value is taken literally, `null` means None. Notes on keys
+    that have no effect with the decoder go to the logger `seq2seq`. Raises ConfigError with every
+    issue of the file and of the overrides at once, and TypeError for a path or overrides of another
+    type.
     """
+    config, notes = read_config_file(path, overrides)
+    for note in notes:
+        logger.info(f"note: {note}")
+    return config
+
+
+@in_callers_terms
+def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedConfig:
+    """Return the config as `load_config` does, and its notes, which are not logged."""
     path = argument_types.path(path, "path")
     overrides = argument_types.text_list(overrides, "overrides", "such as ['model.dropout=0.2']")
     document = read_document(path)
@@ -170,7 +187,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> tuple[Config
         issues += [each for each in found if each.command_line or not document.incomplete]
     if issues:
         raise ConfigError(*summary(path, issues), issues=issues)
-    return config, context.notes
+    return LoadedConfig(config, context.notes)
 
 
 def _expanded(path: KeyPath, value: object) -> object:

@@ -19,7 +19,7 @@ from seq2seq.config.schema import (
     Config,
     DecodingConfig,
     dump_config,
-    load_config,
+    read_config_file,
     with_paths,
 )
 from seq2seq.data.length_limit import LengthLimit
@@ -126,7 +126,7 @@ def read_config(folder: Path) -> Config:
     if not (folder / CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
     try:
-        return _relocated(load_config(folder / CONFIG)[0], folder)
+        return _relocated(read_config_file(folder / CONFIG).config, folder)
     except ConfigError as error:
         remedy = "`seq2seq train CONFIG --resume` writes it again"
         if any(each.renamed for each in error.issues):
@@ -168,7 +168,7 @@ def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) 
     if not overrides:
         return config.decoding
     try:
-        return load_config(folder / CONFIG, overrides)[0].decoding
+        return read_config_file(folder / CONFIG, overrides).config.decoding
     except ConfigError as error:
         lines = (line.strip() for line in str(error).splitlines())
         raise UserError("; ".join(lines)) from None

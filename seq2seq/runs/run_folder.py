@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.config.schema import Config, dump_config, load_config
+from seq2seq.config.schema import Config, dump_config, read_config_file
 from seq2seq.data.training_data import FOLDER as CACHE
 from seq2seq.runs.checkpoint import check_score_class, remove_snapshots
 from seq2seq.runs.layout import (
@@ -154,7 +154,8 @@ def holds_run(folder: Path) -> bool:
     if any((folder / name).exists() for name in (BEST, LAST, PREVIOUS)):
         return True
     try:
-        return dump_config(load_config(folder / CONFIG)[0]) == (folder / CONFIG).read_text("utf-8")
+        config = read_config_file(folder / CONFIG).config
+        return dump_config(config) == (folder / CONFIG).read_text("utf-8")
     except (UserError, OSError, ValueError):
         return False
 

@@ -96,9 +96,7 @@ def _check_config(config: object) -> None:
     """Raise TypeError if this is not a config, with the way to load one."""
     if isinstance(config, Config):
         return
-    load = "config, notes = load_config('my-run.yaml')"
-    if isinstance(config, tuple):
-        raise TypeError(f"config: must be a Config, not the pair from load_config; write {load}")
+    load = "config = load_config('my-run.yaml')"
     raise TypeError(f"config: must be a Config, not {config!r:.60}; write {load}")
 
 

@@ -26,7 +26,7 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def run_of(
     corpus: Path, *overrides: str, sizes: tuple[int, ...] = (), weights: tuple[float, ...] = ()
 ) -> TrainingSession:
-    config, _ = load_config(corpus, overrides)
+    config = load_config(corpus, overrides)
     texts = read_texts(config.data)
     train, valid = usable(texts.train)[0], usable(texts.valid)[0]
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)

@@ -71,7 +71,7 @@ def test_a_variant_is_the_base_config_with_its_own_keys(small_corpus: Path) -> N
     for variant in plan.variants:
         name = f"{variant.name}-seed7"
         own = (f"name={name}", f"run_dir=out/{name}", "seed=7", "model.dropout=0.1")
-        wanted, _ = load_config(small_corpus, [*keys.pop(variant.name), *own])
+        wanted = load_config(small_corpus, [*keys.pop(variant.name), *own])
         assert plan.run_config(variant, 7) == wanted
     assert not keys
 
@@ -83,7 +83,7 @@ def test_the_base_may_be_in_the_home_folder(
     monkeypatch.setenv("USERPROFILE", str(small_corpus.parent))
     head = HEAD.replace("config.yaml", "~/config.yaml")
     (variant,) = listed(small_corpus, "  a: {model.dropout: 0.1}\n", head=head).variants
-    wanted, _ = load_config(small_corpus, ["model.dropout=0.1"])
+    wanted = load_config(small_corpus, ["model.dropout=0.1"])
     assert variant.config.model == wanted.model
 
 

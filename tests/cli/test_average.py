@@ -35,7 +35,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
         overrides = ["decoding.max_length=6", *(f"training.{each}" for each in settings)]
-        return train(load_config(corpus, overrides)[0], "cpu")
+        return train(load_config(corpus, overrides), "cpu")
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

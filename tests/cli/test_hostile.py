@@ -80,7 +80,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(corpus: Path) -> Path:
-    config = load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / 'finished'}"])[0]
+    config = load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / 'finished'}"])
     return train(config, "cpu")
 
 

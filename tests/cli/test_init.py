@@ -13,7 +13,7 @@ from seq2seq.analysis.recipe.recipe import Recipe, choose
 from seq2seq.analysis.recipe.text_facts import TextFacts, measure_text
 from seq2seq.cli import schema
 from seq2seq.cli.main import main
-from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config
+from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config, read_config_file
 from seq2seq.data.corpus import ParallelText, read_pairs
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 
@@ -69,7 +69,7 @@ def test_init_writes_a_config_that_trains(folder: Path, capsys: pytest.CaptureFi
     assert lines[0].startswith("conf/my-data: 180 pairs to train on, 20 held out")
     assert lines[1].startswith("conf/my.yaml: luong decoder, ")
     assert lines[-1] == "Train:     seq2seq train conf/my.yaml"
-    config, notes = load_config("conf/my.yaml")
+    config, notes = read_config_file("conf/my.yaml")
     assert notes == []
     assert (config.name, config.run_dir) == ("my", Path("runs/my"))
     train, valid = pairs_of(config.data.train), pairs_of(config.data.valid)
@@ -88,7 +88,7 @@ def test_given_validation_and_test_texts_are_not_moved(folder: Path) -> None:
     texts = ["--train", "all.tsv", "--valid", "valid.tsv", "--test", "valid.tsv"]
     assert main(["init", "my.yaml", *LANGUAGES, *texts, "--columns", "2,3"]) == 0
     assert not (folder / "my-data").exists()
-    data = load_config("my.yaml")[0].data
+    data = load_config("my.yaml").data
     assert data.test is not None
     for files, name in ((data.train[0], "all"), (data.valid, "valid"), (data.test, "valid")):
         assert (files.file, files.columns) == (Path(f"{name}.tsv"), ["2", "3"])
@@ -100,7 +100,7 @@ def test_a_schema_beside_the_config_is_named_in_its_first_line() -> None:
     for name, line in (("without", "# en to de, "), ("with", schema.MODELINE)):
         assert main(["init", f"{name}.yaml", *arguments]) == 0
         assert Path(f"{name}.yaml").read_text(encoding="utf-8").startswith(line)
-        assert load_config(f"{name}.yaml")[0].name == name
+        assert load_config(f"{name}.yaml").name == name
         assert main(["schema", "-o", "schema.json"]) == 0
 
 
@@ -142,7 +142,7 @@ def test_files_are_replaced_only_on_request(capsys: pytest.CaptureFixture[str]) 
     assert main(arguments) == 2
     assert "my.yaml: exists; pass --overwrite" in capsys.readouterr().err
     assert main([*arguments, "--overwrite"]) == 0
-    assert load_config("my.yaml")[0].name == "my"
+    assert load_config("my.yaml").name == "my"
 
 
 @pytest.mark.parametrize("name", ["train.de", "valid.en", "train.de.part"])
@@ -170,7 +170,7 @@ def test_a_linked_config_is_written_through_its_link(capsys: pytest.CaptureFixtu
     Path("my.yaml").symlink_to("conf/my.yaml")
     assert main(["init", "my.yaml", *LANGUAGES, *ALL, "--minutes", "1"]) == 0
     assert Path("my.yaml").is_symlink()
-    assert load_config("conf/my.yaml")[0].name == "my"
+    assert load_config("conf/my.yaml").name == "my"
     capsys.readouterr()
     assert main(["init", "-", *LANGUAGES, *ALL, "--minutes", "1"]) == 2
     assert "-: standard output cannot receive this output" in capsys.readouterr().err

@@ -34,7 +34,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     patch.chdir(folder)
     config = write_small_corpus(folder)
     config.write_text(config.read_text("utf-8").replace(folder.as_posix(), "."), "utf-8")
-    train(load_config(config, ["training.max_steps=1"])[0], "cpu")
+    train(load_config(config, ["training.max_steps=1"]), "cpu")
     patch.undo()
     return folder
 

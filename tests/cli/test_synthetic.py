@@ -310,7 +310,7 @@ def test_corpora_that_cannot_be_the_default_source_are_refused(
 ) -> None:
     assert main(["distill", "-m", "nowhere", "-o", "a", "b"]) == 2
     assert "nowhere" in capsys.readouterr().err
-    config, _ = load_config(small_corpus)
+    config = load_config(small_corpus)
     (corpus,) = config.data.train
     for corpora, kind in (
         ((corpus, corpus), "2 corpora"),

@@ -27,6 +27,7 @@ from seq2seq.config.schema import (
     dump_config,
     json_schema,
     load_config,
+    read_config_file,
     with_paths,
 )
 from seq2seq.config.unknown_keys import key_descriptions, section_at
@@ -59,7 +60,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 def load(folder: Path, more: str = "", overrides: tuple[str, ...] = ()) -> Config:
-    config, notes = load_config(write(folder, MINIMAL + more), overrides)
+    config, notes = read_config_file(write(folder, MINIMAL + more), overrides)
     assert notes == []
     return config
 
@@ -137,7 +138,7 @@ def test_flags_are_words(tmp_path: Path, text: str, value: bool) -> None:
 @pytest.mark.parametrize("code", ["no", "on", "null-ish", "1e3", "010", "2024-01-01", "12:30"])
 def test_text_is_kept_as_written(tmp_path: Path, code: str) -> None:
     text = MINIMAL.replace("src_lang: en", f"src_lang: {code}")
-    config, _ = load_config(write(tmp_path, text), (f"data.tgt_lang={code}",))
+    config = load_config(write(tmp_path, text), (f"data.tgt_lang={code}",))
     assert (config.data.src_lang, config.data.tgt_lang) == (code, code)
 
 
@@ -152,7 +153,7 @@ def test_null_is_none_and_none_is_a_word(tmp_path: Path, null: str) -> None:
 
 
 def test_quoted_null_is_text(tmp_path: Path) -> None:
-    config, _ = load_config(write(tmp_path, MINIMAL.replace("tiny", "'null'", 1)))
+    config = load_config(write(tmp_path, MINIMAL.replace("tiny", "'null'", 1)))
     assert config.name == "null"
 
 
@@ -171,7 +172,7 @@ def test_an_override_may_replace_an_invalid_value(tmp_path: Path) -> None:
 def test_windows_files_are_read(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
-    assert load_config(path)[0] == load(tmp_path)
+    assert load_config(path) == load(tmp_path)
 
 
 @pytest.mark.parametrize("key", ["name", "run_dir", "data.train.src"])
@@ -262,7 +263,7 @@ def test_a_choice_has_a_parameter(
     assert (choice, choice.parameter) == (name, parameter)
     assert choice != Named(name, 99)
     assert pickle.loads(pickle.dumps(choice)).parameter == parameter
-    assert load_config(write(tmp_path, dump_config(config))) == (config, [])
+    assert read_config_file(write(tmp_path, dump_config(config))) == (config, [])
     (change,) = [
         each
         for each in changed_keys(load(tmp_path, "", decoder), config)
@@ -337,10 +338,10 @@ ALL_IGNORED = ["score", "input_feeding", "window", "attention_size"]
 def test_keys_of_another_decoder_in_the_file_are_ignored_with_a_note(
     tmp_path: Path, overrides: list[str], ignored: list[str]
 ) -> None:
-    config, notes = load_config(write(tmp_path, MINIMAL + FULL_MODEL), overrides)
+    config, notes = read_config_file(write(tmp_path, MINIMAL + FULL_MODEL), overrides)
     assert [note.partition(":")[0] for note in notes] == [f"model.{key}" for key in ignored]
     assert all("is ignored" in note for note in notes)
-    again, no_notes = load_config(write(tmp_path, dump_config(config)))
+    again, no_notes = read_config_file(write(tmp_path, dump_config(config)))
     assert (again, no_notes) == (config, [])
 
 
@@ -367,8 +368,8 @@ def test_keys_of_another_decoder_on_the_command_line_are_refused(
 
 def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: Path) -> None:
     path = write(tmp_path, MINIMAL + "decoding: {coverage_penalty: 0.2}")
-    assert load_config(path)[0].decoding.coverage_penalty == 0.2
-    config, (note,) = load_config(path, ("model.decoder=none",))
+    assert load_config(path).decoding.coverage_penalty == 0.2
+    config, (note,) = read_config_file(path, ("model.decoder=none",))
     assert config.decoding.coverage_penalty == 0
     reason = "decoder none has no attention for coverage_penalty"
     assert note == f"decoding.coverage_penalty: 0.2 is ignored: {reason}"
@@ -379,8 +380,8 @@ def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: P
 
 def test_unknown_words_are_not_replaced_without_attention(tmp_path: Path) -> None:
     path = write(tmp_path, MINIMAL + "decoding: {replace_unknown: yes}")
-    assert load_config(path)[0].decoding.replace_unknown
-    config, (note,) = load_config(path, ("model.decoder=none",))
+    assert load_config(path).decoding.replace_unknown
+    config, (note,) = read_config_file(path, ("model.decoder=none",))
     assert not config.decoding.replace_unknown
     reason = "decoder none has no attention for replace_unknown"
     assert note == f"decoding.replace_unknown: true is ignored: {reason}"
@@ -405,7 +406,7 @@ def test_layers_are_one_number_or_one_for_each_network(
     config = load(tmp_path, f"model: {{layers: {text}}}")
     assert config.model.layers == (*layers, False)
     assert load(tmp_path, overrides=(f"model.layers={text}",)) == config
-    assert load_config(write(tmp_path, dump_config(config))) == (config, [])
+    assert read_config_file(write(tmp_path, dump_config(config))) == (config, [])
     assert changed_keys(config, config) == []
     shown = "{encoder: 1, decoder: 4}" if layers == (1, 4) else str(layers[0])
     assert changed_keys(load(tmp_path), config) == [f"model.layers: 1 -> {shown}"]
@@ -450,12 +451,12 @@ def test_a_map_in_an_override_is_read_as_strictly_as_in_a_file(
 
 def test_an_override_sets_batches_per_step(tmp_path: Path) -> None:
     text = MINIMAL.replace("max_epochs: 3", "max_epochs: 3, batch_tokens: 300")
-    config, _ = load_config(write(tmp_path, text), ("training.batch_tokens.accumulate=4",))
+    config = load_config(write(tmp_path, text), ("training.batch_tokens.accumulate=4",))
     assert (config.training.batch_tokens, config.training.accumulate) == (300, 4)
-    assert load_config(write(tmp_path, dump_config(config))) == (config, [])
+    assert read_config_file(write(tmp_path, dump_config(config))) == (config, [])
     again = pickle.loads(pickle.dumps(config.training.batch_tokens))
     assert (again, again.accumulate) == (300, 4)
-    assert changed_keys(load_config(write(tmp_path, text))[0], config) == [
+    assert changed_keys(load_config(write(tmp_path, text)), config) == [
         "training.batch_tokens: 300 -> {tokens: 300, accumulate: 4}"
     ]
 
@@ -493,7 +494,7 @@ RUNS = sorted(path for path in SHIPPED.glob("*.yaml") if not path.stem.startswit
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_every_shipped_config_is_valid(path: Path) -> None:
-    config, notes = load_config(path)
+    config, notes = read_config_file(path)
     assert notes == []
     assert config.name == path.stem
     assert config.run_dir == Path("runs") / path.stem
@@ -621,7 +622,7 @@ def test_symbols_are_a_list_or_separated_by_commas(tmp_path: Path) -> None:
     config = load(tmp_path, "vocabulary: {symbols: [<2fr>, '>>de<<']}")
     assert config.vocabulary.symbols == ("<2fr>", ">>de<<")
     assert load(tmp_path, overrides=("vocabulary.symbols=<2fr>, >>de<<",)) == config
-    assert load_config(write(tmp_path, dump_config(config))) == (config, [])
+    assert read_config_file(write(tmp_path, dump_config(config))) == (config, [])
     assert changed_keys(config, config) == []
     assert changed_keys(load(tmp_path), config) == ["vocabulary.symbols: [] -> [<2fr>, '>>de<<']"]
 
@@ -630,7 +631,7 @@ def test_the_size_is_a_number_or_auto(tmp_path: Path) -> None:
     config = load(tmp_path, "vocabulary: {size: auto}")
     assert config.vocabulary.size is None
     assert load(tmp_path, overrides=("vocabulary.size=auto",)) == config
-    assert load_config(write(tmp_path, dump_config(config))) == (config, [])
+    assert read_config_file(write(tmp_path, dump_config(config))) == (config, [])
     numbered = load(tmp_path, "vocabulary: {size: 8000}")
     assert changed_keys(numbered, config) == ["vocabulary.size: 8000 -> auto"]
     for wrong, reason in (
@@ -647,7 +648,7 @@ def test_models_are_one_or_a_pair_and_may_be_moved(tmp_path: Path) -> None:
     assert one.vocabulary.model == (Path("a.model"),)
     pair = ("vocabulary.joint=false", "vocabulary.model=a.model, b.model")
     assert load(tmp_path, overrides=pair).vocabulary.model == (Path("a.model"), Path("b.model"))
-    assert load_config(write(tmp_path, dump_config(one))) == (one, [])
+    assert read_config_file(write(tmp_path, dump_config(one))) == (one, [])
     assert changed_keys(one, load(tmp_path, overrides=("vocabulary.model=b.model",))) == []
     assert with_paths(one, Path.absolute).vocabulary.model == (Path("a.model").absolute(),)
     (line,) = errors_in(tmp_path, "vocabulary: {model: [a.model, b.model]}")
@@ -858,7 +859,7 @@ def test_a_dumped_config_is_read_back(
     )
     path = tmp_path_factory.getbasetemp() / "dumped.yaml"
     path.write_text(dump_config(config), encoding="utf-8", newline="\n")
-    assert load_config(path) == (config, [])
+    assert read_config_file(path) == (config, [])
 
 
 def test_dumped_keys_keep_the_order_of_the_schema(tmp_path: Path) -> None:
@@ -875,9 +876,9 @@ def test_dumped_keys_keep_the_order_of_the_schema(tmp_path: Path) -> None:
 def test_the_key_tsv_of_earlier_versions_is_read_as_file(tmp_path: Path) -> None:
     path = tmp_path / "old.yaml"
     path.write_text(MINIMAL.replace("{file: v", "{tsv: v"), encoding="utf-8")
-    assert load_config(path) == (load(tmp_path), [])
+    assert read_config_file(path) == (load(tmp_path), [])
     path.write_text(MINIMAL.replace("train.de}", "train.de, tsv: null}"), encoding="utf-8")
-    assert load_config(path) == (load(tmp_path), [])
+    assert read_config_file(path) == (load(tmp_path), [])
 
 
 @pytest.mark.parametrize(
@@ -955,7 +956,7 @@ def test_the_documentation_lists_every_key_with_its_default(tmp_path: Path) -> N
     text = page.read_text(encoding="utf-8")
     block = text.partition("all keys with their defaults:\n\n```yaml\n")[2].partition("```")[0]
     path = write(tmp_path, block.replace("tgt: FILE", "tgt: OTHER"))
-    config, _ = load_config(path, ("training.max_epochs=3",))
+    config = load_config(path, ("training.max_epochs=3",))
     minimal = load(tmp_path)
     for name in ("seed", "vocabulary", "model", "training", "decoding"):
         assert getattr(config, name) == getattr(minimal, name)
@@ -1035,20 +1036,20 @@ training: {max_epochs: 3}
 
 
 def test_a_list_of_corpora_is_read_and_dumped(tmp_path: Path) -> None:
-    config, notes = load_config(write(tmp_path, CORPORA))
+    config, notes = read_config_file(write(tmp_path, CORPORA))
     first, second = config.data.train
     assert (first.src, first.weight, first.tag) == (Path("a.en"), 1.0, None)
     assert (second.file, second.weight, second.tag) == (Path("b.csv.gz"), 0.5, "<bt>")
     assert second.columns == ["en", "de"]
     assert config.data.tags == ("<bt>",)
     assert config.data.paths() == [Path(x) for x in ("a.en", "a.de", "b.csv.gz", "valid.tsv")]
-    assert load_config(write(tmp_path, dump_config(config))) == (config, notes)
+    assert read_config_file(write(tmp_path, dump_config(config))) == (config, notes)
 
 
 def test_a_list_of_one_corpus_is_a_corpus(tmp_path: Path) -> None:
     listed = MINIMAL.replace("{src: train.en, tgt: train.de}", "[{src: train.en, tgt: train.de}]")
-    assert load_config(write(tmp_path, listed)) == (load(tmp_path), [])
-    assert changed_keys(load_config(write(tmp_path, listed))[0], load(tmp_path)) == []
+    assert read_config_file(write(tmp_path, listed)) == (load(tmp_path), [])
+    assert changed_keys(load_config(write(tmp_path, listed)), load(tmp_path)) == []
 
 
 def test_errors_in_a_list_are_reported_by_line_and_index(tmp_path: Path) -> None:
@@ -1074,9 +1075,9 @@ def test_errors_in_a_list_are_reported_by_line_and_index(tmp_path: Path) -> None
 
 def test_overrides_set_keys_of_the_entries_of_a_list(tmp_path: Path) -> None:
     path = write(tmp_path, CORPORA)
-    plain, _ = load_config(path)
+    plain = load_config(path)
     overrides = ("data.train.2.weight=3", "data.train.1.tag=<a>", "data.train.2.tag=null")
-    config, _ = load_config(path, overrides)
+    config = load_config(path, overrides)
     first, second = config.data.train
     assert (first.tag, second.tag, second.weight) == ("<a>", None, 3.0)
     assert (first.src, second.file) == (plain.data.train[0].src, plain.data.train[1].file)
@@ -1119,7 +1120,7 @@ def test_weights_of_several_corpora_must_not_change(tmp_path: Path) -> None:
             f"{{file: {weight}.tsv, weight: {weight}, tag: <t>}}" for weight in weights
         )
         text = MINIMAL.replace("{src: train.en, tgt: train.de}", f"[{listed}]")
-        return load_config(write(tmp_path, text))[0]
+        return load_config(write(tmp_path, text))
 
     old = corpora(1, 0.5)
     assert changed_keys(old, corpora(1, 0.5)) == []
@@ -1145,7 +1146,7 @@ def test_wrong_layers_are_refused(tmp_path: Path, keys: str, message: str) -> No
 
 def test_only_the_bahdanau_decoder_has_a_maxout_layer(tmp_path: Path) -> None:
     path = write(tmp_path, f"{MINIMAL}model: {{decoder: luong, maxout: true}}")
-    config, notes = load_config(path)
+    config, notes = read_config_file(path)
     reason = "the maxout layer belongs to decoder bahdanau"
     assert (config.model.maxout, notes) == (False, [f"model.maxout: true is ignored: {reason}"])
     (line,) = errors_in(tmp_path, "model: {decoder: luong}", ("model.maxout=true",))

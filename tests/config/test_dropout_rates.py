@@ -7,7 +7,7 @@ import pytest
 from test_config import MINIMAL
 
 from seq2seq.config.diff import changed_keys
-from seq2seq.config.schema import Config, ConfigError, dump_config, load_config
+from seq2seq.config.schema import Config, ConfigError, dump_config, load_config, read_config_file
 from seq2seq.runtime.callers import on_command_line
 
 
@@ -20,7 +20,7 @@ def call_from_the_command_line() -> Iterator[None]:
 def load(folder: Path, model: str = "", *overrides: str) -> Config:
     path = folder / "run.yaml"
     path.write_text(MINIMAL + (f"model: {model}\n" if model else ""), encoding="utf-8")
-    return load_config(path, overrides)[0]
+    return load_config(path, overrides)
 
 
 def refusal(folder: Path, model: str, *overrides: str) -> str:
@@ -50,7 +50,7 @@ def test_one_number_is_the_rate_of_all_parts_except_words(
     assert config.model.dropout == expected
     path = tmp_path / "dumped.yaml"
     path.write_text(dump_config(config), encoding="utf-8")
-    assert load_config(path) == (config, [])
+    assert read_config_file(path) == (config, [])
 
 
 def test_a_single_rate_is_dumped_as_a_number(tmp_path: Path) -> None:

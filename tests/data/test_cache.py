@@ -527,7 +527,7 @@ def test_training_continues_without_its_cache_and_reports_counts(
         short = ["decoding.max_length=9", "vocabulary.sampling=0.2", "training.validate_every=2"]
         short.append(f"training.max_steps={steps}")
         place = small_corpus.parent / run
-        return train(load_config(small_corpus, [*short, f"run_dir={place}"])[0], "cpu", resume)
+        return train(load_config(small_corpus, [*short, f"run_dir={place}"]), "cpu", resume)
 
     wanted = trained("uninterrupted", 5)
     again = trained("again", 2)

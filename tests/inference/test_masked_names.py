@@ -61,7 +61,7 @@ decoding: {{beam_size: 3}}
 """,
         encoding="utf-8",
     )
-    train(load_config(config)[0], device="cpu")
+    train(load_config(config), device="cpu")
     return folder / "run"
 
 
@@ -201,7 +201,7 @@ def test_a_synthetic_corpus_has_only_spellings(run: Path, tmp_path: Path) -> Non
 
 
 def test_resumed_training_is_the_same(run: Path, tmp_path: Path) -> None:
-    config, _ = load_config(run / "config.yaml")
+    config = load_config(run / "config.yaml")
     names = []
     for name, steps in (("once", (40,)), ("twice", (20, 40))):
         for step in steps:

@@ -13,6 +13,7 @@ from conftest import toy_pairs
 
 from seq2seq import Config, Translator, load_config, train
 from seq2seq.cli.main import main
+from seq2seq.config.schema import read_config_file
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.runs.checkpoint import CONFIG
@@ -207,8 +208,8 @@ def test_lines_and_translations_must_be_equally_many(translator: Translator) -> 
         (lambda: load_config("a", "model.dropout=0"), "overrides: must be a list of str, such as"),
         (lambda: load_config("a", {"seed": 1}), "overrides: must be a list of str, such as ['mod"),
         (lambda: load_config("a", [("seed", 1)]), "overrides[0]: must be a str, not tuple"),  # type: ignore[list-item]
-        (lambda: train("a.yaml"), "config: must be a Config, not 'a.yaml'; write config, notes ="),  # type: ignore[arg-type]
-        (lambda: train({}), "config: must be a Config, not {}; write config, notes = load_config"),  # type: ignore[arg-type]
+        (lambda: train("a.yaml"), "config: must be a Config, not 'a.yaml'; write config = load_"),  # type: ignore[arg-type]
+        (lambda: train({}), "config: must be a Config, not {}; write config = load_config('my"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_types_are_refused_with_the_expected_type(
@@ -219,10 +220,20 @@ def test_wrong_types_are_refused_with_the_expected_type(
     assert str(caught.value).startswith(message)
 
 
-def test_the_pair_of_load_config_is_recognized(tiny_runs: dict[str, Path]) -> None:
-    pair = load_config(tiny_runs["luong"] / CONFIG)
-    with pytest.raises(TypeError, match=r"^config: must be a Config, not the pair from load_conf"):
-        train(pair)  # type: ignore[arg-type]
+def test_ignored_keys_of_a_config_are_logged(
+    tiny_runs: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tiny_runs["luong"] / CONFIG
+    _, notes = read_config_file(path, ["model.decoder=none"])
+    assert notes
+    with caplog.at_level("INFO", "seq2seq"):
+        config = load_config(path)
+        assert caplog.messages == []
+        plain = load_config(path, ["model.decoder=none"])
+    assert caplog.messages == [f"note: {note}" for note in notes]
+    assert (config.model.decoder, plain.model.decoder) == ("luong", "none")
+    with pytest.raises(TypeError, match=r"^config: must be a Config, not \(Config"):
+        train((config, []))  # type: ignore[arg-type]
 
 
 # --------------------------------------------------------------- arguments and options in messages
@@ -238,7 +249,7 @@ def test_messages_name_arguments_in_python_and_options_in_a_shell(
     tiny_runs: dict[str, Path], translator: Translator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = tiny_runs["luong"]
-    config: Config = load_config(run / CONFIG, [f"run_dir={run}"])[0]
+    config: Config = load_config(run / CONFIG, [f"run_dir={run}"])
     held = refusal(lambda: train(config))
     assert held.endswith(
         "already holds a run. Resume it with resume=True, replace it with overwrite=True, "

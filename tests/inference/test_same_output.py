@@ -71,7 +71,7 @@ def translator(
     (folder / "config.yaml").write_text(yaml.safe_dump(tree), encoding="utf-8")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    run = train(load_config(folder / "config.yaml")[0], "cpu")
+    run = train(load_config(folder / "config.yaml"), "cpu")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
         yield Translator.load(run, device="cpu")

@@ -39,7 +39,7 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     settings = ("training.max_steps=6", "training.log_every=1", "training.average=0.9")
-    return load_config(corpus, [*settings, f"run_dir={corpus.parent / run}", *overrides])[0]
+    return load_config(corpus, [*settings, f"run_dir={corpus.parent / run}", *overrides])
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -82,7 +82,7 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     keys = ["model.score=my_scores:Cosine", "decoding.max_length=9", "training.keep=2"]
 
     def trained(run: str, *overrides: str, **options: Any) -> Path:
-        found = load_config(small_corpus, [*keys, f"run_dir={tmp_path / run}", *overrides])[0]
+        found = load_config(small_corpus, [*keys, f"run_dir={tmp_path / run}", *overrides])
         return train(found, "cpu", quiet=True, **options)
 
     complete = trained("complete")
@@ -231,7 +231,7 @@ def test_a_run_without_its_module_is_refused(
 ) -> None:
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "training.max_steps=2", "decoding.max_length=9"]
-    run = train(load_config(small_corpus, keys)[0], "cpu", quiet=True)
+    run = train(load_config(small_corpus, keys), "cpu", quiet=True)
     scores.unlink()
     monkeypatch.delitem(sys.modules, "my_scores")
     message = r"^model.score: my_scores:Cosine cannot be imported \(No module named 'my_scores'\); "
@@ -246,7 +246,7 @@ def test_malformed_names_are_refused(small_corpus: Path, score: str) -> None:
 
 
 def test_keys_of_other_scores_do_not_apply(small_corpus: Path) -> None:
-    config, _ = load_config(small_corpus, ["model.score=a.b:C", "model.attention_size=7"])
+    config = load_config(small_corpus, ["model.score=a.b:C", "model.attention_size=7"])
     assert (config.model.score, config.model.attention_size) == ("a.b:C", 7)
     with pytest.raises(ConfigError, match=r"score .*a\.b:C has no parameter"):
         load_config(small_corpus, ["model.score={'a.b:C': 2}"])

@@ -43,7 +43,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def finished(corpus: Path) -> Path:
     """Train a run that tests must not change."""
-    config, _ = load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / 'finished'}"])
+    config = load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / 'finished'}"])
     return train(config, "cpu")
 
 

@@ -37,7 +37,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def configured(corpus: Path, run: Path, *overrides: str) -> Config:
-    return load_config(corpus, [*SETTINGS, f"run_dir={run}", *overrides])[0]
+    return load_config(corpus, [*SETTINGS, f"run_dir={run}", *overrides])
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,7 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def first(small_corpus: Path) -> Path:
     """Train a run."""
-    return train(load_config(small_corpus, ["training.max_steps=4"])[0], "cpu")
+    return train(load_config(small_corpus, ["training.max_steps=4"]), "cpu")
 
 
 def other(corpus: Path, *overrides: str) -> Config:
@@ -40,7 +40,7 @@ def other(corpus: Path, *overrides: str) -> Config:
     for side, lines in zip(("src", "tgt"), toy_pairs(90, seed=9), strict=True):
         (folder / f"new.{side}").write_text("".join(f"{line} q\n" for line in lines), "utf-8")
     files = [f"data.train.{side}={folder}/new.{side}" for side in ("src", "tgt")]
-    return load_config(corpus, [*files, f"run_dir={folder}/second", *overrides])[0]
+    return load_config(corpus, [*files, f"run_dir={folder}/second", *overrides])
 
 
 def weights(run: Path) -> dict[str, Tensor]:
@@ -200,7 +200,7 @@ def test_another_vocabulary_is_trained_on_the_new_text(small_corpus: Path, first
         f"{len(new):,} tokens keep their weights, {len(new) - kept:,} have the mean of their "
         "sub-tokens"
     )
-    train(load_config(second / CONFIG, ["training.max_steps=2"])[0], "cpu", resume=True)
+    train(load_config(second / CONFIG, ["training.max_steps=2"]), "cpu", resume=True)
 
 
 def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
@@ -218,7 +218,7 @@ def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
 def test_location_scores_need_the_same_number_of_positions(small_corpus: Path) -> None:
     luong = ("model.decoder=luong", "model.attention_size=null", "model.score=location")
     short = ("training.max_steps=1", f"run_dir={small_corpus.parent}/location")
-    first = train(load_config(small_corpus, [*luong, *short])[0], "cpu")
+    first = train(load_config(small_corpus, [*luong, *short]), "cpu")
     longer = other(small_corpus, *luong, "data.max_length=50")
     with pytest.raises(UserError, match=r"data\.max_length: 40 -> 50"):
         train(longer, "cpu", init_from=first)

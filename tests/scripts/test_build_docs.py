@@ -210,7 +210,7 @@ def test_the_config_of_the_readme_loads(tmp_path: Path) -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     block = text.partition("```yaml\n")[2].partition("```")[0]
     (tmp_path / "my-run.yaml").write_text(block, encoding="utf-8")
-    config, _ = load_config(tmp_path / "my-run.yaml")
+    config = load_config(tmp_path / "my-run.yaml")
     assert config.name == yaml.safe_load(block)["name"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from measure_init import CORPORA, print_table, write_config
-from seq2seq.config.schema import load_config
+from seq2seq.config.schema import load_config, read_config_file
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
@@ -17,7 +17,7 @@ def test_manual_and_default_configs_load(tmp_path: Path, corpus: str, minutes: f
     loaded = []
     for side in ("hand", "bare"):
         write_config(options, corpus, side, tmp_path / f"{side}.yaml")
-        config, notes = load_config(tmp_path / f"{side}.yaml")
+        config, notes = read_config_file(tmp_path / f"{side}.yaml")
         assert not notes
         assert config.training.max_minutes == minutes
         loaded.append(config.model_dump(exclude={"name", "run_dir"}))
@@ -33,7 +33,7 @@ def test_a_config_of_init_for_a_small_corpus(tmp_path: Path) -> None:
         (folder / name).write_bytes(gzip.compress("".join(lines).encode()))
     options = argparse.Namespace(data=tmp_path, output=tmp_path, minutes=0.1)
     write_config(options, "multi30k", "init", tmp_path / "init.yaml")
-    assert load_config(tmp_path / "init.yaml")[0].training.max_minutes == 0.1
+    assert load_config(tmp_path / "init.yaml").training.max_minutes == 0.1
 
 
 def test_the_table_has_a_row_for_each_corpus_and_time(capsys: pytest.CaptureFixture[str]) -> None:

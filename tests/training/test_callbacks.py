@@ -56,7 +56,7 @@ class Recorder(Callback):
 
 
 def trained(corpus: Path, *overrides: str, **options: Any) -> Path:
-    return train(load_config(corpus, ["decoding.max_length=9", *overrides])[0], "cpu", **options)
+    return train(load_config(corpus, ["decoding.max_length=9", *overrides]), "cpu", **options)
 
 
 def objects(path: Path) -> list[dict[str, Any]]:
@@ -126,7 +126,7 @@ def test_an_exception_ends_training_and_resume_continues(small_corpus: Path) -> 
         trained(small_corpus, callbacks=[Stop()], quiet=True)
     complete = load_config(
         small_corpus, ["decoding.max_length=9", f"run_dir={small_corpus.parent / 'complete'}"]
-    )[0]
+    )
     run = trained(small_corpus, resume=True, quiet=True)
     expected = train(complete, "cpu", quiet=True)
     assert (run / METRICS).read_bytes() == (expected / METRICS).read_bytes()
@@ -210,7 +210,7 @@ import sys
 import seq2seq
 light = sorted({"torch", "numpy", "yaml", "pydantic"} & set(sys.modules))
 names = sorted(set(seq2seq.__all__) - set(vars(seq2seq)))
-config, _ = seq2seq.load_config(sys.argv[1], ["decoding.max_length=9"])
+config = seq2seq.load_config(sys.argv[1], ["decoding.max_length=9"])
 translator = seq2seq.Translator.load(seq2seq.train(config, "cpu", quiet=True), device="cpu")
 for line in ("ba ke", "ba " * 300, "\\u0915"):
     translator.translate(line)

@@ -64,7 +64,7 @@ def halves(folder: Path, size: int) -> tuple[str, str]:
 
 def configured(path: Path, run: str, *overrides: str) -> Config:
     place = f"run_dir={path.parent / 'runs' / run}"
-    return load_config(path, [place, *SHORT, *overrides])[0]
+    return load_config(path, [place, *SHORT, *overrides])
 
 
 # ---------------------------------------------------------------------------------------- sampling

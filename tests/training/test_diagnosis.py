@@ -20,7 +20,7 @@ DEMO = Path(__file__).resolve().parents[2] / "configs" / "demo.yaml"
 
 def configured(*overrides: str) -> Config:
     """Return the demo's config with overrides."""
-    return load_config(DEMO, overrides)[0]
+    return load_config(DEMO, overrides)
 
 
 CONFIG = configured()
@@ -347,7 +347,7 @@ def test_a_training_that_ends_too_early_warns_in_its_log(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-    config, _ = load_config(small_corpus, ["decoding.max_length=9", "training.max_epochs=1"])
+    config = load_config(small_corpus, ["decoding.max_length=9", "training.max_epochs=1"])
     run = train(config, "cpu")
     lines = (run / LOG).read_text(encoding="utf-8").splitlines()
     place = next(n for n, line in enumerate(lines) if "Best validation BLEU" in line)

@@ -31,7 +31,7 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
     short = ("decoding.max_length=9", "training.max_epochs=null", "training.log_every=5")
-    return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])[0]
+    return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])
 
 
 class Spoiler:

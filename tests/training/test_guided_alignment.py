@@ -147,7 +147,7 @@ def write_alignment(folder: Path, name: str = "train.align", split: str = "train
 
 
 def configured(config: Path, *overrides: str) -> Config:
-    return load_config(config, overrides)[0]
+    return load_config(config, overrides)
 
 
 GUIDE = ("training.losses.guided_alignment=0.5",)
@@ -363,7 +363,7 @@ def test_cleaning_keeps_the_alignment_of_each_pair(small_corpus: Path) -> None:
 def test_the_alignment_of_a_run_is_in_its_config(small_corpus: Path) -> None:
     path = write_alignment(small_corpus.parent)
     run = train(configured(small_corpus, *SHORT, *GUIDE, f"data.train.alignment={path}"), "cpu")
-    (corpus,) = load_config(run / "config.yaml")[0].data.train
+    (corpus,) = load_config(run / "config.yaml").data.train
     assert corpus.alignment == path
     steps = [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
     assert all(math.isfinite(each["objective"]) for each in steps if "objective" in each)

@@ -57,7 +57,7 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
     """Return the config of the small corpus with overrides and a run folder of this name."""
     short = ("decoding.max_length=9", f"run_dir={corpus.parent / run}")
-    return load_config(corpus, [*short, *overrides])[0]
+    return load_config(corpus, [*short, *overrides])
 
 
 def trained(corpus: Path, *overrides: str, run: str = "run") -> Path:
@@ -1099,7 +1099,7 @@ def test_resume_starts_no_run_among_other_files(small_corpus: Path) -> None:
 @pytest.mark.parametrize("decay", ["constant", "linear", "cosine"])
 def test_a_finished_decay_is_not_extended(small_corpus: Path, decay: str) -> None:
     limits = [f"training.decay={decay}", "training.max_epochs=2"]
-    config, _ = load_config(small_corpus, limits)
+    config = load_config(small_corpus, limits)
     note = stopping.finished_note(config, "training.max_epochs=2 reached")
     assert ("--init-from" in note) == (decay != "constant")
     assert ("increase training.max_epochs" in note) == (decay == "constant")

@@ -64,7 +64,7 @@ def test_mixed_precision_has_nearly_the_losses_of_float32(
 
 
 def prepared(config_file: Path, *overrides: str) -> TrainingSession:
-    return prepare(load_config(config_file, overrides)[0], CPU)[0]
+    return prepare(load_config(config_file, overrides), CPU)[0]
 
 
 def step(session: TrainingSession) -> bool:

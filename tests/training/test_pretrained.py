@@ -31,7 +31,7 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
-    return load_config(corpus, [*SHORT, f"run_dir={corpus.parent / run}", *overrides])[0]
+    return load_config(corpus, [*SHORT, f"run_dir={corpus.parent / run}", *overrides])
 
 
 def write_vectors(path: Path, words: list[str], size: int) -> dict[str, np.ndarray]:

@@ -235,7 +235,7 @@ def test_tensorboard_shows_samples_attention_and_hyperparameters(
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    run = train(load_config(small_corpus, [f"run_dir={tmp_path / 'run'}"])[0], "cpu")
+    run = train(load_config(small_corpus, [f"run_dir={tmp_path / 'run'}"]), "cpu")
     board = EventAccumulator(str(run / TENSORBOARD), size_guidance={"tensors": 0, "images": 0})
     board.Reload()
     tags = board.Tags()

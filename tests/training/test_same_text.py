@@ -57,7 +57,7 @@ def copy(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
 def configured(corpus: Path, run: str, steps: int, *overrides: str) -> Config:
     own = (f"run_dir={run}", f"training.max_steps={steps}")
-    return load_config(corpus, [*SETTINGS, *own, *overrides])[0]
+    return load_config(corpus, [*SETTINGS, *own, *overrides])
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -173,7 +173,7 @@ def test_without_best_weights_no_warm_start_is_suggested(copy: Path) -> None:
 
 
 def test_the_checksum_of_a_text_is_the_same_from_the_cache_and_in_memory(project: Path) -> None:
-    config = load_config(project / CONFIG)[0]
+    config = load_config(project / CONFIG)
     files = config.data.train[0].model_copy(
         update={"src": project / "train.src", "tgt": project / "train.tgt"}
     )

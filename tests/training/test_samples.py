@@ -32,7 +32,7 @@ def text_of(src: Sequence[str], tgt: Sequence[str]) -> ParallelText:
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
     short = ("decoding.max_length=9", f"run_dir={corpus.parent / run}", "training.max_epochs=null")
-    return load_config(corpus, [*short, "training.max_steps=9", *overrides])[0]
+    return load_config(corpus, [*short, "training.max_steps=9", *overrides])
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def train_step(session, *arguments):
     return step(session, *arguments)
 
 loop.train_step = train_step
-loop.train(load_config(sys.argv[1], sys.argv[3:])[0], "cpu", resume=True)
+loop.train(load_config(sys.argv[1], sys.argv[3:]), "cpu", resume=True)
 """
 
 
@@ -53,7 +53,7 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
-    return load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / run}", *overrides])[0]
+    return load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / run}", *overrides])
 
 
 def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -27,7 +27,7 @@ Loss = Callable[[Seq2Seq, Batch, float], Tensor]
 def prepared(corpus: Path, *overrides: str, run: str = "run") -> TrainingSession:
     """Return a run before its first step, without dropout."""
     overrides = (f"run_dir={corpus.parent / run}", "model.dropout=0", *overrides)
-    config = load_config(corpus, overrides)[0]
+    config = load_config(corpus, overrides)
     return prepare(config, choose_device("cpu"))[0]
 
 

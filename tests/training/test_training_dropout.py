@@ -20,7 +20,7 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     short = ("decoding.max_length=9", "training.max_steps=4", "training.log_every=1")
-    return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])[0]
+    return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])
 
 
 def test_word_dropout_resumes_exactly(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from seq2seq.training.loop import train
 
 def configured(path: Path, run: str, *overrides: str) -> Config:
     short = ("decoding.max_length=9", "training.validate_every=4")
-    return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])[0]
+    return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])
 
 
 def test_a_started_run_no_longer_needs_the_given_model(small_corpus: Path) -> None:

@@ -30,7 +30,7 @@ def multilingual(small_corpus: Path) -> Path:
 
 def configured(path: Path, run: str, *overrides: str) -> Config:
     short = ("decoding.max_length=9", "training.validate_every=4", SYMBOLS)
-    return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])[0]
+    return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def save_and_wait(writer, training):
         input()
 
 session.RunWriter.save_state = save_and_wait
-train(load_config(sys.argv[1], sys.argv[2:])[0], "cpu")
+train(load_config(sys.argv[1], sys.argv[2:]), "cpu")
 """
 
 
@@ -44,7 +44,7 @@ def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     short = ("decoding.max_length=9", "training.max_steps=4", f"run_dir={corpus.parent / run}")
-    return load_config(corpus, [*short, *overrides])[0]
+    return load_config(corpus, [*short, *overrides])
 
 
 def contents(folder: Path) -> dict[str, bytes]:

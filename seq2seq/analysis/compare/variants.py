@@ -13,7 +13,7 @@ from seq2seq.config.compound import show_map
 from seq2seq.config.document import Document, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, show, summary
 from seq2seq.config.fields import FilePath, Section, check_path
-from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, load_config
+from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, read_config_file
 from seq2seq.runtime.errors import UserError
 
 SEEDS = (1, 2, 3)  # default
@@ -135,7 +135,7 @@ def _read_configs(paths: Sequence[Path], overrides: Sequence[str]) -> Plan:
     variants, notes, errors = [], [], []
     for path in paths:
         try:
-            config, found = load_config(path, overrides)
+            config, found = read_config_file(path, overrides)
         except ConfigError as error:
             errors += error.lines
             continue
@@ -164,7 +164,7 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
             base = check_path(base)
         place = path.parent / str(base)
         try:
-            load_config(place)
+            read_config_file(place)
         except ConfigError as error:
             if error.issues:
                 base_errors = error.lines
@@ -196,7 +196,7 @@ def _apply(
         keys = (settings or {}).items()
         chosen = [f"{key}={_written(value)}" for key, value in keys]
         try:
-            config, found = load_config(base, [*chosen, *overrides])
+            config, found = read_config_file(base, [*chosen, *overrides])
         except ConfigError as error:
             issues += [_at_variant(e, name, base, document, overrides) for e in error.issues]
         else:
