@@ -142,7 +142,7 @@ def _kind_of_file(path: Path) -> str:
         return f"is a file; give the run folder, {path.parent}"
     if path.suffix in (".yaml", ".yml"):
         with suppress(ConfigError):
-            run = load_config(path)[0].run_dir
+            run = read_config_file(path).config.run_dir
             if os.path.isdir(run):  # noqa: PTH112 -- False, too, for a name that is too long
                 return f"is a config; give its run folder, {run}"
             train = f"`seq2seq train {shlex.quote(str(path))}`"
