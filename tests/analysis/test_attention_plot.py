@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from seq2seq.analysis.attention import figure as attention_figure
+from seq2seq.analysis import figures
 from seq2seq.analysis.attention import plot as attention_plot
 from seq2seq.analysis.attention.plot import check_plot_path, write_attention
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
@@ -156,11 +156,11 @@ def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
 def test_png_of_a_long_sentence_is_limited_in_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention_figure, "MAX_SIDE", 300)
+    monkeypatch.setattr(figures, "MAX_SIDE", 300)
     (note,) = write_attention([chain(20)], ["a"], tmp_path / "a.png")
     assert max(png_size(tmp_path / "a.png")) == 300
     assert "dpi the PNG is hard to read" in note
-    monkeypatch.setattr(attention_figure, "MAX_PIXELS", 40_000)
+    monkeypatch.setattr(figures, "MAX_PIXELS", 40_000)
     write_attention([chain(20)], ["a"], tmp_path / "a.png")
     width, height = png_size(tmp_path / "a.png")
     assert 38_000 < width * height <= 40_000
@@ -243,7 +243,7 @@ def test_old_matplotlib_is_reported_for_scripts_it_cannot_shape(
 ) -> None:
     import matplotlib
 
-    monkeypatch.setattr(attention_figure, "_fonts", lambda _: (["DejaVu Sans"], set()))
+    monkeypatch.setattr(figures, "_fonts", lambda _: (["DejaVu Sans"], set()))
     monkeypatch.setattr(matplotlib, "__version_info__", (3, 10, 0))
     (note,) = write_attention([SMALL], [SOURCE], tmp_path / "a.png")
     assert "vowel signs" in note

@@ -342,7 +342,9 @@ def test_every_variant_is_drawn_and_interpolation_is_stated() -> None:
     def drawn(*variants: SimpleNamespace) -> tuple[str, list[str], int]:
         own = [each.variant for each in variants]
         plan = SimpleNamespace(seeds=(1, 2), variants=own, trained_as=lambda each: each)
-        (axes,) = figure._curves(SimpleNamespace(plan=plan, variants=variants)).axes
+        (axes,) = figure._curves(
+            SimpleNamespace(plan=plan, variants=variants), ["DejaVu Sans"]
+        ).axes
         thick = [line for line in axes.get_lines() if line.get_linewidth() == 2]
         for (
             text

@@ -1,8 +1,16 @@
 """Figures of `seq2seq compare`: titles, labels and files, drawn without any training."""
 
+import re
+import warnings
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
-from seq2seq.analysis.compare.figure import _curves_title
+from seq2seq.analysis.compare import figure
+from seq2seq.analysis.compare.figure import _curves_title, spread
+from seq2seq.analysis.compare.lengths import WORDS, Bucket
 
 CURVE = [(2, 1.0), (4, 3.0)]
 SHIFTED = [(3, 2.0), (5, 5.0)]
@@ -25,3 +33,145 @@ def test_the_title_describes_the_curves_that_are_drawn(
     title = _curves_title(seeds, curves)
     assert all(text in title for text in shown)
     assert not any(text in title for text in hidden)
+
+
+def comparison(
+    folder: Path, names: list[str], buckets: int, beyond: int = 0, sharing: int = 1
+) -> SimpleNamespace:
+    """Return results of variants, the first ones sharing a training, with two seeds each."""
+    variants = [SimpleNamespace(name=name) for name in names]
+    cut = [
+        Bucket(5 * n + 1, 5 * n + 5, list(range(1234)), n >= buckets - beyond)
+        for n in range(buckets)
+    ]
+    results = []
+    for index, variant in enumerate(variants):
+        curves = [[(step, 30.0 + index / 9) for step in (100, 200)] for _ in range(2)]
+        bleu = [30 + index / 9 - n / 2 for n in range(buckets)]
+        runs = [SimpleNamespace(curve=curve) for curve in curves]
+        deviations = [1.5] * buckets
+        results.append(
+            SimpleNamespace(
+                variant=variant, runs=runs, by_length=bleu, by_length_deviation=deviations
+            )
+        )
+    plan = SimpleNamespace(
+        seeds=(1, 2),
+        variants=variants,
+        trained_as=lambda each: variants[0] if each in variants[:sharing] else each,
+        figure_path=lambda name, form: folder / f"{name}.{form}",
+    )
+    task = SimpleNamespace(split="valid", longest=5 * (buckets - beyond), unit=WORDS)
+    return SimpleNamespace(plan=plan, task=task, buckets=cut, variants=results)
+
+
+FONTS = ["DejaVu Sans"]
+NAMES = ["none", "bahdanau", "luong"]
+
+
+@pytest.mark.parametrize(
+    ("names", "buckets", "sharing"),
+    [
+        (NAMES, 4, 1),
+        (NAMES, 30, 1),
+        ([f"variant-{n}" for n in range(30)], 3, 1),
+        ([f"decoding-{n}" for n in range(40)], 3, 40),
+        ([f"decoding-{n}" for n in range(20)], 3, 12),
+        (["base", "x" * 78], 3, 1),
+    ],
+)
+def test_texts_are_in_the_picture_and_apart(
+    tmp_path: Path, names: list[str], buckets: int, sharing: int
+) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.text import Text
+
+    result = comparison(tmp_path, names, buckets, 1, sharing)
+    for drawn in (figure._curves(result, FONTS), figure._lengths(result, FONTS)):
+        drawn.draw_without_rendering()
+        (axes,) = drawn.axes
+        columns = [axes.get_xticklabels(), sorted(axes.texts, key=lambda each: each.xyann[1])]
+        for direction, texts in zip("xy", columns, strict=True):
+            boxes = [Text.get_window_extent(text) for text in texts]  # without leader lines
+            ends = [(getattr(box, f"{direction}0"), getattr(box, f"{direction}1")) for box in boxes]
+            assert all(first[1] < second[0] + 1 for first, second in pairwise(ends))
+            assert all(
+                drawn.bbox.x0 - 1 <= box.x0 <= box.x1 <= drawn.bbox.x1 + 1
+                and drawn.bbox.y0 - 1 <= box.y0 <= box.y1 <= drawn.bbox.y1 + 1
+                for box in boxes
+            )
+        width, height = axes.get_window_extent().size / drawn.dpi
+        assert width > 4.5
+        assert height > 2.5
+        shown = " ".join(text.get_text().replace("\n", " ") for text in axes.texts)
+        assert sorted(re.findall(r"[\w-]+", shown)) == sorted(names)
+
+
+def test_the_shaded_lengths_are_explained_in_the_title(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    (axes,) = figure._lengths(comparison(tmp_path, NAMES, 3, 1), FONTS).axes
+    assert "Shaded: longer than any source in training (10 words)" in axes.get_title(loc="left")
+    assert sorted(text.get_text() for text in axes.texts) == sorted(NAMES)
+    (axes,) = figure._lengths(comparison(tmp_path, NAMES, 3), FONTS).axes
+    assert "Shaded" not in axes.get_title(loc="left")
+
+
+@pytest.mark.parametrize("buckets", [1, 2])
+def test_standard_deviations_are_visible(tmp_path: Path, buckets: int) -> None:
+    """A band over one bucket would have no width; its bars lie beside each other."""
+    pytest.importorskip("matplotlib")
+    (axes,) = figure._lengths(comparison(tmp_path, NAMES, buckets), FONTS).axes
+    spans = [each.get_datalim(axes.transData) for each in axes.collections]
+    assert [span.height for span in spans] == pytest.approx([3 + 0.5 * (buckets - 1)] * 3)
+    strokes = [each.get_linewidths()[0] for each in axes.collections]
+    assert all(span.width + stroke > 0.9 for span, stroke in zip(spans, strokes, strict=True))
+    assert len({span.x0 for span in spans}) == (3 if buckets == 1 else 1)
+
+
+@pytest.mark.parametrize(
+    "heights", [[0.0] * 9, [1.0] * 9, [0.97, 0.98, 1.0], [0.0, 0.01, 0.99, 1.0]]
+)
+@pytest.mark.parametrize("gap", [0.05, 0.125])
+def test_labels_stay_beside_the_axes(heights: list[float], gap: float) -> None:
+    placed = spread(heights, gap)
+    assert placed[0] >= -1e-9
+    assert placed[-1] <= 1 + 1e-9
+    assert all(high - low >= gap - 1e-9 for low, high in pairwise(placed))
+    if heights[0] == heights[-1]:  # pushed from the border, so as close as possible
+        assert placed[-1] - placed[0] == pytest.approx(gap * (len(heights) - 1))
+
+
+@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
+def test_equal_results_have_equal_files(tmp_path: Path, form: str) -> None:
+    pytest.importorskip("matplotlib")
+    result = comparison(tmp_path, NAMES, 4, 1)
+    contents = []
+    for _ in range(2):
+        figure.write_figures(result, form)
+        contents.append(
+            [(tmp_path / f"{name}.{form}").read_bytes() for name in ("curves", "lengths")]
+        )
+    assert contents[0] == contents[1]
+    for content in contents[0]:
+        assert b"Date" not in content
+        assert b"/Type3" not in content
+        if form == "svg":
+            assert all(f">{name}</text>".encode() in content for name in NAMES)
+
+
+def test_names_in_other_scripts_give_one_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.font_manager import fontManager
+
+    latin = [font for font in fontManager.ttflist if font.name.startswith("DejaVu")]
+    monkeypatch.setattr(fontManager, "ttflist", latin)
+    monkeypatch.setattr("matplotlib.font_manager.findSystemFonts", lambda: [])
+    result = comparison(tmp_path, ["注意力", "plain"], 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, note = figure.write_figures(result, "png")
+        assert "3 characters as boxes; use --figures svg instead" in note
+        assert len(figure.write_figures(result, "svg")) == 1
+    assert ">注意力</text>" in (tmp_path / "lengths.svg").read_text(encoding="utf-8")
