@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -313,3 +314,15 @@ def test_the_height_of_bars_is_proportional_to_their_values() -> None:
     heights = [float(each.attrib["height"]) for each in ElementTree.fromstring(svg).iter("rect")]
     assert heights[0] == pytest.approx(4 * heights[1], rel=0.01)
     assert heights[2] == 0
+
+
+@pytest.mark.parametrize(("count", "label"), [(4, "1-5"), (16, "76-80"), (40, "101-105*")])
+def test_labels_of_bars_do_not_overlap(count: int, label: str) -> None:
+    svg = ElementTree.fromstring(bar_chart("BLEU", [(label, 12_345, 30.0)] * count))
+    labels = [each for each in svg.iter("text") if each.text == label]
+    places = [float(each.attrib["x"]) for each in labels]
+    gap = min(high - low for low, high in pairwise(places))
+    assert gap > max(len(label), len("12,345")) * 12 * 0.6  # em widths of digits are below 0.6
+    width = float(svg.attrib["viewBox"].split()[2])
+    assert places[-1] + gap / 2 <= width
+    assert width == 480 or f"width:{36 * width / 480:.1f}rem" in svg.attrib["style"]

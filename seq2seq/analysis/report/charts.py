@@ -9,6 +9,7 @@ from seq2seq.analysis.report.facts import Curve
 
 WIDTH, HEIGHT = 480, 220
 LEFT, RIGHT, TOP, BOTTOM = 54, 10, 12, 34  # margins around the plot
+CHARACTER = 7.5  # width of one in a label, at most
 MAX_POINTS = 400  # maximum points of a line; more are averaged
 MARKED = 40  # a curve of at most as many points has a mark for each
 
@@ -61,10 +62,15 @@ def line_chart(title: str, curves: Sequence[Curve]) -> str:
 
 
 def bar_chart(title: str, bars: Sequence[tuple[str, int, float]]) -> str:
-    """Draw a bar for each label, count and value; the count is below the label."""
+    """Draw a bar for each label, count and value; the count is below the label.
+
+    The chart is wider than others where the labels need it.
+    """
+    longest = max(len(text) for label, count, _ in bars for text in (label, f"{count:,}"))
+    width = max((WIDTH - LEFT - RIGHT) / len(bars), CHARACTER * (longest + 1))
+    right = LEFT + RIGHT + width * len(bars)
     y = Axis(0.0, max(1.0, *(value for _, _, value in bars)) * 1.12, HEIGHT - BOTTOM, TOP)
-    width = (WIDTH - LEFT - RIGHT) / len(bars)
-    parts = [_horizontal(y)]
+    parts = [_horizontal(y, right - RIGHT)]
     for number, (label, count, value) in enumerate(bars):
         middle, top = LEFT + (number + 0.5) * width, y.place(value)
         parts += [
@@ -74,13 +80,15 @@ def bar_chart(title: str, bars: Sequence[tuple[str, int, float]]) -> str:
             f'<text class="value" x="{middle:.1f}" y="{HEIGHT - 20}">{escape(label)}</text>',
             f'<text class="count" x="{middle:.1f}" y="{HEIGHT - 5}">{count:,}</text>',
         ]
-    return _svg(title, parts)
+    return _svg(title, parts, right)
 
 
-def _svg(title: str, parts: Sequence[str]) -> str:
+def _svg(title: str, parts: Sequence[str], width: float = WIDTH) -> str:
     name = escape(title)
+    # A wide chart scrolls, with text of the same size.
+    size = f' style="width:{36 * width / WIDTH:.1f}rem;max-width:none"' if width > WIDTH else ""
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{name}">'
+        f'<svg viewBox="0 0 {width:.0f} {HEIGHT}"{size} role="img" aria-label="{name}">'
         f"<title>{name}</title>{''.join(parts)}</svg>"
     )
 
@@ -100,10 +108,10 @@ def _grid(x: Axis, y: Axis) -> str:
     )
 
 
-def _horizontal(y: Axis) -> str:
+def _horizontal(y: Axis, right: float = WIDTH - RIGHT) -> str:
     places = ((y.place(value), value) for value in y.ticks())
     return "".join(
-        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{top:.1f}" y2="{top:.1f}"/>'
+        f'<line class="grid" x1="{LEFT}" x2="{right:.0f}" y1="{top:.1f}" y2="{top:.1f}"/>'
         f'<text class="tick" x="{LEFT - 6}" y="{top + 4:.1f}">{value:.4g}</text>'
         for top, value in places
     )

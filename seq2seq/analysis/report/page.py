@@ -67,7 +67,8 @@ def _scores(scored: ScoredText) -> str:
     if scored.lengths:
         title = f"BLEU by length of the source, in {scored.length_unit}"
         parts += [
-            f"<figure><figcaption>{title}; below, the number of sentences</figcaption>",
+            '<figure class="bars">',
+            f"<figcaption>{title}; below, the number of sentences</figcaption>",
             bar_chart(title, scored.lengths),
             "</figure>",
         ]
