@@ -1,6 +1,7 @@
 """`seq2seq attention`: plot the attention weights of translations."""
 
 import argparse
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,7 +12,7 @@ from seq2seq.cli.input import LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import bounded_lines, is_blank
-from seq2seq.runtime.console import logger, say
+from seq2seq.runtime.console import counted, logger, say
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -185,8 +186,7 @@ def _write(
         _write_alignments(options.output, options.gold, translations, text)
         return []
     if options.output is None:
-        _print_maps(translations, text.sources)
-        return []
+        return _print_maps(translations, text.sources)
     if _NUMBER not in options.output.name:
         return write_attention(translations, text.sources, options.output)
     notes = []
@@ -231,14 +231,21 @@ def _write_alignments(
         say(f"alignment error rate: {100 * rate:.1f}%")
 
 
-def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> None:
+def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> list[str]:
+    """Print maps, narrowed to the width of a terminal; return a note on those that are wider."""
     from seq2seq.analysis.attention.maps import maps_of
-    from seq2seq.analysis.attention.terminal import as_text
+    from seq2seq.analysis.attention.terminal import as_text, least_width
 
+    wider = 0
     with open_output(None) as output:
+        room = shutil.get_terminal_size().columns if output.on_terminal else None
         for pair in zip(translations, sources, strict=True):
             for each in maps_of(*pair):
-                output.write(f"{as_text(each)}\n\n")
+                output.write(f"{as_text(each, room)}\n\n")
+                wider += room is not None and least_width(each) > room
+    if not wider:
+        return []
+    return [f"{counted(wider, 'map')} wider than the terminal ({room} columns); write .html"]
 
 
 def _line_numbers(text: str) -> list[int]:
