@@ -5,6 +5,7 @@ import random
 import re
 import tracemalloc
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from conftest import toy_pairs
 from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, random_sources
 
 from seq2seq.cli.main import main
+from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import score_lines
@@ -130,6 +132,19 @@ def test_forbidden_words_do_not_occur(tiny_run: Path, beam_size: int) -> None:
         ("(mo", True),
         ("ba-mo", True),
         ("ba-mos", False),
+        ("\u201cmo", True),
+        ("l\u2019mo", True),
+        ("mo\u201d", True),
+        ("mo\u201dba", True),
+        ("\u00abmo\u00bb", True),
+        ("ba\u2014mo", True),
+        ("ba\u00a0mo", True),
+        ("ba\u2028mo", True),
+        ("ba\u65e5mo", False),
+        ("ka\u00a0zu", True),
+        ("ka\u2581zu", True),
+        ("\u00e9mo", False),
+        ("mo\u0301", False),
     ],
 )
 def test_the_automaton_finds_words_in_any_segmentation(
@@ -160,71 +175,143 @@ def test_the_automaton_finds_words_in_any_segmentation(
 TOKENS = (
     *("<pad>", "<unk>", "<s>", "</s>", "▁", "▁a", "a", "b", "ab", "▁b", "(", "▁(", "ba▁", "a▁b"),
     *("aa", "▁aab", ".", "b.", "3", "-a", "é", "▁é", "狗", "狗狗", "a狗", "<0x61>", "<0x2E>"),
+    *("“", "▁“", "a”", "”b", "<0xE2>", "<0x80>", "<0x9C>", "<0x9D>", "<0xC3>", "<0xA9>", "<0xCC>"),
 )
+BYTES = [i for i, token in enumerate(TOKENS) if re.fullmatch("<0x[89A-F].>", token)]
 
 
 class FewTokens:
-    """A vocabulary of tokens that overlap often."""
+    """A vocabulary of tokens that overlap often, or of words."""
 
-    has_byte_fallback = True
+    def __init__(self, tokens: Sequence[str] = TOKENS, has_byte_fallback: bool = True) -> None:
+        self._tokens, self.has_byte_fallback = tokens, has_byte_fallback
 
     def __len__(self) -> int:
-        return len(TOKENS)
+        return len(self._tokens)
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        return [TOKENS[i] for i in ids]
+        return [self._tokens[i] for i in ids]
 
 
-def text_of(ids: Sequence[int]) -> str:
-    surface = "".join(TOKENS[i] for i in ids).replace("▁", " ")
-    return re.sub("<0x(..)>", lambda found: chr(int(found[1], 16)), surface)
+def decoded(ids: Sequence[int]) -> tuple[str, bytes]:
+    """Return the text of tokens, and the bytes of an incomplete character at its end."""
+    data = b"".join(
+        bytes([int(TOKENS[i][3:5], 16)]) if TOKENS[i][:3] == "<0x" else TOKENS[i].encode()
+        for i in ids
+    )
+    size = next((n for n in (3, 2, 1) if data[-n:] in starts(r".")), 0)
+    text = data[: len(data) - size].decode(errors="replace")
+    return re.sub(r"[\s▁]", " ", text), data[len(data) - size :]
+
+
+@cache
+def starts(pattern: str) -> set[bytes]:
+    """Return the incomplete encodings of all characters that match."""
+    every = map(chr, [*range(0xD800), *range(0xE000, 0x110000)])
+    found = (each.encode() for each in every if re.match(pattern, each, re.DOTALL))
+    return {each[:n] for each in found for n in range(1, len(each))}
+
+
+OF_WORD = r"\w\u0300-\u036f"
 
 
 def complete(text: str, phrases: Sequence[str], is_last: bool) -> set[tuple[str, int]]:
     """The occurrences of phrases in a text, with their ends, whatever text may follow."""
     found = set()
     for phrase in filter(None, (" ".join(each.split()) for each in phrases)):
-        begins = "" if phrase[0] == "狗" else r"(?:^|(?<=[^\w\x80-\U0010ffff]))"
-        bound = rf"(?=[^\w]{'|$' * is_last})" if phrase[-1].isalnum() and phrase[-1] != "狗" else ""
+        begins = "" if phrase[0] in "狗“”\ufffd" else rf"(?:^|(?<=[^{OF_WORD}]))"
+        letter = phrase[-1].isalnum() and phrase[-1] != "狗"
+        bound = rf"(?=[^{OF_WORD}]{'|$' * is_last})" if letter else ""
         pattern = re.compile(begins + re.escape(phrase) + bound)
         places = range(len(text))
         found |= {(phrase, one.end()) for n in places if (one := pattern.match(text, n))}
     return found
 
 
+def sure(ids: Sequence[int], phrases: Sequence[str], is_last: bool) -> set[tuple[str, int]]:
+    """The occurrences in the text of tokens that no continuation by a letter undoes."""
+    text, rest = decoded(ids)
+    if rest and (is_last or rest not in starts(f"[{OF_WORD}]")):
+        text += "\ufffd" if is_last else "%"
+    return complete(text, phrases, is_last)
+
+
 def test_a_token_is_forbidden_if_it_completes_a_phrase() -> None:
     """Against regular expressions over the text before and after each token, of any segmentation.
 
-    End-of-sentence is a token that ends a word.
+    End-of-sentence is a token that ends a word, and so are bytes that no letter has.
     """
     draw = random.Random(3)
     vocabulary: Any = FewTokens()
     count = 0
     for _ in range(60):
-        few = {" ", *draw.choices("abé狗(.-3", k=2)}  # so that phrases overlap
-        tokens = [i for i in range(4, len(TOKENS)) if few.issuperset(text_of([i]))]
+        few = {" ", *draw.choices("abé狗(.-3“”\ufffd", k=2)}  # so that phrases overlap
+        tokens = [i for i in range(4, len(TOKENS)) if few.issuperset(decoded([i])[0])]
+        tokens = [i for i in tokens if i not in BYTES]
         phrases = ["".join(draw.choices(sorted(few), k=draw.randint(1, 5))) for _ in range(4)]
         forbidden = Forbidden(vocabulary, phrases)
         state, ids = forbidden.start, list[int]()
-        for _ in range(8):
-            before = complete(text_of(ids), phrases, is_last=False)
+        for _ in range(12):
+            before = complete(decoded(ids)[0], phrases, is_last=False)
             for is_last in (False, True):
                 expected = {
-                    i
-                    for i in range(4, len(TOKENS))
-                    if complete(text_of([*ids, i]), phrases, is_last) - before
+                    i for i in range(4, len(TOKENS)) if sure([*ids, i], phrases, is_last) - before
                 }
-                if complete(text_of(ids), phrases, is_last=True) - before:
+                if sure(ids, phrases, is_last=True) - before:
                     expected.add(EOS_ID)
                 found = forbidden.forbidden_tokens(state, is_last).tolist()
-                assert set(found) == expected, (phrases, text_of(ids))
+                assert set(found) == expected, (phrases, decoded(ids))
                 count += len(found)
-            assert forbidden.occurs_in(text_of(ids)) == bool(
-                complete(text_of(ids), phrases, is_last=True)
-            )
-            ids.append(draw.choice(tokens))
+            text = decoded(ids)[0]
+            assert forbidden.occurs_in(text) == bool(complete(text, phrases, is_last=True))
+            ids.append(draw.choice(BYTES if draw.random() < 0.4 else tokens))
             state = forbidden.after(state, ids[-1])
     assert count > 500
+
+
+def test_a_byte_may_complete_a_character_after_which_text_is_forbidden() -> None:
+    vocabulary: Any = FewTokens()
+    forbidden = Forbidden(vocabulary, ["\ufffd\ufffd"])
+    first, next_byte = TOKENS.index("<0xE2>"), TOKENS.index("<0x80>")
+    malformed = forbidden.after(forbidden.start, next_byte)
+    assert next_byte in forbidden.forbidden_tokens(malformed, False)
+    incomplete = forbidden.after(forbidden.start, first)
+    assert next_byte not in forbidden.forbidden_tokens(incomplete, False)
+
+
+def test_the_tokens_of_a_vocabulary_of_words_are_complete_words() -> None:
+    tokens = ["<pad>", "<unk>", "<s>", "</s>", "▁ka", "▁zu", "▁mo,", "▁ba", "▁bat"]
+    vocabulary: Any = FewTokens(tokens, has_byte_fallback=False)
+    forbidden = Forbidden(vocabulary, ["ka zu", "ba", "mo"])
+    always = {tokens.index("▁ba"), tokens.index("▁mo,")}
+    for before, more in (
+        ("", ()),
+        ("▁ka", ["▁zu"]),
+        ("▁ka <unk>", ()),
+        ("▁ka ▁bat", ()),
+        ("▁ba", ()),  # in a prefix
+        ("▁ba ▁ka", ["▁zu"]),
+    ):
+        state = forbidden.start
+        for token in before.split():
+            state = forbidden.after(state, tokens.index(token))
+        expected = always.union(map(tokens.index, more))
+        for is_last in (False, True):
+            assert set(forbidden.forbidden_tokens(state, is_last).tolist()) == expected
+
+
+def test_a_name_is_a_word_that_a_space_separates_from_letters_before() -> None:
+    name = PLACEHOLDERS[0]
+    tokens = ["<pad>", "<unk>", "<s>", "</s>", name, f"▁{name}", "▁ka", "zu", "▁zu"]
+    vocabulary: Any = FewTokens(tokens)
+    forbidden = Forbidden(vocabulary, ["ka", "zu"])
+    after_word = forbidden.after(forbidden.start, tokens.index("▁ka"))
+    after_name = forbidden.after(forbidden.start, tokens.index(f"▁{name}"))
+    ends = {EOS_ID, *(tokens.index(token) for token in (name, f"▁{name}", "▁ka", "▁zu"))}
+    assert set(forbidden.forbidden_tokens(after_word, False).tolist()) == ends
+    assert forbidden.forbidden_tokens(after_name, False).tolist() == []
+    last = {tokens.index("▁ka"), tokens.index("▁zu")}
+    assert set(forbidden.forbidden_tokens(after_name, True).tolist()) == last
 
 
 def test_a_long_forbidden_phrase_is_refused(tiny_run: Path) -> None:
