@@ -1,13 +1,14 @@
 """Glossary: target phrases required wherever a source has their source phrases."""
 
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from seq2seq.data.lines import is_blank, read_lines
 from seq2seq.data.vocabulary.vocabulary import normalized
 from seq2seq.inference.search.lexical import is_letter
+from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 
 
@@ -19,15 +20,23 @@ class Glossary:
     """
 
     def __init__(
-        self, terms: Sequence[tuple[str, str]], places: Sequence[str] | None = None
+        self,
+        terms: Mapping[str, str] | Iterable[Sequence[str]],
+        places: Sequence[str] | None = None,
     ) -> None:
-        """Take pairs of source and target, and the place of each to name in errors.
+        """Take pairs of source and target, or a dict, and the place of each to name in errors.
 
-        Raises UserError for a blank side, or a source with two targets.
+        Raises UserError for a blank side, or a source with two targets, and TypeError for anything
+        but strings.
         """
         self._targets: dict[str, str] = {}
-        for number, (src, tgt) in enumerate(terms):
+        if isinstance(terms, Mapping):
+            terms = terms.items()
+        if not isinstance(terms, Iterable):
+            raise TypeError(f"terms: must be pairs of source and target, not {terms!r:.60}")
+        for number, term in enumerate(terms):
             place = f"glossary term {number + 1}" if places is None else places[number]
+            src, tgt = _pair(term, place)
             key = _joined(src)
             if is_blank(key) or is_blank(tgt):
                 raise UserError(f"{place}: a side is blank; give both")
@@ -42,8 +51,9 @@ class Glossary:
             self._lengths.setdefault(first, []).append(length)
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path | str) -> Self:
         """Read a TSV of source and target phrases; raises UserError with the line."""
+        path = argument_types.path(path, "glossary")
         terms, places = [], []
         for number, line in enumerate(read_lines(path), start=1):
             if is_blank(line):
@@ -78,6 +88,14 @@ class Glossary:
             if phrase in self._targets and _is_bounded(phrase, text, start):
                 return phrase
         return None
+
+
+def _pair(term: Any, place: str) -> tuple[str, str]:
+    """Return the source and target of a term; raises TypeError for anything but two strings."""
+    sides = term if isinstance(term, list | tuple) else ()
+    if len(sides) != 2 or not all(isinstance(side, str) for side in sides):
+        raise TypeError(f"{place}: must be a pair of str, source and target, not {term!r:.60}")
+    return sides[0], sides[1]
 
 
 def _joined(text: str) -> str:

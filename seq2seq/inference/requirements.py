@@ -95,9 +95,15 @@ class Requirements:
 def phrase_lists(
     lines: Sequence[str], constraints: Iterable[Sequence[str]] | None
 ) -> list[Sequence[str]]:
-    """Return the phrases of each line; raises UserError for another number of lines."""
+    """Return the phrases of each line; raises UserError for another number of lines.
+
+    Raises TypeError for anything but an ordered iterable of phrases for each line.
+    """
     if constraints is None:
         return [()] * len(lines)
+    constraints = argument_types.ordered(
+        constraints, "constraints", "a list with a list of str for each line, [] for none"
+    )
     phrases = [
         argument_types.text_list(each, f"constraints[{number}]", "phrases, [] for none")
         for number, each in enumerate(constraints)

@@ -8,6 +8,7 @@ from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.mbr import METRICS, Metric
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import DecodingSettings, Sampling, SearchOptions
+from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 
 
@@ -25,7 +26,13 @@ class SearchSettings:
     written_names: bool = True  # a name whose spelling is not certain follows it as written
 
     def __post_init__(self) -> None:
-        """Raise UserError for values that are out of range or do not go together."""
+        """Raise UserError for values that are out of range or do not go together.
+
+        Raises TypeError for values of other types. Any ordered iterable of strings is `forbidden`.
+        """
+        self._check_types()
+        forbidden = argument_types.text_list(self.forbidden, "forbidden", "words and phrases")
+        object.__setattr__(self, "forbidden", tuple(forbidden))
         if self.mbr is not None and self.mbr not in METRICS:
             raise UserError(f"--mbr {self.mbr}: must be one of {', '.join(METRICS)}")
         if self.groups < 1:
@@ -48,6 +55,21 @@ class SearchSettings:
             raise UserError(f"--top-k {sampling.top_k}: must be at least 0")
         if sampling.samples < 1:
             raise UserError(f"--sample {sampling.samples}: must be at least 1")
+
+    def _check_types(self) -> None:
+        """Raise TypeError for values of other types than those of the fields."""
+        argument_types.integer(self.groups, "groups", None, None)
+        argument_types.check_number(self.diversity, "diversity")
+        if self.glossary is not None:
+            remedy = "write Glossary.read(path), or Glossary(terms) of pairs"
+            argument_types.check_instance(self.glossary, Glossary, "glossary", remedy)
+        if (sampling := self.sampling) is None:
+            return
+        argument_types.check_instance(sampling, Sampling, "sampling", "write Sampling(samples=1)")
+        for name in ("samples", "top_k", "seed"):
+            argument_types.integer(getattr(sampling, name), name, None, None)
+        for name in ("temperature", "top_p"):
+            argument_types.check_number(getattr(sampling, name), name)
 
 
 DEFAULT_SETTINGS = SearchSettings()

@@ -249,6 +249,10 @@ def counted(
     """Return a function to call with the number of each part; it reports completed lines."""
     if on_translated is None:
         return None
+    if not callable(on_translated):
+        raise TypeError(
+            f"on_translated: must be a function of a number of lines, not {on_translated!r:.60}"
+        )
     if blank := sum(not line.parts for line in lines):
         on_translated(blank)
     left = [len(line.parts) for line in lines]

@@ -217,8 +217,11 @@ class Translator(LoadedModel):
     ) -> int:
         """Return the beam size, 1 for sampling; raises UserError for too few candidates.
 
-        Raises UserError for settings that an exported model lacks, too.
+        Raises UserError for settings that an exported model lacks, too, and TypeError for anything
+        but settings.
         """
+        remedy = "leave it out for those of the config"
+        argument_types.check_instance(settings, SearchSettings, "settings", remedy)
         if isinstance(self.model, ExportedModel):
             check_settings(settings)
         sampling = settings.sampling

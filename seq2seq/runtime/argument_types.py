@@ -1,6 +1,7 @@
 """Check the arguments that Python callers pass: one error with the argument, value and remedy."""
 
 import math
+import numbers
 import operator
 import os
 from collections.abc import Iterable, Mapping, Set
@@ -17,7 +18,7 @@ def text_list(value: Iterable[str], name: str, example: str = "one sentence each
 
     A single string, an iterable of characters, is refused.
     """
-    found = _items(value, name, f"a list of str, {example}")
+    found = ordered(value, name, f"a list of str, {example}")
     if not all(isinstance(each, str) for each in found):
         index = next(i for i, each in enumerate(found) if not isinstance(each, str))
         raise TypeError(f"{name}[{index}]: must be a str, not {_kind(found[index])}")
@@ -36,7 +37,7 @@ def id_list(value: Iterable[int], name: str, size: int) -> list[int]:
 
     Raises TypeError for anything else, and UserError for other integers.
     """
-    found = _items(value, name, "a list of int, the ids of one text")
+    found = ordered(value, name, "a list of int, the ids of one text")
     try:
         ids = list(map(operator.index, found))
     except TypeError:
@@ -47,7 +48,8 @@ def id_list(value: Iterable[int], name: str, size: int) -> list[int]:
     return ids
 
 
-def _items(value: Any, name: str, expected: str) -> list[Any]:
+def ordered(value: Any, name: str, expected: str) -> list[Any]:
+    """Return the items of any iterable that has an order; raise TypeError for anything else."""
     unordered = isinstance(value, str | bytes | bytearray | Mapping | Set)
     if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
         raise TypeError(f"{name}: must be {expected}, not {_kind(value, above=True)}")
@@ -72,7 +74,7 @@ def _kind(value: object, above: bool = False) -> str:
     return kind
 
 
-def integer(value: Any, name: str, least: int = 1, most: int | None = _MAX_COUNT) -> int:
+def integer(value: Any, name: str, least: int | None = 1, most: int | None = _MAX_COUNT) -> int:
     """Return an integer within the limits; raise TypeError or UserError for anything else."""
     try:
         if isinstance(value, bool):
@@ -80,11 +82,23 @@ def integer(value: Any, name: str, least: int = 1, most: int | None = _MAX_COUNT
         found = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}: must be an int, not {value!r}") from None
-    if found < least:
+    if least is not None and found < least:
         raise UserError(f"{name}: must be at least {least}, not {found}")
     if most is not None and found > most:
         raise UserError(f"{name}: must be at most {most}, not {found}")
     return found
+
+
+def check_number(value: object, name: str) -> None:
+    """Raise TypeError for anything but a real number."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name}: must be a number, not {value!r:.60}")
+
+
+def check_instance(value: object, kind: type, name: str, remedy: str) -> None:
+    """Raise TypeError, with a remedy, for anything but an object of a class."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: must be a {kind.__name__}, not {value!r:.60}; {remedy}")
 
 
 def path(value: object, name: str) -> Path:

@@ -15,7 +15,10 @@ from seq2seq import Config, Translator, load_config, train
 from seq2seq.cli.main import main
 from seq2seq.config.schema import read_config_file
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
+from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.search.interface import Sampling
+from seq2seq.inference.settings import SearchSettings
 from seq2seq.runs.checkpoint import CONFIG
 from seq2seq.runtime import callers
 from seq2seq.runtime.errors import UserError
@@ -209,6 +212,29 @@ def test_lines_and_translations_must_be_equally_many(translator: Translator) -> 
         (lambda: load_config("a", {"seed": 1}), "overrides: must be a list of str, such as ['mod"),
         (lambda: load_config("a", [("seed", 1)]), "overrides[0]: must be a str, not tuple"),  # type: ignore[list-item]
         (lambda: train("a.yaml"), "config: must be a Config, not 'a.yaml'; write config = load_"),  # type: ignore[arg-type]
+        (lambda: SearchSettings(forbidden="ba"), "forbidden: must be a list of str, words and phr"),  # type: ignore[arg-type]
+        (lambda: SearchSettings(forbidden=None), "forbidden: must be a list of str, words and phr"),  # type: ignore[arg-type]
+        (lambda: SearchSettings(forbidden=(None,)), "forbidden[0]: must be a str, not None"),  # type: ignore[arg-type]
+        (lambda: SearchSettings(forbidden=("a", b"ba")), "forbidden[1]: must be a str, not bytes"),  # type: ignore[arg-type]
+        (lambda: SearchSettings(glossary={"a": "b"}), "glossary: must be a Glossary, not {'a': "),  # type: ignore[arg-type]
+        (lambda: SearchSettings(groups=2.0), "groups: must be an int, not 2.0"),  # type: ignore[arg-type]
+        (lambda: SearchSettings(groups="2"), "groups: must be an int, not '2'"),  # type: ignore[arg-type]
+        (lambda: SearchSettings(diversity="1"), "diversity: must be a number, not '1'"),  # type: ignore[arg-type]
+        (lambda: SearchSettings(sampling=3), "sampling: must be a Sampling, not 3; write Samp"),  # type: ignore[arg-type]
+        (lambda: sampled(samples="2"), "samples: must be an int, not '2'"),
+        (lambda: sampled(samples=2.0), "samples: must be an int, not 2.0"),
+        (lambda: sampled(top_k=1.5), "top_k: must be an int, not 1.5"),
+        (lambda: sampled(temperature="1"), "temperature: must be a number, not '1'"),
+        (lambda: sampled(top_p=None), "top_p: must be a number, not None"),
+        (lambda: sampled(seed=None), "seed: must be an int, not None"),
+        (lambda: sampled(seed="a"), "seed: must be an int, not 'a'"),
+        (lambda: sampled(seed=1.5), "seed: must be an int, not 1.5"),
+        (lambda: Glossary([("a", "b", "c")]), "glossary term 1: must be a pair of str, source and"),  # type: ignore[arg-type]
+        (lambda: Glossary([("a", "b"), ("a", None)]), "glossary term 2: must be a pair of str"),  # type: ignore[list-item]
+        (lambda: Glossary("ab"), "glossary term 1: must be a pair of str, source and target, not"),
+        (lambda: Glossary({"a": 1}), "glossary term 1: must be a pair of str, source and target"),  # type: ignore[dict-item]
+        (lambda: Glossary(3), "terms: must be pairs of source and target, not 3"),  # type: ignore[arg-type]
+        (lambda: Glossary.read(3), "glossary: must be a path (str or pathlib.Path), not 3"),  # type: ignore[arg-type]
         (lambda: train({}), "config: must be a Config, not {}; write config = load_config('my"),  # type: ignore[arg-type]
     ],
 )
@@ -218,6 +244,70 @@ def test_wrong_types_are_refused_with_the_expected_type(
     with pytest.raises(TypeError) as caught:
         call()
     assert str(caught.value).startswith(message)
+
+
+def sampled(**fields: Any) -> SearchSettings:
+    return SearchSettings(sampling=Sampling(**fields))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"settings": None}, "settings: must be a SearchSettings, not None; leave it out for"),
+        ({"settings": {}}, "settings: must be a SearchSettings, not {}; leave it out for"),
+        ({"constraints": {("ba",), ("ke",)}}, "constraints: must be a list with a list of str "),
+        ({"constraints": "abcd"}, "constraints: must be a list with a list of str for each line"),
+        ({"constraints": 3}, "constraints: must be a list with a list of str for each line, [] fo"),
+        ({"constraints": ["ba"] * 4}, "constraints[0]: must be a list of str, phrases, [] for"),
+    ],
+)
+def test_requirements_of_other_types_are_refused(
+    translator: Translator, arguments: dict[str, Any], message: str
+) -> None:
+    for call in (translator.translate, translator.check):
+        with pytest.raises(TypeError) as caught:
+            call(LINES, **arguments)
+        assert str(caught.value).startswith(message)
+
+
+def test_a_callback_that_is_none_is_refused_before_search(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq.inference.search.batched.search", None)
+    with pytest.raises(TypeError, match=r"^on_translated: must be a function .*, not 3$"):
+        translator.translate(LINES, on_translated=3)  # type: ignore[call-overload]
+
+
+def test_settings_accept_numbers_of_numpy(translator: Translator) -> None:
+    drawn = sampled(samples=np.int64(2), seed=np.int32(3), temperature=np.float32(0.5), top_p=1)
+    assert texts(translator, LINES, settings=drawn) == (
+        texts(translator, LINES, settings=sampled(samples=2, seed=3, temperature=0.5))
+    )
+
+
+def test_forbidden_words_are_any_ordered_iterable_and_kept_as_given(
+    translator: Translator,
+) -> None:
+    words = sorted({word for text in texts(translator, LINES) for word in text.split()})
+    expected = texts(translator, LINES, settings=SearchSettings(forbidden=tuple(words)))
+    assert expected != texts(translator, LINES)
+    drawn = SearchSettings(forbidden=iter(words))  # type: ignore[arg-type]
+    for _ in range(2):
+        assert texts(translator, LINES, settings=drawn) == expected
+    given = ["never"]
+    settings = SearchSettings(forbidden=given)  # type: ignore[arg-type]
+    free = texts(translator, LINES, settings=settings)
+    given[:] = words
+    assert texts(translator, LINES, settings=settings) == free
+    assert texts(translator, LINES, settings=SearchSettings(forbidden=given)) == expected  # type: ignore[arg-type]
+
+
+def test_glossaries_come_from_dicts_and_named_files(tmp_path: Path) -> None:
+    terms = {"ba": "mo", "ke": "zu"}
+    (tmp_path / "terms.tsv").write_text("ba\tmo\nke\tzu\n", encoding="utf-8")
+    for glossary in (Glossary(terms), Glossary(iter(terms.items()))):
+        assert dict(glossary.terms()) == terms
+    assert dict(Glossary.read(str(tmp_path / "terms.tsv")).terms()) == terms
 
 
 def test_ignored_keys_of_a_config_are_logged(
