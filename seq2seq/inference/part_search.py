@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary.vocabulary import UNK_ID, normalized
+from seq2seq.data.names.names import Masked
+from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, normalized
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
+from seq2seq.inference.requirements import without_forbidden_names
+from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.lexical import LexicalMaker, merge
 from seq2seq.inference.settings import SearchSettings
@@ -24,8 +27,8 @@ from seq2seq.runtime.errors import RunError
 class PartSearch:
     """Translates parts of lines by the searches of one model."""
 
-    def __init__(self, loaded: LoadedModel) -> None:
-        self._loaded = loaded
+    def __init__(self, loaded: LoadedModel, forbidden: Forbidden | None) -> None:
+        self._loaded, self._forbidden = loaded, forbidden
 
     def translate(
         self,
@@ -43,6 +46,8 @@ class PartSearch:
             )
             own = list(parts[rows])
             for number, part in self._with_lost_names(own, found).items():
+                own[number], found[number] = part, self._search_parts([part], options, None)[0]
+            for number, part in self._with_forbidden_names(own, found).items():
                 own[number], found[number] = part, self._search_parts([part], options, None)[0]
             while constrained := self._with_missing_words(own, found, options):
                 again = self._search_parts([*constrained.values()], options, None)
@@ -78,13 +83,42 @@ class PartSearch:
     def _with_lost_names(
         self, parts: Sequence[LinePart], lists: Sequence[Sequence[Hypothesis]]
     ) -> dict[int, LinePart]:
-        """Return parts whose best translations lack a name, with all their names masked."""
+        """Return parts whose best translations lack a name, with all their names masked.
+
+        But for names whose spellings are forbidden.
+        """
         if (names := self._loaded.vocabularies.names) is None:
             return {}
         found = {}
         for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True)):
             if names.loses(part.masked, self._text(part, hypotheses[0])):
-                masked = names.mask_more(part.masked)
+                masked = without_forbidden_names(
+                    names.mask_more(part.masked), names, self._forbidden, part.masked.names
+                )
+                if masked.names == part.masked.names:
+                    continue
+                (ids,) = self._loaded.vocabularies.src.encode([masked.text])
+                found[number] = part._replace(ids=ids, masked=masked)
+        return found
+
+    def _with_forbidden_names(
+        self, parts: Sequence[LinePart], lists: Sequence[Sequence[Hypothesis]]
+    ) -> dict[int, LinePart]:
+        """Return parts in whose translations names make forbidden text, with their names as words.
+
+        A name may do so with its ending, or with the text beside it. Parts that have a prefix, or
+        names in phrases that they must contain, are left as they are.
+        """
+        found: dict[int, LinePart] = {}
+        if self._loaded.vocabularies.names is None or self._forbidden is None:
+            return found
+        for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True)):
+            phrases = part.lexical.phrases
+            if part.prefix.states or any(i in NAME_IDS for phrase in phrases for i in phrase):
+                continue
+            texts = (self._text(part, each) for each in hypotheses if part.masked.names)
+            if any(map(self._is_forbidden, texts)):
+                masked = Masked(part.masked.written, {})
                 (ids,) = self._loaded.vocabularies.src.encode([masked.text])
                 found[number] = part._replace(ids=ids, masked=masked)
         return found
@@ -102,14 +136,12 @@ class PartSearch:
         """
         if options.sampling is not None or options.groups > 1:
             return {}
-        habits, forbidden, found = self._loaded.source.copied, options.forbidden, {}
+        habits, found = self._loaded.source.copied, {}
         for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True)):
             if not (words := habits.copied_in(normalized(part.masked.text))):
                 continue
             text = self._text(part, hypotheses[0])
-            missing = [word for word in words if word not in text]
-            if forbidden is not None:
-                missing = [word for word in missing if not forbidden.occurs_in(word)]
+            missing = [w for w in words if w not in text and not self._is_forbidden(w)]
             if missing:
                 lexical = merge(part.lexical, self._lexical_maker.possible(missing))
                 if lexical != part.lexical:
@@ -185,14 +217,28 @@ class PartSearch:
 
     def _text(self, part: LinePart, hypothesis: Hypothesis) -> str:
         """Return the text of a hypothesis, or the source if it is blank."""
-        src, tgt, names = self._loaded.vocabularies
-        words = part.prefix.words
-        if self._loaded.decoding.replace_unknown:
-            words = words + _attended_words(part, hypothesis)[len(words) :]
-        text = self._as_given(part, tgt.decode(hypothesis.ids, words))
+        src, _, names = self._loaded.vocabularies
+        text = self._as_given(part, self._decoded(part, hypothesis))
         if is_blank(text):
             text = self._as_given(part, " ".join(part.words) or src.decode(part.ids))
+            text = UNKNOWN if self._is_forbidden(text) else text
         return text if names is None else names.restore(text, part.masked)
+
+    def _decoded(self, part: LinePart, hypothesis: Hypothesis) -> str:
+        """Return the text of a hypothesis, with source words for unknown ones unless forbidden."""
+        decode, words = self._loaded.vocabularies.tgt.decode, part.prefix.words
+        if not self._loaded.decoding.replace_unknown:
+            return decode(hypothesis.ids, words)
+        copied = _attended_words(part, hypothesis)[len(words) :]
+        copied = [UNKNOWN if self._is_forbidden(word) else word for word in copied]
+        text = decode(hypothesis.ids, words + copied)
+        if copied and self._is_forbidden(text):  # as a phrase with the words beside, or in a prefix
+            without = decode(hypothesis.ids, words)
+            return text if self._is_forbidden(without) else without
+        return text
+
+    def _is_forbidden(self, text: str) -> bool:
+        return self._forbidden is not None and self._forbidden.occurs_in(text)
 
     def _as_given(self, part: LinePart, text: str) -> str:
         """Return a text in one line, without the final mark that was added to its part."""

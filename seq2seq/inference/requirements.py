@@ -1,10 +1,10 @@
 """Requirements on translations, from text: prefixes, phrases and forbidden words."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.names.names import Masked
+from seq2seq.data.names.names import Masked, Names
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, normalized
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import Lexical, LexicalMaker
@@ -90,6 +90,21 @@ class Requirements:
     @cached_property
     def _lexical_maker(self) -> LexicalMaker:
         return LexicalMaker(self._vocabularies.tgt)
+
+
+def without_forbidden_names(
+    masked: Masked, names: Names, forbidden: Forbidden | None, kept: Container[str]
+) -> Masked:
+    """Mask no name whose spelling is forbidden, so that search avoids it; `kept`: but for these."""
+    if forbidden is None:
+        return masked
+    written = {
+        mark: name
+        for mark, name in masked.names.items()
+        if mark not in kept and forbidden.occurs_in(names.restore(mark, masked))
+    }
+    others = {mark: name for mark, name in masked.names.items() if mark not in written}
+    return Masked(Masked(masked.text, written).written, others, masked.given)
 
 
 def phrase_lists(

@@ -9,7 +9,12 @@ from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, normalized
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.line_splitting import split_line, with_tag
-from seq2seq.inference.requirements import Requirements, phrase_lists
+from seq2seq.inference.requirements import (
+    Requirements,
+    phrase_lists,
+    without_forbidden_names,
+)
+from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
@@ -98,7 +103,7 @@ class LineSplitter:
         ):
             drops_mark = line.marked != line.given and not self._source.ends_in_mark(start)
             split = self._split(line, ids, prefix, required, drops_mark, return_attention)
-            found.append(self._require(number, split, settings))
+            found.append(self._require(number, split, start, settings))
         return found
 
     def _describe(self, line: str) -> _Line:
@@ -175,10 +180,16 @@ class LineSplitter:
         ]
         return self._completed(shorter, tag), any(omitted for _, omitted in found)
 
-    def _require(self, number: int, line: SourceLine, settings: SearchSettings) -> SourceLine:
-        """Add to the parts of line `number` the phrases that their translations must contain."""
+    def _require(
+        self, number: int, line: SourceLine, start: str, settings: SearchSettings
+    ) -> SourceLine:
+        """Add to the parts of line `number` the phrases that their translations must contain.
+
+        `start`: the text of its prefix.
+        """
         glossary, forbidden = settings.glossary, self._requirements.forbidden(settings.forbidden)
-        if not line.phrases and glossary is None and settings.written_names:
+        required = line.phrases or glossary is not None or forbidden is not None
+        if not required and settings.written_names:
             return line
         parts: list[LinePart] = []
         notes = [] if line.parts or not line.phrases else [_BLANK_CONSTRAINED]
@@ -188,6 +199,8 @@ class LineSplitter:
                 part = self._with_spellings(part)
             if glossary is not None:
                 part = self._with_glossary(part, glossary)
+            part = self._with_forbidden_names(part, forbidden, start)
+            if glossary is not None:
                 terms = glossary.targets(part.masked.text)
             place = f"constraints of line {number}"
             lexical = self._requirements.lexical(phrases, part.masked, place, forbidden, terms)
@@ -202,6 +215,18 @@ class LineSplitter:
         if (names := self._vocabularies.names) is None:
             return part
         return part._replace(masked=part.masked._replace(given=names.spellings(part.masked)))
+
+    def _with_forbidden_names(
+        self, part: LinePart, forbidden: Forbidden | None, start: str
+    ) -> LinePart:
+        """Translate names as words whose spellings are forbidden, but for those of the prefix."""
+        if (names := self._vocabularies.names) is None:
+            return part
+        masked = without_forbidden_names(part.masked, names, forbidden, start)
+        if masked.names == part.masked.names:
+            return part
+        (ids,) = self._vocabularies.src.encode([masked.text])
+        return part._replace(ids=ids, masked=masked)
 
     def _with_glossary(self, part: LinePart, glossary: Glossary) -> LinePart:
         """Spell names as the glossary does; where it has a phrase with a name, mask none."""

@@ -146,7 +146,7 @@ class Translator(LoadedModel):
             settings, self.decoding, self.vocabularies, size, text_only, forbidden
         )
         parts = [part for line in split for part in line.parts]
-        found = PartSearch(self).translate(
+        found = PartSearch(self, forbidden).translate(
             parts, options, n_best, counted(split, on_translated), settings
         )
         return (

@@ -12,6 +12,7 @@ from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
@@ -214,6 +215,52 @@ def test_resumed_training_is_the_same(run: Path, tmp_path: Path) -> None:
         (tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("once", "twice")
     ]
     assert lines[0][-1] == lines[1][-1]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_forbidden_spellings_of_names_do_not_occur(translator: Translator, beam_size: int) -> None:
+    """Names that are masked, names that the model learned as words, and names of a prefix."""
+    names = translator.vocabularies.names
+    assert names is not None
+    chosen = [*UNKNOWN[:8], *KNOWN[:8]]
+    lines = [f"{name} walks today." for name in chosen]
+    free = translator.translate(lines, beam_size)
+    words = [
+        (spelling, name, *(word for word in found.text.strip(".").split() if spelling in word))
+        for spelling, name, found in zip(map(names.spelling, chosen), chosen, free, strict=True)
+    ]  # also with the ending that the translation has
+    automata = [Forbidden(translator.vocabularies.tgt, each) for each in words]
+    settings = SearchSettings(forbidden=tuple(word for each in words for word in each))
+    count = sum(one.occurs_in(each.text) for one, each in zip(automata, free, strict=True))
+    assert count > len(lines) // 2
+    found = translator.translate(lines, beam_size, settings=settings)
+    for one, each in zip(automata, found, strict=True):
+        assert not one.occurs_in(each.text)
+    for line, (spelling, *_), one in zip(lines[6:10], words[6:10], automata[6:10], strict=True):
+        (kept,) = translator.translate(
+            [line], beam_size, prefixes=[f"{spelling} "], settings=settings
+        )
+        assert f"{kept.text} ".startswith(f"{spelling} ")
+        assert not one.occurs_in(kept.text.removeprefix(spelling))
+    begun = translator.translate(lines, beam_size, prefixes=["ठथ "] * 16, settings=settings)
+    for one, each in zip(automata, begun, strict=True):
+        assert not one.occurs_in(each.text)
+
+
+def test_a_name_with_a_forbidden_ending_does_not_occur(translator: Translator) -> None:
+    names = translator.vocabularies.names
+    assert names is not None
+    lines = [f"{name} walks today." for name in UNKNOWN]
+    free = translator.translate(lines)
+    words = [found.text.strip(".").split() for found in free]
+    ended = [
+        [word for word in each if spelling in word and word != spelling]
+        for spelling, each in zip(map(names.spelling, UNKNOWN), words, strict=True)
+    ]
+    assert sum(map(bool, ended)) > 5
+    settings = SearchSettings(forbidden=tuple(word for each in ended for word in each))
+    for each, found in zip(ended, translator.translate(lines, settings=settings), strict=True):
+        assert not set(each) & set(found.text.strip(".").split())
 
 
 SETTINGS = {

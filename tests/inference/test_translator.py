@@ -29,6 +29,7 @@ from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
+from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.source_lines import MAX_ATTENTION_TOKENS
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.inference.translator import Translator
@@ -529,6 +530,42 @@ def test_unknown_words_become_the_source_words_with_most_attention(
     assert len(seen) > 4
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("length", [1, 2])
+def test_source_words_that_replace_unknown_ones_are_not_forbidden(
+    of_words: Translator, beam_size: int, length: int
+) -> None:
+    def phrases(translation: Translation) -> set[str]:
+        words = translation.text.split() if translation.parts == 1 else []
+        return {" ".join(words[n : n + length]) for n in range(len(words) - length + 1)}
+
+    free = of_words.translate(WORDY, beam_size)
+    copied = {word for line in WORDY for word in line.split() if word.isalpha()}
+    forbidden = {
+        each
+        for translation in free
+        for each in phrases(translation)
+        if copied & set(each.split()) and all(word.isalpha() for word in each.split())
+    }
+    assert forbidden
+    settings = SearchSettings(forbidden=tuple(sorted(forbidden)))
+    found = of_words.translate(WORDY, beam_size, settings=settings)
+    assert any(UNKNOWN in each.text for each in found)
+    for each in found:
+        assert not phrases(each) & forbidden
+
+
+def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
+    of_words: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blank = [[Hypothesis([EOS_ID], -1.0, torch.ones(1, 3) / 3)]]
+    monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: blank)
+    assert of_words.translate("xa xb", 1).text == "xa xb"
+    for word, text in (("xb", UNKNOWN), ("xc", "xa xb")):
+        settings = SearchSettings(forbidden=(word,))
+        assert of_words.translate("xa xb", 1, settings=settings).text == text
+
+
 def test_an_unknown_word_that_is_not_replaced_is_a_mark_between_spaces(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -554,6 +591,9 @@ def test_every_n_best_entry_uses_its_own_attention(
     monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
     assert [(entry.text, entry.score) for entry in found.n_best] == [("xb xa", -1.0), ("xa", -2.0)]
+    settings = SearchSettings(forbidden=("xb",))
+    (found,) = of_words.translate(["xa xb xc"], 2, 2, settings=settings)
+    assert [entry.text for entry in found.n_best] == [f"{UNKNOWN} xa", "xa"]
     blind = [each._replace(attention_weights=None) for each in both]
     monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
