@@ -789,7 +789,9 @@ def test_sentences_of_a_run_have_their_sources(
     call: Call, luong: Path, src: Path, tmp_path: Path
 ) -> None:
     table, out, ref = tmp_path / "sentences.tsv", tmp_path / "out", src.with_suffix(".tgt")
-    options = ("-i", src, "-r", ref, "-r", ref, "-o", out, "--sentences", table)
+    other = tmp_path / "other"
+    other.write_bytes(ref.read_bytes())
+    options = ("-i", src, "-r", ref, "-r", other, "-o", out, "--sentences", table)
     assert call("evaluate", "-m", luong, *options).code == 0
     head, *rows = [line.split("\t") for line in lines_of(table)]
     assert head[3:] == ["source", "hypothesis", "reference 1", "reference 2"]

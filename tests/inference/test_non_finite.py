@@ -124,7 +124,8 @@ def test_the_command_fails_with_one_line(
     options = ["-m", str(run), "-i", str(text), "-o", str(output), "--device", "cpu"]
     assert main(["translate", *options, "-b", beam, *device_options]) == 1
     _, err = capsys.readouterr()
-    (line,) = err.splitlines()
+    kept, line = err.splitlines()  # the blank line
+    assert kept == f"{output}.incomplete: the translations of the first 1 line"
     assert f"{run}: " in line
     assert "not a finite number, for the text 'ba do ke'" in line
     assert not output.exists()

@@ -34,6 +34,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import Int8Weight, int8_is_exact
 from seq2seq.runs.layout import SHORTLIST
 from seq2seq.runs.shortlist_file import save_shortlist
+from seq2seq.runtime.console import size_in_bytes
 from seq2seq.runtime.errors import DamagedFile, UserError
 
 CPU = torch.device("cpu")
@@ -424,7 +425,8 @@ def test_the_command_writes_what_translate_reads(
     capsys.readouterr()
     assert main(["shortlist", "-m", run]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith(f"{Path(run) / SHORTLIST}  0.0 MB, ")
+    size = size_in_bytes((Path(run) / SHORTLIST).stat().st_size)
+    assert out.startswith(f"{Path(run) / SHORTLIST}  {size}, ")
     assert err.splitlines()[-1] == f"Translate:  seq2seq translate -m {run} --shortlist -i FILE"
     evaluate = ["evaluate", "-m", run, "--device", "cpu", "--shortlist"]
     assert main(evaluate) == 0

@@ -25,6 +25,7 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.divergence import describe_batch
 from seq2seq.training.loop import train
@@ -186,7 +187,7 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
         for first in range(0, len(order), accumulate):
             rows = np.concatenate(order[first : first + accumulate])
             text = session.data.train.src_texts[int(rows[0])][:60]
-            expected.append(f"{len(rows)} pairs, the first: {text!r}")
+            expected.append(f"{counted(len(rows), 'pair')}, the first: {text!r}")
             if first == accumulate:  # report at the second step of each epoch
                 progress.epoch, progress.batch = epoch, min(2 * accumulate, len(order))
                 progress.step = len(expected)

@@ -49,13 +49,13 @@ def pair_writer(
             io.TextIOWrapper(stack.enter_context(new_file(path)), "utf-8", newline="")
             for path in paths
         ]
-        yield _writer([_Text(file) for file in files], paths, columns)
+        yield _writer([_Lines(file) for file in files], paths, columns)
         for file in files:
             file.flush()
             file.detach()
 
 
-class _Text:
+class _Lines:
     """Text of a file from which `iter_lines` reads exactly the lines written."""
 
     def __init__(self, file: io.TextIOWrapper) -> None:
@@ -73,7 +73,7 @@ class _Text:
         self.write(f"{line}\r\n" if line.endswith("\r") else f"{line}\n")
 
 
-def _writer(files: Sequence[_Text], paths: Sequence[Path], columns: Sequence[str]) -> WritePair:
+def _writer(files: Sequence[_Lines], paths: Sequence[Path], columns: Sequence[str]) -> WritePair:
     if len(files) == 2:
         return _line_writer(*files)
     (file,), form = files, table_format(paths[0])
@@ -90,7 +90,7 @@ def _writer(files: Sequence[_Text], paths: Sequence[Path], columns: Sequence[str
     return _tsv_writer(file, paths[0])
 
 
-def _csv_writer(file: _Text, columns: Sequence[str]) -> WritePair:
+def _csv_writer(file: _Lines, columns: Sequence[str]) -> WritePair:
     table = csv.writer(file)  # RFC 4180, with CRLF: a single CR is quoted
     numbers = as_numbers(columns)
     if numbers is None:
@@ -106,7 +106,7 @@ def _csv_writer(file: _Text, columns: Sequence[str]) -> WritePair:
     return write
 
 
-def _line_writer(src_file: _Text, tgt_file: _Text) -> WritePair:
+def _line_writer(src_file: _Lines, tgt_file: _Lines) -> WritePair:
     def write(src: str, tgt: str) -> None:
         src_file.write_line(src)
         tgt_file.write_line(tgt)
@@ -114,7 +114,7 @@ def _line_writer(src_file: _Text, tgt_file: _Text) -> WritePair:
     return write
 
 
-def _tsv_writer(file: _Text, path: Path) -> WritePair:
+def _tsv_writer(file: _Lines, path: Path) -> WritePair:
     def write(src: str, tgt: str) -> None:
         if "\t" in src or "\t" in tgt:
             raise UserError(
