@@ -144,9 +144,9 @@ def _translate(
     text_only = not options.json and options.n_best is None
     shown = not options.text and not options.stream and not output.on_terminal
     total = _total(options) if shown and sys.stderr.isatty() else None
-    each = 1 if options.json else options.n_best or 1
+    lines_of_each = 1 if options.json else options.n_best or 1
     with (
-        output.kept_on_failure("the translations of the first", "line", each),
+        output.kept_on_failure("the translations of the first", "line", lines_of_each),
         report.logged_on_failure(),
         progress("translated", total, shown=shown) as advance,
     ):

@@ -17,7 +17,7 @@ from seq2seq.evaluation.segmentation import BY_SPACES, segmentation_of
 from seq2seq.training.stopping import raise_limits
 
 MIN_LINES = 8  # too few lines to judge below
-FEW_STEPS = 500
+FEW_STEPS = 500  # too few for attention, as a rule
 NO_BLEU, LOW_BLEU = 2.0, 10.0
 MOSTLY_SEEN = 0.5  # share of validation pairs that are also in the training text
 HIGH_DROPOUT = 0.5  # from which more dropout is not recommended

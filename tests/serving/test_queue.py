@@ -197,17 +197,23 @@ def test_a_batch_is_bounded_by_characters_and_a_long_line_is_still_accepted(
     assert echo.batches == [["abcd", "efgh", "ijkl"], ["m" * 50], ["n"]]
 
 
+async def seconds_to_retry(queue: TranslationQueue, echo: Echo) -> int:
+    """Fill a queue of five lines; return when a further request may be sent again."""
+    first = await held(queue, echo)
+    waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
+    await until_waiting(echo, 5)
+    with pytest.raises(QueueFullError) as caught:
+        await queue.translate(search(echo), lines_of("e"), 60)
+    echo.open.set()
+    await asyncio.gather(first, waiting)
+    return caught.value.retry_after
+
+
 def test_a_full_queue_refuses_requests_with_a_time_to_retry() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> int:
-        first = await held(queue, echo)
-        waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
-        await until_waiting(echo, 5)
-        with pytest.raises(QueueFullError) as caught:
-            await queue.translate(search(echo), lines_of("e"), 60)
-        echo.open.set()
-        await asyncio.gather(first, waiting)
+        seconds = await seconds_to_retry(queue, echo)
         assert (await queue.translate(search(echo), lines_of("e"), 60))[0].text == "E"
-        return caught.value.retry_after
+        return seconds
 
     seconds, _, _ = run(body, max_lines=5)
     assert 1 <= seconds <= 60
@@ -219,14 +225,7 @@ def test_the_time_to_retry_follows_the_speed_of_earlier_batches(
     async def body(queue: TranslationQueue, echo: Echo) -> int:
         for _ in range(40):  # 100 lines a second are assumed before the first
             await queue.translate(search(echo), lines_of("a"), 60)
-        first = await held(queue, echo)
-        waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
-        await until_waiting(echo, 5)
-        with pytest.raises(QueueFullError) as caught:
-            await queue.translate(search(echo), lines_of("e"), 60)
-        echo.open.set()
-        await asyncio.gather(first, waiting)
-        return caught.value.retry_after
+        return await seconds_to_retry(queue, echo)
 
     clock = itertools.count(0, 4)  # a batch begins and ends: four seconds for one line
     monkeypatch.setattr(translation_queue, "time", SimpleNamespace(monotonic=lambda: next(clock)))

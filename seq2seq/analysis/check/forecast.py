@@ -13,6 +13,7 @@ from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import count_parameters, named_weights
 from seq2seq.runtime.console import duration
 from seq2seq.runtime.device import peak_memory, synchronize, total_memory
+from seq2seq.training.diagnosis import FEW_STEPS
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import own_batches, train_step
@@ -21,7 +22,6 @@ from seq2seq.training.stopping import raise_limits, training_length
 WARM_UP_STEPS = 3  # not measured
 MIN_STEPS, MAX_STEPS = 5, 40
 MAX_SECONDS, MIN_STEPS_SECONDS = 6.0, 30.0  # to measure up to MAX_STEPS; for the first MIN_STEPS
-FEW_STEPS = 500
 HIGH_MEMORY = 0.6  # share of machine memory; later training may take half as much again
 BUSY = 0.8  # share of a core; below it, other processes took the time
 
