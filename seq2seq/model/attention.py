@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seq2seq.model.fused.attention import ScoreWeights
-from seq2seq.model.layers import tanh
+from seq2seq.model.layers import Linear, tanh
 
 
 class ScoreFunction(Protocol):
@@ -43,7 +43,7 @@ class AdditiveScore(nn.Module):
         super().__init__()
         self.context_size = output_size
         self.query_projection = nn.Linear(query_size, attention_size, bias=False)
-        self.key_projection = nn.Linear(output_size, attention_size, bias=False)
+        self.key_projection = Linear(output_size, attention_size, bias=False)
         self.energy = nn.Linear(attention_size, 1, bias=False)
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +122,7 @@ class GeneralScore(nn.Module):
         super().__init__()
         self.context_size = output_size
         self.scale = query_size**-0.5
-        self.key_projection = nn.Linear(output_size, query_size, bias=False)
+        self.key_projection = Linear(output_size, query_size, bias=False)
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         return self.key_projection(outputs) * self.scale, outputs
@@ -144,8 +144,8 @@ class ScaledDotScore(nn.Module):
         super().__init__()
         self.context_size = attention_size
         self.query_projection = nn.Linear(query_size, attention_size)
-        self.key_projection = nn.Linear(output_size, attention_size)
-        self.value_projection = nn.Linear(output_size, attention_size)
+        self.key_projection = Linear(output_size, attention_size)
+        self.value_projection = Linear(output_size, attention_size)
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         return self.key_projection(outputs), self.value_projection(outputs)

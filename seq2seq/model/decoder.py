@@ -12,7 +12,7 @@ from seq2seq.model.attention import ScoreFunction
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs
-from seq2seq.model.layers import Dropout, DropoutRates, tanh
+from seq2seq.model.layers import Dropout, DropoutRates, Linear, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
@@ -80,7 +80,7 @@ class BahdanauDecoder(AttentionLayer):
         self.context_gates = nn.Linear(score.context_size, gate_size, bias=False)
         self.maxout = maxout
         joined_size = hidden_size + score.context_size + embedding_size
-        self.output_layer = nn.Linear(joined_size, 2 * output_size if maxout else output_size)
+        self.output_layer = Linear(joined_size, 2 * output_size if maxout else output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         backward = aligned(encoded.hidden, self.layers)[..., -self.direction_size :]  # [B, L, D]
@@ -156,7 +156,7 @@ class LuongDecoder(AttentionLayer):
             if input_feeding
             else None
         )
-        self.attentional = nn.Linear(score.context_size + hidden_size, output_size, bias=False)
+        self.attentional = Linear(score.context_size + hidden_size, output_size, bias=False)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         input_feed = encoded.hidden.new_zeros(len(encoded.hidden), self.input_feed_size)
@@ -232,7 +232,7 @@ class PlainDecoder(nn.Module):
         super().__init__()
         self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
         self.layers = _layers(layer_class, embedding_size, hidden_size, num_layers, residual)
-        self.output_layer = nn.Linear(hidden_size, output_size)
+        self.output_layer = Linear(hidden_size, output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         empty = encoded.outputs[..., :0]  # [B, S, 0]

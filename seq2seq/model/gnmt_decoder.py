@@ -1,7 +1,7 @@
 """GNMT's decoder: only the lowest layer attends, so that no step waits for attention."""
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq.model.attention import ScoreFunction
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
@@ -13,7 +13,7 @@ from seq2seq.model.decoder import (
     recurrent_inputs,
     stack_steps,
 )
-from seq2seq.model.layers import DropoutRates, tanh
+from seq2seq.model.layers import DropoutRates, Linear, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
@@ -49,7 +49,7 @@ class GNMTDecoder(AttentionLayer):
         joined = hidden_size + score.context_size
         sizes = [embedding_size] + [joined] * (num_layers - 1)
         self.layers = RecurrentStack(layer_class, sizes, hidden_size, residual)
-        self.output_layer = nn.Linear(joined, output_size)
+        self.output_layer = Linear(joined, output_size)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         hidden, cell = final_states(encoded, self.layers)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.layers import sigmoid_, tanh, tanh_into
+from seq2seq.model.layers import linear, sigmoid_, tanh, tanh_into
 from seq2seq.model.recurrent import RecurrentLayer, uniform_weight
 
 
@@ -36,7 +36,7 @@ class GRULayer(RecurrentLayer):
 
     def gates(self, inputs: Tensor) -> Tensor:
         """Return the contributions `W x + b` of inputs [..., input_size] to r, z, h~: [..., 3H]."""
-        return F.linear(inputs, self.input_weight, self.bias)
+        return linear(inputs, self.input_weight, self.bias)
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return the next hidden state [N, H] and the empty cell, given input gates [N, 3H]."""

@@ -1,15 +1,57 @@
-"""Small layers used throughout the network: scaled embedding, dropout, sigmoid and tanh."""
+"""Small layers used throughout the network: products, embedding, dropout, sigmoid and tanh."""
 
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+PRODUCT_ROWS = 256  # on CPU, longer products in half precision have a multiple of this many rows
 DROPOUT_LEVELS = 256  # distinct dropout rates on CPU: one random byte per element
 SIMD_ELEMENTS = 32  # elements per iteration of torch's vectorized CPU loops
 GRAIN_SIZE = 32_768  # torch runs elementwise operations on at most this many elements unthreaded
 MINUS_ONE = torch.tensor(-1.0)  # a Python number would be converted for each operation
+
+
+class Linear(nn.Linear):
+    """Linear layer whose products in half precision recur in few sizes on CPU; see `linear`."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        return linear(input, self.weight, self.bias)
+
+
+def linear(inputs: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Return `F.linear` of inputs [..., I]: [..., O], with its rows padded on CPU under autocast.
+
+    oneDNN, which multiplies in half precision there, compiles a kernel for each number of rows:
+    with AMX for 2 to 8 ms, longer than most products take. The number of all positions of a batch
+    hardly recurs, so it is padded to a multiple of `PRODUCT_ROWS`.
+    """
+    rows = inputs.shape[:-1].numel()
+    kind = inputs.device.type
+    if kind != "cpu" or rows < PRODUCT_ROWS or not torch.is_autocast_enabled(kind):
+        return F.linear(inputs, weight, bias)
+    flat = inputs.to(torch.get_autocast_dtype(kind)).reshape(rows, -1)
+    product = F.linear(pad_rows(flat, PRODUCT_ROWS), weight, bias)
+    return product[:rows].view(*inputs.shape[:-1], -1)
+
+
+def weight_gradient(grads: Tensor, inputs: Tensor) -> Tensor:
+    """Return `sum over rows of g x^T` [O, I] of gradients [..., O] and inputs [..., I].
+
+    The rows are padded as in `linear`.
+    """
+    left, right = grads.flatten(0, -2), inputs.flatten(0, -2)
+    if left.device.type == "cpu" and left.dtype.itemsize == 2 and len(left) >= PRODUCT_ROWS:
+        left, right = pad_rows(left, PRODUCT_ROWS), pad_rows(right, PRODUCT_ROWS)
+    return left.t() @ right
+
+
+def pad_rows(rows: Tensor, multiple: int) -> Tensor:
+    """Append rows of zeros to rows [M, *] up to a multiple."""
+    missing = -len(rows) % multiple
+    return F.pad(rows, (0, 0, 0, missing)) if missing else rows
 
 
 class ScaledEmbedding(nn.Embedding):

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from seq2seq.model.fused.library_lstm import run_library_lstm
 from seq2seq.model.fused.lstm import LSTMUnroll, activate
-from seq2seq.model.layers import activate_gates_, tanh, tanh_into
+from seq2seq.model.layers import activate_gates_, linear, tanh, tanh_into
 from seq2seq.model.recurrent import RecurrentLayer, uniform_weight
 
 
@@ -33,7 +33,7 @@ class LSTMLayer(RecurrentLayer):
 
     def gates(self, inputs: Tensor) -> Tensor:
         """Return the contribution `W x + b` of inputs [..., input_size] to the gates: [..., 4H]."""
-        return F.linear(inputs, self.input_weight, self.bias)
+        return linear(inputs, self.input_weight, self.bias)
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return the next hidden and cell [N, H], given input gates [N, 4H] and the state."""
@@ -91,7 +91,7 @@ class NormedLSTMLayer(LSTMLayer):
 
     def gates(self, inputs: Tensor) -> Tensor:
         """Return the contribution `W x` of inputs [..., input_size] to the gates: [..., 4H]."""
-        return F.linear(inputs, self.input_weight)
+        return linear(inputs, self.input_weight)
 
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         return self._step(self.input_norm(gates.to(cell.dtype)), hidden, cell)

@@ -258,7 +258,7 @@ def _keep_memory() -> None:
     takes a tenth of the training time. oneDNN and torch each cache the kernels of the last thousand
     product sizes: hundreds of megabytes that fragment the heap, where some tens of kernels suffice.
     """
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")  # oneDNN, at the first product
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")  # oneDNN, at the first product
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")  # torch, at the first product
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch, at the first large block
     # Without a threshold, the other options would only turn off glibc's dynamic one.

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seq2seq.data.batching import Batch
 from seq2seq.model.copying import Copying, CopyOutputs
+from seq2seq.model.layers import pad_rows
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions, Unrolled
 from seq2seq.training.mixture_loss import CopyTerms, mixture_loss
@@ -186,7 +187,7 @@ class _FusedLoss(torch.autograd.Function):
         mean_weight = weight.mean(0)
         means = outputs.to(weight.dtype) @ mean_weight + bias.mean()
         chunk, at_once = _chunk_and_block(len(outputs), outputs.device, needs_grad)
-        padded, vocabulary, total = _pad_rows(outputs, chunk), len(weight), weight.new_zeros(2)
+        padded, vocabulary, total = pad_rows(outputs, chunk), len(weight), weight.new_zeros(2)
         logits, probabilities = (outputs.new_empty(rows, vocabulary) for rows in (chunk, at_once))
         share = label_smoothing / vocabulary
         if needs_grad:
@@ -239,12 +240,6 @@ def _chunk_and_block(tokens: int, device: torch.device, needs_grad: bool) -> tup
     chunks = -(-tokens // GPU_CHUNK)  # equal sizes
     rows = -(-tokens // chunks)
     return rows + rows % 2, rows + rows % 2
-
-
-def _pad_rows(rows: Tensor, chunk: int) -> Tensor:
-    """Append zero rows to a multiple of `chunk`: matrix kernels are rebuilt for every new size."""
-    missing = -len(rows) % chunk
-    return rows if missing == 0 else torch.cat([rows, rows.new_zeros(missing, rows.shape[1])])
 
 
 def _chunk_loss(

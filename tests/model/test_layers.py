@@ -1,24 +1,98 @@
-"""Scaled embedding, dropout, and sigmoid and tanh against torch's own."""
+"""Products, scaled embedding, dropout, and sigmoid and tanh against torch's own."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
 from model_cases import DEVICES
 from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq.model.fused.lstm import activate
 from seq2seq.model.layers import (
+    PRODUCT_ROWS,
     Dropout,
+    Linear,
     ScaledEmbedding,
     activate_gates_,
+    linear,
     sigmoid_,
     tanh,
     tanh_into,
+    weight_gradient,
 )
 
 V, E = 11, 7
 IDS = torch.tensor([[3, 10, 0, 3], [1, 1, 2, 9], [4, 5, 6, 7]])
+
+# ----------------------------------------------------------------------------------------- products
+
+
+class ProductSizes(TorchDispatchMode):
+    """Record the sizes of matrix products in half precision."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: set[tuple[int, ...]] = set()
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if function in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default):
+            left, right = args[-2:]
+            if left.dtype == torch.bfloat16:
+                self.sizes.add((*left.shape, right.shape[1]))
+        return function(*args, **(kwargs or {}))
+
+
+def half_precision(enabled: bool = True) -> torch.autocast:
+    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled)
+
+
+@pytest.mark.parametrize("positions", [(3, 5), (1, PRODUCT_ROWS), (29, 13), (31, 40)])
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_linear_layer_equals_torchs(positions: tuple[int, int], enabled: bool) -> None:
+    torch.manual_seed(1)
+    layer = Linear(6, 10)
+    inputs = torch.randn(*positions, 6, requires_grad=True)
+    grad = torch.randn(*positions, 10)
+    results = []
+    for function in (layer, lambda each: F.linear(each, layer.weight, layer.bias)):
+        with half_precision(enabled):
+            product = function(inputs)
+        found = torch.autograd.grad(product, [inputs, layer.weight, layer.bias], grad.to(product))
+        results.append([product, *found])
+    for found, expected in zip(*results, strict=True):
+        assert found.dtype == expected.dtype
+        torch.testing.assert_close(found, expected)
+
+
+def test_products_of_many_rows_recur_in_few_sizes() -> None:
+    """oneDNN compiles a kernel for each size."""
+    weight = torch.randn(10, 6, requires_grad=True)
+    with ProductSizes() as recorded:
+        for rows in range(PRODUCT_ROWS + 1, 2 * PRODUCT_ROWS, 7):
+            with half_precision():
+                product = linear(torch.randn(rows, 1, 6, requires_grad=True), weight)
+            product.sum().backward()
+            weight_gradient(product.detach(), torch.randn(rows, 1, 6, dtype=product.dtype))
+    many = 2 * PRODUCT_ROWS
+    assert recorded.sizes == {(many, 6, 10), (many, 10, 6), (10, many, 6)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("positions", [(3, 5), (29, 13)])
+def test_the_gradient_of_a_weight_is_the_sum_over_positions(
+    dtype: torch.dtype, positions: tuple[int, int]
+) -> None:
+    grads, inputs = torch.randn(*positions, 10), torch.randn(*positions, 6)
+    expected = torch.einsum("tbo,tbi->oi", grads, inputs)
+    found = weight_gradient(grads.to(dtype), inputs.to(dtype))
+    tolerance = 0.25 if dtype == torch.bfloat16 else 1e-4
+    torch.testing.assert_close(found, expected.to(dtype), atol=tolerance, rtol=0.02)
+
 
 # ---------------------------------------------------------------------------------------- embedding
 

@@ -293,7 +293,7 @@ def test_the_shortest_time_is_returned() -> None:
     sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"),
     reason="needs mallinfo2 of glibc 2.33",
 )
-def test_products_of_many_sizes_cache_few_kernels() -> None:
+def test_products_of_many_sizes_cache_a_bounded_number_of_kernels() -> None:
     if bf16_note(torch.device("cpu"), "bf16"):
         pytest.skip("this processor has no fast products in bf16, so no kernels to keep")
     program = """
@@ -311,10 +311,13 @@ def multiply(sizes):
     return library.mallinfo2().h
 before = multiply(range(1, 20))
 print((multiply(range(20, 400)) - before) >> 20)
+print((multiply(range(400, 800)) - before) >> 20)
 """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout) < 40  # MiB; 109 if each size is cached
+    some, many = map(int, result.stdout.split())
+    assert some < 90  # MiB; 109 if each size is cached
+    assert many < some + 5
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from seq2seq.model.layers import weight_gradient
+
 
 class ScoreWeights(NamedTuple):
     """A score function as plain tensors: `v . tanh(p + key)`, or `p . key` without v.
@@ -120,15 +122,15 @@ class AttentionGradients:
 
     def finish(self, queries: Tensor) -> tuple[Tensor, Tensor, ScoreWeights]:
         """Return the gradients of keys, values and score, given the queries [T, B, Q]."""
-        saved, grad_queries = self.saved, self.grad_queries.flatten(0, 1)
+        saved, grad_queries = self.saved, self.grad_queries
         weights = saved.attention_weights.permute(1, 2, 0)
         grad_values = torch.bmm(weights, self.grad_contexts.transpose(0, 1))
         grad_query_weight = grad_query_bias = grad_energy = None
         if saved.query_weight is not None:
-            product = grad_queries.to(saved.query_weight.dtype).t() @ queries.flatten(0, 1)
+            product = weight_gradient(grad_queries.to(saved.query_weight.dtype), queries)
             grad_query_weight = product.to(grad_queries.dtype)
         if saved.query_bias is not None:
-            grad_query_bias = grad_queries.sum(0)
+            grad_query_bias = grad_queries.sum((0, 1))
         if saved.energy is None:
             grad_keys = torch.bmm(self.grad_scores.permute(1, 2, 0), saved.queries.transpose(0, 1))
         else:

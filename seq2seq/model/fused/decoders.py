@@ -22,7 +22,7 @@ from seq2seq.model.fused.lstm import (
     LSTMStackSteps,
     without_autocast,
 )
-from seq2seq.model.layers import tanh_into
+from seq2seq.model.layers import tanh_into, weight_gradient
 
 
 def unroll_bahdanau(
@@ -167,7 +167,7 @@ class _LuongUnroll(torch.autograd.Function):
             grad_query = attention.backward(t, grad_joined[:, :context_size].to(dtype))
             grad_top = grad_joined[:, context_size:] + grad_query
             grad_input_feed = stack.backward(t, grad_top.to(dtype))
-        grad_attentional = (grad_sums.flatten(0, 1).t() @ joined.flatten(0, 1)).to(dtype)
+        grad_attentional = weight_gradient(grad_sums, joined).to(dtype)
         grad_keys, grad_values, grad_score = attention.finish(joined[:, :, context_size:])
         grad_memory = grad_keys, grad_values, None
         return (

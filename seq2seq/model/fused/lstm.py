@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.model.layers import activate_gates_, tanh, tanh_into
+from seq2seq.model.layers import activate_gates_, tanh, tanh_into, weight_gradient
 
 
 class LayerInputs(NamedTuple):
@@ -108,7 +108,7 @@ class LSTMGradients:
 
     def finish(self) -> LayerInputs:
         """Return the gradients of the layer's tensors, after the first step."""
-        product = self.grad_gates.flatten(0, 1).t() @ self.saved.inputs.flatten(0, 1)
+        product = weight_gradient(self.grad_gates, self.saved.inputs)
         grad_weight, grad_bias = product.to(self.grad_cell.dtype), None
         if self.saved.bias is not None:
             grad_bias = self.grad_gates.sum((0, 1), dtype=self.grad_cell.dtype)
