@@ -134,7 +134,7 @@ def train(
     from seq2seq.config.schema import load_config
     from seq2seq.data.batching import EpochOrder
     from seq2seq.runtime.device import derive_seed
-    from seq2seq.training.session import prepare
+    from seq2seq.training.preparation import prepare
     from seq2seq.training.step import batch_of, train_step
     from seq2seq.training.stopping import training_length
 

@@ -20,7 +20,8 @@ from seq2seq.runs.layout import BEST, LAST, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.training import step as update
 from seq2seq.training.loss import Losses, batch_loss
-from seq2seq.training.session import TrainingSession, prepare
+from seq2seq.training.preparation import prepare
+from seq2seq.training.session import TrainingSession
 
 ROOT = Path(__file__).resolve().parent.parent
 CUDA = torch.device("cuda")

@@ -15,7 +15,8 @@ from seq2seq.data.length_windows import Rows
 from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import choose_device, derive_seed, synchronize
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.session import TrainingSession, prepare
+from seq2seq.training.preparation import prepare
+from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import batch_of, train_step
 
 WARM_UP_STEPS = 4

@@ -24,9 +24,10 @@ from seq2seq.training.clock import Clock
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
+from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter, RunReporter
 from seq2seq.training.selection import best_note
-from seq2seq.training.session import SessionData, TrainingSession, join_run, prepare
+from seq2seq.training.session import SessionData, TrainingSession
 from seq2seq.training.step import own_batches, train_step
 from seq2seq.training.stopping import (
     StopSync,

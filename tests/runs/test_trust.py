@@ -241,7 +241,7 @@ def test_a_damaged_vocabulary_is_not_trained_on_another_text(
     message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
     assert f"data.train: is not the text that {run} was trained on" in message
     # States of earlier versions do not record which text the run was trained on.
-    monkeypatch.setattr("seq2seq.training.session.check_texts", lambda *_: None)
+    monkeypatch.setattr("seq2seq.training.preparation.check_texts", lambda *_: None)
     message = refusal(lambda: train(configured(corpus, run), "cpu", resume=True))
     assert "the training text does not give it either" in message
     assert (run / MODEL).read_bytes() == damaged

@@ -18,7 +18,7 @@ from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import UserError
 from seq2seq.training import validation
 from seq2seq.training.loop import train
-from seq2seq.training.session import prepare
+from seq2seq.training.preparation import prepare
 
 CPU = torch.device("cpu")
 

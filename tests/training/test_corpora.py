@@ -29,7 +29,7 @@ from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.divergence import describe_batch
 from seq2seq.training.loop import train
-from seq2seq.training.session import prepare
+from seq2seq.training.preparation import prepare
 from seq2seq.training.stopping import training_length
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -41,8 +41,9 @@ from seq2seq.training import stopping, validation
 from seq2seq.training.clock import Clock
 from seq2seq.training.loop import Interrupted, share_in_training, train
 from seq2seq.training.loss import Losses, batch_loss
+from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter
-from seq2seq.training.session import TrainingSession, join_run, prepare
+from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
 CPU = torch.device("cpu")

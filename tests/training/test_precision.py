@@ -17,7 +17,8 @@ from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import loss_scaling
 from seq2seq.training import session as session_module
 from seq2seq.training.loss_scaling import GROWTH_STEPS, update_loss_scale
-from seq2seq.training.session import TrainingSession, join_run, prepare
+from seq2seq.training.preparation import join_run, prepare
+from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import own_batches, train_step
 
 CPU = torch.device("cpu")

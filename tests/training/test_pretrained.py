@@ -12,7 +12,7 @@ from seq2seq.config.schema import Config, load_config, with_paths
 from seq2seq.runs.layout import LOG, METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
-from seq2seq.training.session import prepare
+from seq2seq.training.preparation import prepare
 
 CPU = torch.device("cpu")
 SHORT = (

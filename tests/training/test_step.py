@@ -19,7 +19,8 @@ from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError
 from seq2seq.training import step as step_module
 from seq2seq.training.loss import Losses, batch_loss
-from seq2seq.training.session import TrainingSession, prepare
+from seq2seq.training.preparation import prepare
+from seq2seq.training.session import TrainingSession
 
 Loss = Callable[[Seq2Seq, Batch, float], Tensor]
 
