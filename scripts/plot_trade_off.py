@@ -1,0 +1,78 @@
+"""Plot translation quality against search speed, one mark per model.
+
+    python scripts/plot_trade_off.py docs/results/trade-off.json docs/images/trade-off.png
+
+The JSON object has a list of `models`, each with a `name`, its `width` in units and its int8
+`megabytes` (null if unknown), its `bleu`, and output tokens per second with `greedy` search and
+with `beam` 5.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seq2seq.analysis.figures import FONT, save
+from seq2seq.runtime.files import atomic_write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+OURS, THEIRS = "#0072b2", "#d55e00"  # of Okabe and Ito, distinct for the colour-blind
+SEARCHES = {"greedy": "greedy search", "beam": "beam 5"}
+WIDTH, HEIGHT = 9.0, 3.8  # inches
+ROOM = 1.25  # factor of the highest speed, and
+BLEU_ROOM = 0.8  # points of BLEU, around the marks, for their labels
+
+
+def main() -> None:
+    """Read the models and write the figure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", type=Path, help="JSON file")
+    parser.add_argument("figure", type=Path, help=".png, .svg or .pdf")
+    options = parser.parse_args()
+    models = json.loads(options.models.read_text(encoding="utf-8"))["models"]
+    content, _ = save(draw(models), options.figure.suffix, "use .svg")
+    atomic_write(options.figure, content)
+
+
+def draw(models: list[dict[str, Any]]) -> "Figure":
+    """Draw one panel for each kind of search."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"font.family": [FONT, "sans-serif"], "font.size": 9}):
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        panels = figure.subplots(1, len(SEARCHES), sharey=True)
+        for axes, (key, title) in zip(panels, SEARCHES.items(), strict=True):
+            for model in models:
+                ours = model["width"] is not None
+                style = {"color": OURS, "marker": "o"} if ours else {"color": THEIRS, "marker": "D"}
+                axes.plot(model[key], model["bleu"], linestyle="none", **style)
+                axes.annotate(
+                    _label(model),
+                    (model[key], model["bleu"]),
+                    xytext=(0, 7 if ours else -7),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom" if ours else "top",
+                    fontsize=8,
+                )
+            speeds, scores = ([model[each] for model in models] for each in (key, "bleu"))
+            axes.set_xlim(0, max(speeds) * ROOM)
+            axes.set_ylim(min(scores) - BLEU_ROOM, max(scores) + BLEU_ROOM)
+            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+            axes.set(title=title, xlabel="output tokens per second")
+            axes.spines[["top", "right"]].set_visible(False)
+        panels[0].set_ylabel("BLEU")
+    return figure
+
+
+def _label(model: dict[str, Any]) -> str:
+    sizes = [f"{model['width']} units"] if model["width"] is not None else []
+    sizes += [f"{model['megabytes']:.1f} MB"] if model["megabytes"] is not None else []
+    return "\n".join([model["name"], ", ".join(sizes)]).strip()
+
+
+if __name__ == "__main__":
+    main()
