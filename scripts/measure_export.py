@@ -122,7 +122,7 @@ def compare(
 
 def gap(ours: Translation, theirs: Translation) -> float:
     """Return the smaller of two differences: of the scores, and of the first differing tokens."""
-    pairs = zip(ours.tokens, theirs.tokens, ours.token_scores, theirs.token_scores, strict=False)
+    pairs = zip(ours.tokens, theirs.tokens, ours.log_probs, theirs.log_probs, strict=False)
     steps = [one - other for token, wanted, one, other in pairs if token != wanted]
     return min([ours.score - theirs.score, *steps[:1]], key=abs)
 

@@ -20,10 +20,11 @@ from seq2seq.config.schema import load_config
 from seq2seq.data.corpus import read_pairs
 from seq2seq.data.lexical_table import train_lexical_table
 from seq2seq.data.training_data import training_data
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.run_loading import for_inference
 from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import Model, SearchOptions
+from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.inference.shortlist_search import ShortlistedModel
 from seq2seq.runs.checkpoint import new_model
@@ -52,7 +53,8 @@ def main() -> None:
         table = train_lexical_table(pairs.src, pairs.tgt, *sizes)
     valid = read_pairs(config.data.valid)
     sources = vocabularies.src.encode(valid.src[-options.lines :])
-    limits = [len(each) for each in vocabularies.tgt.encode(valid.tgt[-options.lines :])]
+    limits = (len(each) for each in vocabularies.tgt.encode(valid.tgt[-options.lines :]))
+    requests = [Request(*each) for each in zip(sources, limits, strict=True)]
     network = new_model(config, vocabularies).eval().requires_grad_(False)
     network.projection.bias[EOS_ID] = -100  # no translation ends before its limit
     weight, bias = network.projection.weight.clone(), network.projection.bias.clone()
@@ -61,32 +63,29 @@ def main() -> None:
         own = Shortlist.of(table, vocabularies)
         models = (full, ShortlistedModel(full, own, weight, bias))
         for beam in (1, 5):
-            _measure(models, sources, limits, beam, "int8" if int8 else "float32")
+            _measure(models, requests, beam, "int8" if int8 else "float32")
 
 
-def _measure(
-    models: Sequence[Model], sources: Sequence[Ids], limits: Sequence[int], beam: int, name: str
-) -> None:
+def _measure(models: Sequence[Model], requests: Sequence[Request], beam: int, name: str) -> None:
     for count in WARM_UP:
         for model in models:
-            _seconds(model, sources[:count], limits[:count], beam)
-    tokens = sum(limits) + len(limits)
+            _seconds(model, requests[:count], beam)
+    tokens = sum(each.limit + 1 for each in requests)
     for _ in range(ROUNDS):
-        before, after = (tokens / _seconds(model, sources, limits, beam) for model in models)
+        before, after = (tokens / _seconds(model, requests, beam) for model in models)
         print(f"{name}, beam {beam}: {before:.0f} -> {after:.0f} tokens/s x {after / before:.2f}")
     alone: tuple[list[float], list[float]] = ([], [])
-    for number in range(ALONE):
+    for request in requests[:ALONE]:
         for model, found in zip(models, alone, strict=True):
-            given = sources[number : number + 1], limits[number : number + 1]
-            found.append(1000 * _seconds(model, *given, beam))
+            found.append(1000 * _seconds(model, [request], beam))
     halves = " -> ".join(f"{np.median(each):.1f}" for each in alone)
     print(f"{name}, beam {beam}: a sentence alone {halves} ms", flush=True)
 
 
-def _seconds(model: Model, sources: Sequence[Ids], limits: Sequence[int], beam: int) -> float:
+def _seconds(model: Model, requests: Sequence[Request], beam: int) -> float:
     options = SearchOptions(beam, return_scores=False, return_attention=False)
     began = time.process_time()
-    search(model, sources, limits, options, torch.device("cpu"))
+    search(model, requests, options, torch.device("cpu"))
     return time.process_time() - began
 
 

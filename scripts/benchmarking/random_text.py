@@ -15,6 +15,7 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.sentences import Request
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.training_state import Progress
@@ -178,10 +179,11 @@ def search_speed(name: str, beam: int, sentences: int, device: str) -> Speed:
     sizes = lengths(sentences, seed=4)[:, 0].tolist()
     sources = [rng.integers(FIRST_ID, MODELS[name][0], n).tolist() for n in sizes]
     options = SearchOptions(beam, return_scores=False, return_attention=False)
-    search(model, sources[:64], sizes[:64], options, session.device)
+    requests = [Request(*each) for each in zip(sources, sizes, strict=True)]
+    search(model, requests[:64], options, session.device)
     synchronize(session.device)
     started = time.perf_counter()
-    found = search(model, sources, sizes, options, session.device)
+    found = search(model, requests, options, session.device)
     synchronize(session.device)
     elapsed = time.perf_counter() - started
     tgt = sum(len(hypotheses[0].ids) for hypotheses in found)

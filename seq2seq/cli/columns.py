@@ -80,7 +80,7 @@ class Columns:
             return str(side + 1)
         if not self._runs:
             raise UserError(f"{path}: give --columns SRC,TGT, the names of two columns")
-        from seq2seq.inference.loaded_model import languages_of
+        from seq2seq.inference.loading import languages_of
 
         return languages_of(Path(self._runs[0]))[side]
 

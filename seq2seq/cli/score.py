@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
             output.flush()
             report.note_one_sided(start + 1, [each.possible for each in scored])
             total += sum(each.log_prob for each in scored if each.possible)
-            tokens += sum(len(each.token_scores) for each in scored)
+            tokens += sum(len(each.log_probs) for each in scored)
     src_report.log()
     report.log()
     if not tokens:
@@ -96,7 +96,7 @@ def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse
     """Raise RunError for a log-probability that is not finite; `number` counts the first line."""
     for line, each in enumerate(scored, start=number):
         if each.possible and not each.finite:
-            value = next(value for value in each.token_scores if not math.isfinite(value))
+            value = next(value for value in each.log_probs if not math.isfinite(value))
             raise RunError(
                 f"{options.ref}:{line}: a token has the log-probability {value}, which is not a "
                 f"finite number, under {', '.join(map(str, options.model))}; use another model"
@@ -112,6 +112,6 @@ def _format(scored: "ScoredLine", as_json: bool) -> str:
         "perplexity": round(scored.perplexity, 6) if scored.possible else None,
         "src_tokens": scored.src_tokens,
         "tgt_tokens": scored.tokens,
-        "log_probs": [round(each, 6) for each in scored.token_scores],
+        "log_probs": [round(each, 6) for each in scored.log_probs],
     }
     return json_text(fields) + "\n"

@@ -195,7 +195,12 @@ def _translate(
         with progress("translated", count, done=journal.done) as advance:
             while batch := list(islice(lines, BATCH_LINES)):
                 found = translator.translate(
-                    batch, beam, n_best, None, True, advance, None, corpus.search
+                    batch,
+                    beam,
+                    n_best,
+                    text_only=True,
+                    on_translated=advance,
+                    settings=corpus.search,
                 )
                 report.note_translations(journal.done + 1, found)
                 journal.append([[each.text for each in line.n_best] for line in found])

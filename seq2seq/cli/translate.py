@@ -157,11 +157,11 @@ def _translate(
                 texts,
                 options.beam,
                 options.n_best or 1,
-                begin,
-                text_only,
-                advance,
-                requirements.constraints.of(number, len(texts)),
-                requirements.settings,
+                prefixes=begin,
+                text_only=text_only,
+                on_translated=advance,
+                constraints=requirements.constraints.of(number, len(texts)),
+                settings=requirements.settings,
             )
             for index, each in enumerate(translations, start=number - 1):
                 report.note_translations(index + 1, [each], begin and [begin[index + 1 - number]])

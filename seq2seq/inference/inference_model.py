@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq.data.batching import pad_sources
+from seq2seq.data.vocabulary.vocabulary import BOS_ID
+from seq2seq.inference.search.interface import Model, ModelStep
 from seq2seq.inference.search.topk import ApproximateLogits, ApproximateProjection
 from seq2seq.inference.weights import InferenceWeight
 from seq2seq.model.attention import DotScore, GeneralScore
@@ -214,3 +217,12 @@ class InferenceModel:
 
 def _all_ids(embedding: nn.Embedding) -> Tensor:
     return torch.arange(embedding.num_embeddings, device=embedding.weight.device)
+
+
+@torch.inference_mode()
+def trial_step(model: Model, device: torch.device) -> ModelStep:
+    """Return the first step of a model for an empty source, to see which weights it has."""
+    src, lengths = pad_sources([[]])
+    memory, state = model.start(model.encode(src.to(device), lengths.to(device)))
+    bos = torch.tensor([BOS_ID], device=device)
+    return model.step(bos, state, memory)

@@ -54,7 +54,7 @@ class NBestEntry:
     text: str
     score: float  # log-probability in nats / T ** length_penalty
     tokens: list[str] = field(default_factory=list)  # [T], end-of-sentence included
-    token_scores: list[float] = field(default_factory=list)  # [T], log-probabilities in nats
+    log_probs: list[float] = field(default_factory=list)  # [T], log-probabilities in nats
     attention_blocks: AttentionBlocks | None = None
     head_blocks: AttentionBlocks | None = None
 

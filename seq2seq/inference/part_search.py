@@ -18,6 +18,7 @@ from seq2seq.inference.requirements import without_forbidden_names
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.lexical import LexicalMaker, merge
+from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.source_lines import LinePart, chunks
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
@@ -46,11 +47,11 @@ class PartSearch:
             )
             own = list(parts[rows])
             for number, part in self._with_lost_names(own, found).items():
-                own[number], found[number] = part, self._search_parts([part], options, None)[0]
+                own[number], found[number] = part, self._search_parts([part], options)[0]
             for number, part in self._with_forbidden_names(own, found).items():
-                own[number], found[number] = part, self._search_parts([part], options, None)[0]
+                own[number], found[number] = part, self._search_parts([part], options)[0]
             while constrained := self._with_missing_words(own, found, options):
-                again = self._search_parts([*constrained.values()], options, None)
+                again = self._search_parts([*constrained.values()], options)
                 for (number, part), hypotheses in zip(constrained.items(), again, strict=True):
                     own[number], found[number] = part, hypotheses
             kept = None if n_best > 1 or mbr or options.sampling else 1
@@ -75,7 +76,7 @@ class PartSearch:
         def search_again(numbers: list[int], size: int) -> list[list[Candidate]]:
             short = [parts[number] for number in numbers]
             wide = options._replace(size=size)
-            found = self._search_parts(short, wide, None)
+            found = self._search_parts(short, wide)
             return [self._candidates(*each) for each in zip(short, found, strict=True)]
 
         return search_again
@@ -156,17 +157,18 @@ class PartSearch:
         self,
         parts: Sequence[LinePart],
         options: SearchOptions,
-        on_found: Callable[[int], None] | None,
+        on_found: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         loaded, most = self._loaded, self._loaded.decoding.max_length
-        limits = [most or loaded.limit(len(part.ids)) for part in parts]
-        ids, prefixes = [part.ids for part in parts], [part.prefix for part in parts]
-        lexical = [part.lexical for part in parts]
+        requests = [
+            Request(part.ids, most or loaded.limit(len(part.ids)), part.prefix, part.lexical)
+            for part in parts
+        ]
         try:
-            return loaded.search(ids, limits, options, prefixes, lexical, on_found)
+            return loaded.search(requests, options, on_found)
         except NonFiniteError as error:
-            text = loaded.vocabularies.src.decode(ids[error.sentence])
+            text = loaded.vocabularies.src.decode(requests[error.sentence].source)
             raise RunError(
                 f"{loaded.name}: the best next token of a translation has the log-probability "
                 f"{error.value}, not a finite number, for the text {text[:60]!r}; use another model"

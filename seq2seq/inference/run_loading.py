@@ -2,20 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
-from seq2seq.config.schema import DecodingConfig
-from seq2seq.data.batching import pad_sources
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import checksums_of
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, Vocabularies
 from seq2seq.inference import weights
 from seq2seq.inference.compatibility import check_ensemble
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.search.interface import Model, ModelStep
+from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch
 from seq2seq.model.seq2seq import Seq2Seq
@@ -25,23 +21,18 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 
-Loaded = tuple[
-    Model,
-    Vocabularies,
-    LengthLimit,
-    DecodingConfig,
-    int,
-    torch.device,
-    SourceProfile,
-    str,
-    ShortlistSearch | None,
-]
+L = TypeVar("L", bound=LoadedModel)
 
 
 def load_runs(
-    paths: Sequence[Path], device: str, int8: bool, overrides: Iterable[str], shortlist: bool
-) -> Loaded:
-    """Return the fields of `LoadedModel` for run folders; see `LoadedModel.load`."""
+    kind: type[L],
+    paths: Sequence[Path],
+    device: str,
+    int8: bool,
+    overrides: Iterable[str],
+    shortlist: bool,
+) -> L:
+    """Return run folders as a model of this kind; see `Translator.load`."""
     chosen = choose_device(argument_types.device_name(device))
     if int8:
         weights.check_int8(chosen)
@@ -56,9 +47,6 @@ def load_runs(
     for run, (_, other_vocabularies, _, other) in zip(paths, loaded, strict=True):
         same = checksums_of(other_vocabularies) == checksums_of(vocabularies)
         check_ensemble(run, paths[0], same, other.data.direction, config.data.direction)
-    model: Model = models[0] if len(models) == 1 else Ensemble(models)
-    source, name = read_source_profile(paths[0]), ", ".join(map(str, paths))
-    longest = config.data.max_length
     shortlisted = None
     if shortlist:
         own = Shortlist.of(read_shortlist(paths[0], vocabularies), vocabularies)
@@ -69,16 +57,17 @@ def load_runs(
                 for each, weight in zip(models, weights_of, strict=True)
             ],
         )
-    return model, vocabularies, limit, decoding, longest, chosen, source, name, shortlisted
-
-
-@torch.inference_mode()
-def trial_step(model: Model, device: torch.device) -> ModelStep:
-    """Return the first step of a model for an empty source, to see which weights it has."""
-    src, lengths = pad_sources([[]])
-    memory, state = model.start(model.encode(src.to(device), lengths.to(device)))
-    bos = torch.tensor([BOS_ID], device=device)
-    return model.step(bos, state, memory)
+    return kind(
+        model=models[0] if len(models) == 1 else Ensemble(models),
+        vocabularies=vocabularies,
+        limit=limit,
+        decoding=decoding,
+        max_length=config.data.max_length,
+        device=chosen,
+        source=read_source_profile(paths[0]),
+        name=", ".join(map(str, paths)),
+        shortlisted=shortlisted,
+    )
 
 
 def for_inference(

@@ -35,22 +35,22 @@ class ScoredLine:
     log_prob: float = 0.0
     src_tokens: list[str] = field(default_factory=list)  # end-of-sentence included
     tokens: list[str] = field(default_factory=list)  # target tokens, end-of-sentence included
-    token_scores: list[float] = field(default_factory=list)  # one per target token, nats
+    log_probs: list[float] = field(default_factory=list)  # one per target token, nats
 
     @property
     def possible(self) -> bool:
         """Return True if both sides have text, or neither."""
-        return bool(self.token_scores) or self.log_prob > -math.inf
+        return bool(self.log_probs) or self.log_prob > -math.inf
 
     @property
     def finite(self) -> bool:
         """Return True if the log-probability of every token is a finite number."""
-        return all(map(math.isfinite, self.token_scores))
+        return all(map(math.isfinite, self.log_probs))
 
     @property
     def perplexity(self) -> float:
         """Return `exp(-log_prob / length)`; 1 for blank lines."""
-        return perplexity(self.log_prob, len(self.token_scores))
+        return perplexity(self.log_prob, len(self.log_probs))
 
 
 _BOTH_BLANK, _ONE_BLANK = ScoredLine(), ScoredLine(-math.inf, -math.inf)
@@ -141,7 +141,7 @@ def _has_attention(pair: _EncodedPair) -> bool:
 def _attended(translator: LoadedModel, pair: _EncodedPair, found: "ForcedDecoding") -> Translation:
     scored = _scored_line(translator, pair.src_ids, pair.tgt_ids, pair.source, found.log_probs)
     blocks = as_blocks(found.attention_weights), as_blocks(found.head_weights)
-    entry = NBestEntry(pair.translation, scored.score, scored.tokens, scored.token_scores, *blocks)
+    entry = NBestEntry(pair.translation, scored.score, scored.tokens, scored.log_probs, *blocks)
     return Translation([entry], scored.src_tokens)
 
 

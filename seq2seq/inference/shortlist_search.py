@@ -17,9 +17,7 @@ from seq2seq.data.vocabulary.vocabulary import PAD_ID, Ids
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import Hypothesis, Model, NonFiniteError, SearchOptions
-from seq2seq.inference.search.lexical import Lexical
-from seq2seq.inference.search.prefixes import Prefix
-from seq2seq.inference.search.sentences import padded_width
+from seq2seq.inference.search.sentences import Request, padded_width
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.model.copying import CopyOutputs
 
@@ -142,40 +140,31 @@ class ShortlistSearch:
     def search(
         self,
         full: Model,
-        sources: Sequence[Ids],
-        limits: Sequence[int],
+        requests: Sequence[Request],
         options: SearchOptions,
         device: torch.device,
-        prefixes: Sequence[Prefix],
-        on_found: Callable[[int], None] | None,
-        lexical: Sequence[Lexical],
+        on_found: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each source, best first, as `search.batched.search` does.
+        """Return the hypotheses for each request, best first, as `search.batched.search` does.
 
         Sentences with a prefix or required phrases, and all if words are forbidden, are searched
         over all tokens by the `full` model: what is required or left over may not be listed.
         """
-        found: list[list[Hypothesis]] = [[] for _ in sources]
+        found: list[list[Hypothesis]] = [[] for _ in requests]
         by_model: tuple[list[int], list[int]] = ([], [])
-        for i in range(len(sources)):
-            required = prefixes[i].states or lexical[i].phrases or options.forbidden is not None
+        for i, each in enumerate(requests):
+            required = each.prefix.states or each.lexical.phrases or options.forbidden is not None
             by_model[bool(required)].append(i)
         for model, rows in zip((self.model, full), by_model, strict=True):
+            own = [requests[i] for i in rows]
             try:
-                of_rows = search(
-                    model,
-                    [sources[i] for i in rows],
-                    [limits[i] for i in rows],
-                    options,
-                    device,
-                    [prefixes[i] for i in rows],
-                    _renumbered(on_found, rows),
-                    [lexical[i] for i in rows],
-                )
+                of_rows = search(model, own, options, device, _renumbered(on_found, rows))
             except NonFiniteError as error:
                 raise NonFiniteError(rows[error.sentence], error.value) from None
             for i, hypotheses in zip(rows, of_rows, strict=True):
-                found[i] = hypotheses if model is full else self._with_ids(sources[i], hypotheses)
+                if model is not full:
+                    hypotheses = self._with_ids(requests[i].source, hypotheses)
+                found[i] = hypotheses
         return found
 
     def _with_ids(self, source: Ids, hypotheses: Sequence[Hypothesis]) -> list[Hypothesis]:

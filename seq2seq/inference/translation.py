@@ -19,7 +19,7 @@ _BLANK = NBestEntry("", 0.0)
 class Translation:
     """Translation of one line; a blank line has a blank translation.
 
-    `text`, `score`, `tokens`, `token_scores` and `attention` are those of the best entry,
+    `text`, `score`, `tokens`, `log_probs` and `attention` are those of the best entry,
     `n_best[0]`. T is the number of target tokens and S that of source tokens, end-of-sentence
     included; a line in several parts has one end-of-sentence for each of them on both sides.
     """
@@ -52,9 +52,9 @@ class Translation:
         return self.n_best[0].tokens
 
     @property
-    def token_scores(self) -> list[float]:
+    def log_probs(self) -> list[float]:
         """Return the log-probabilities of the target tokens [T] in nats; empty if not requested."""
-        return self.n_best[0].token_scores
+        return self.n_best[0].log_probs
 
     @property
     def attention(self) -> NDArray[np.float32] | None:
@@ -111,7 +111,7 @@ def _join_entries(entries: Sequence[NBestEntry]) -> NBestEntry:
         _join_texts([entry.text for entry in entries]),
         total / sum(lengths),
         [token for entry in entries for token in entry.tokens],
-        [value for entry in entries for value in entry.token_scores],
+        [value for entry in entries for value in entry.log_probs],
         _join_blocks([entry.attention_blocks for entry in entries]),
         _join_blocks([entry.head_blocks for entry in entries]),
     )

@@ -23,7 +23,7 @@ def translation_as_json(
         "score": round(translation.score, 6),
         "src_tokens": translation.src_tokens,
         "tgt_tokens": translation.tokens,
-        "log_probs": _rounded(translation.token_scores),
+        "log_probs": _rounded(translation.log_probs),
     }
     blocks = translation.attention_blocks if with_attention else None
     matrices = [_matrix_as_json(block) for block in blocks.blocks] if blocks else []
@@ -38,7 +38,7 @@ def translation_as_json(
                     "text": each.text,
                     "score": round(each.score, 6),
                     "tokens": each.tokens,
-                    "log_probs": _rounded(each.token_scores),
+                    "log_probs": _rounded(each.log_probs),
                 }
                 for each in translation.n_best
             ]

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, overload
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, overload
 
 from seq2seq.data.names.names import Masked
 from seq2seq.inference.exported.model import ExportedModel
 from seq2seq.inference.exported.search import check_settings
 from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
@@ -28,6 +30,27 @@ class Translator(LoadedModel):
     `Translator.load(run).translate(lines)` returns as objects what `seq2seq translate` prints.
     """
 
+    @classmethod
+    @in_callers_terms
+    def load(
+        cls,
+        *runs: Path | str,
+        device: str = "auto",
+        int8: bool = False,
+        overrides: Iterable[str] = (),
+        shortlist: bool = False,
+    ) -> Self:
+        """Load a run folder, or several as an ensemble; `int8` quantizes weights for speed.
+
+        With `shortlist`, search chooses among the tokens that suit a source, by the table that
+        `seq2seq shortlist` wrote into the run folder. Folders that `seq2seq export` wrote are
+        loaded without torch. Overrides of the config's `decoding` section are such as
+        "decoding.length_penalty=0.6". An ensemble uses the `decoding` section, the length limits
+        and the shortlist of its first run. Raises UserError if the runs do not fit together, the
+        device lacks fast, exact int8 products, or there is no shortlist.
+        """
+        return load_folders(cls, runs, device, int8, overrides, shortlist)
+
     def beam_size(self, wanted: int | None, n_best: int) -> int:
         """Return the wanted beam size or the config's; raises UserError if below `n_best`."""
         size = self.decoding.beam_size
@@ -44,6 +67,7 @@ class Translator(LoadedModel):
         lines: str,
         beam_size: int | None = None,
         n_best: int = 1,
+        *,
         prefixes: str | None = None,
         text_only: bool = False,
         on_translated: Callable[[int], object] | None = None,
@@ -56,6 +80,7 @@ class Translator(LoadedModel):
         lines: Iterable[str],
         beam_size: int | None = None,
         n_best: int = 1,
+        *,
         prefixes: Iterable[str] | None = None,
         text_only: bool = False,
         on_translated: Callable[[int], object] | None = None,
@@ -68,6 +93,7 @@ class Translator(LoadedModel):
         lines: str | Iterable[str],
         beam_size: int | None = None,
         n_best: int = 1,
+        *,
         prefixes: Any = None,
         text_only: bool = False,
         on_translated: Callable[[int], object] | None = None,
@@ -88,11 +114,11 @@ class Translator(LoadedModel):
             [lines] if isinstance(lines, str) else lines,
             beam_size,
             n_best,
-            prefixes,
-            text_only,
-            on_translated,
-            constraints,
-            settings,
+            prefixes=prefixes,
+            text_only=text_only,
+            on_translated=on_translated,
+            constraints=constraints,
+            settings=settings,
         )
         return next(found) if single else list(found)
 
@@ -102,6 +128,7 @@ class Translator(LoadedModel):
         lines: Iterable[str],
         beam_size: int | None = None,
         n_best: int = 1,
+        *,
         prefixes: Iterable[str] | None = None,
         text_only: bool = False,
         on_translated: Callable[[int], object] | None = None,
@@ -182,6 +209,7 @@ class Translator(LoadedModel):
         lines: Iterable[str],
         beam_size: int | None = None,
         n_best: int = 1,
+        *,
         prefixes: Iterable[str] | None = None,
         constraints: Iterable[Sequence[str]] | None = None,
         settings: SearchSettings = DEFAULT_SETTINGS,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from babel import Locale
 
-from seq2seq.inference.loaded_model import languages_of
+from seq2seq.inference.loading import languages_of
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError

@@ -209,7 +209,7 @@ def test_attention_of_a_forced_translation_equals_that_of_search(
     scored = score_lines(translator, sources, texts)
     for text, given, score in zip(texts, attend(translator, sources, texts), scored, strict=True):
         assert given.text == text
-        assert (given.score, given.token_scores) == (score.score, score.token_scores)
+        assert (given.score, given.log_probs) == (score.score, score.log_probs)
         assert given.attention is not None
         assert given.attention.shape == (len(given.tokens), len(given.src_tokens))
         assert given.attention.sum(axis=1) == pytest.approx(1, abs=1e-4)

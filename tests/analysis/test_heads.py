@@ -137,8 +137,8 @@ def test_words_merge_in_every_head(translator: Translator) -> None:
     rows, columns = word_spans(found.tokens), word_spans(found.src_tokens)
     assert merged.tokens == [joined([found.tokens[i] for i in row]) for row in rows]
     assert merged.src_tokens == ["".join(found.src_tokens[i] for i in span) for span in columns]
-    for row, score in zip(rows, merged.token_scores, strict=True):
-        assert score == pytest.approx(sum(found.token_scores[i] for i in row))
+    for row, score in zip(rows, merged.log_probs, strict=True):
+        assert score == pytest.approx(sum(found.log_probs[i] for i in row))
     assert merged.attention is not None
     assert found.attention is not None
     pairs = [

@@ -59,7 +59,7 @@ def test_json_has_the_log_probability_of_each_token(
         assert fields["log_prob"] == round(each.log_prob, 6)
         assert fields["perplexity"] == pytest.approx(each.perplexity)
         assert (fields["src_tokens"], fields["tgt_tokens"]) == (each.src_tokens, each.tokens)
-        assert fields["log_probs"] == pytest.approx(each.token_scores, abs=1e-6)
+        assert fields["log_probs"] == pytest.approx(each.log_probs, abs=1e-6)
 
 
 @pytest.mark.parametrize("json_lines", [False, True])

@@ -114,7 +114,7 @@ def check_same(
         for one, other in zip(ours.n_best, theirs.n_best, strict=True) if same else ():
             assert one.text == other.text
             assert_close(one.score, other.score, tolerance)
-            assert_close(one.token_scores, other.token_scores, tolerance)
+            assert_close(one.log_probs, other.log_probs, tolerance)
             assert (one.attention is None) == (other.attention is None)
             if one.attention is not None:
                 assert_close(one.attention, other.attention, tolerance)
@@ -139,7 +139,8 @@ def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
     words = sorted({word for each in run.translate(LINES[:40]) for word in each.text.split()})
     settings = SearchSettings(forbidden=tuple(words[:10]))
     expected, found = (
-        each.translate(LINES, beam_size, 1, PREFIXES, settings=settings) for each in (run, exported)
+        each.translate(LINES, beam_size, prefixes=PREFIXES, settings=settings)
+        for each in (run, exported)
     )
     check_same(found, expected)
     free = run.translate(LINES, beam_size)
@@ -157,7 +158,12 @@ def test_phrases_and_a_glossary(tiny_run: Path, beam_size: int, n_best: int) -> 
     settings = SearchSettings(glossary=Glossary([(each, f"{each}zu") for each in words[:9]]))
     expected, found = (
         each.translate(
-            LINES, beam_size, n_best, PREFIXES, constraints=constraints, settings=settings
+            LINES,
+            beam_size,
+            n_best,
+            prefixes=PREFIXES,
+            constraints=constraints,
+            settings=settings,
         )
         for each in (run, exported)
     )
@@ -223,7 +229,7 @@ def test_encoder_outputs_do_not_depend_on_the_batch(
         found.append(exported.translate(LINES[::2]))
     for each in zip(*found, strict=True):
         assert len({one.text for one in each}) == 1
-        assert len({tuple(one.token_scores) for one in each}) == 1
+        assert len({tuple(one.log_probs) for one in each}) == 1
         weights = [one.attention for one in each]
         if weights[0] is not None:
             assert all(np.array_equal(weights[0], other) for other in weights[1:])
@@ -260,7 +266,9 @@ def test_a_vocabulary_of_words_replaces_unknown_words(tmp_path: Path) -> None:
     check_same(exported.translate(LINES), expected)
     lines = [line for line, each in zip(LINES, expected, strict=True) if "<unk>" in each.tokens]
     assert len(lines) > 5
-    check_same(exported.translate(lines, 1, 1, lines), run.translate(lines, 1, 1, lines))
+    check_same(
+        exported.translate(lines, 1, prefixes=lines), run.translate(lines, 1, prefixes=lines)
+    )
 
 
 def test_symbols_are_kept(tmp_path: Path) -> None:
@@ -355,7 +363,7 @@ def test_translations_do_not_depend_on_the_other_lines(
             for one, other in zip(alone.n_best, together[start].n_best, strict=True):
                 assert one.text == other.text
                 assert one.score == other.score
-                assert one.token_scores == other.token_scores
+                assert one.log_probs == other.log_probs
                 assert np.array_equal(one.attention, other.attention)
 
 

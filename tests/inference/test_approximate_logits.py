@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import DECODERS, toy_pairs
+from searching import search
 from test_constraints import prefix_of
 from test_search import MAKERS, random_sources
 from torch import Tensor
@@ -15,7 +16,6 @@ from torch import Tensor
 from seq2seq.inference import inference_model, weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.prefixes import NO_PREFIX
 from seq2seq.inference.search.topk import (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from invariance import check_batch_invariance
+from searching import search
 from test_search import CPU, MAKERS, random_sources, same
 from torch import Tensor
 
@@ -24,7 +25,6 @@ from seq2seq.inference.search.batch_invariance import (
     tile_rows,
     tile_sizes,
 )
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.continuous_batching import ContinuousBatch
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.weights import PackedWeight, int8_is_exact, prepacking_is_exact

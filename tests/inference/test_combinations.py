@@ -72,12 +72,12 @@ def translated(translator: Translator, case: Case, rows: Sequence[int]) -> list[
         [LINES[row] for row in rows],
         case.beam_size,
         case.n_best,
-        [PREFIXES[row % 3] for row in rows] if case.prefixes else None,
+        prefixes=[PREFIXES[row % 3] for row in rows] if case.prefixes else None,
         constraints=[PHRASES[row % 3] for row in rows] if case.constraints else None,
         settings=case.settings,
     )
     return [
-        tuple((entry.text, entry.score, entry.tokens, entry.token_scores) for entry in each.n_best)
+        tuple((entry.text, entry.score, entry.tokens, entry.log_probs) for entry in each.n_best)
         for each in found
     ]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from searching import search
 from test_search import (
     CPU,
     MAKERS,
@@ -22,7 +23,6 @@ from test_search import (
 )
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.constraints import (
     ForbiddenIds,
     KeepPrefix,

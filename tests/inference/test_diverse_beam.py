@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from conftest import toy_pairs
 from invariance import check_batch_invariance
+from searching import search
 from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator

@@ -39,7 +39,7 @@ def check_without_mark(found: Translation, marked: Translation) -> None:
     best, expected = found.n_best[0], marked.n_best[0]
     assert best.text == without_mark(expected.text, MARKS)
     assert (best.score, best.tokens) == (expected.score, expected.tokens)
-    assert best.token_scores == expected.token_scores
+    assert best.log_probs == expected.log_probs
     assert (best.attention is None) == (expected.attention is None)
     if best.attention is not None and expected.attention is not None:
         np.testing.assert_array_equal(best.attention, expected.attention)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from searching import search
 from test_search import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
 
 from seq2seq.data.batching import make_batch
@@ -14,7 +15,6 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.scoring import forced_log_probs
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import SearchOptions
 
 CPU = torch.device("cpu")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from conftest import toy_pairs
 from invariance import check_batch_invariance
+from searching import search
 from test_constraints import forced
 from test_search import (
     CPU,
@@ -28,7 +29,6 @@ from test_search import (
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import (
     MAX_TOKENS,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from conftest import toy_pairs
+from searching import search
 from test_search import CPU, MAKERS, SOURCES, Oracle, ask, random_sources
 
 from seq2seq.cli.main import main
 from seq2seq.inference import nbest as nbest_module
 from seq2seq.inference.nbest import Candidate, fill, merged
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
@@ -87,12 +87,12 @@ def test_five_entries_are_five_different_texts(
         assert one.n_best[0] == other.n_best[0]
         for each in one.n_best:
             assert each.tokens[-1] == "</s>"
-            assert len(each.tokens) == len(each.token_scores)
+            assert len(each.tokens) == len(each.log_probs)
             assert (each.attention is not None) == translator.attends
             if each.attention is not None:
                 assert each.attention.shape == (len(each.tokens), len(one.src_tokens))
-            assert each.score == pytest.approx(sum(each.token_scores) / len(each.tokens), rel=1e-4)
-        assert (one.tokens, one.token_scores) == (one.n_best[0].tokens, one.n_best[0].token_scores)
+            assert each.score == pytest.approx(sum(each.log_probs) / len(each.tokens), rel=1e-4)
+        assert (one.tokens, one.log_probs) == (one.n_best[0].tokens, one.n_best[0].log_probs)
 
 
 @pytest.mark.parametrize("batch", [1, 7])
@@ -162,7 +162,7 @@ def test_a_long_line_has_blocks_and_a_matrix_on_demand(tiny_runs: dict[str, Path
     weights = found.attention
     assert weights is not None
     assert weights.shape == (len(found.tokens), len(found.src_tokens))
-    assert len(found.tokens) == len(found.token_scores)
+    assert len(found.tokens) == len(found.log_probs)
     assert weights.sum(axis=1) == pytest.approx(1, abs=1e-4)
     row = column = 0
     for block in blocks.blocks:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from searching import search
 from test_search import CPU, SOURCES, Oracle
 from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import NonFiniteError, SearchOptions
 from seq2seq.inference.search.topk import ApproximateProjection, argmax_of_approximate
 from seq2seq.inference.translator import Translator

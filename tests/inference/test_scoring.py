@@ -49,9 +49,9 @@ def test_a_translation_has_the_score_of_search(translator: Translator, beam_size
 def test_the_parts_of_a_score_agree(translator: Translator) -> None:
     translator.decoding = translator.decoding.model_copy(update={"length_penalty": 0.6})
     for line, scored in zip(LINES, score_lines(translator, LINES, OTHERS), strict=True):
-        assert scored.log_prob == pytest.approx(sum(scored.token_scores))
-        assert max(scored.token_scores) <= 0
-        assert len(scored.token_scores) == len(scored.tokens)
+        assert scored.log_prob == pytest.approx(sum(scored.log_probs))
+        assert max(scored.log_probs) <= 0
+        assert len(scored.log_probs) == len(scored.tokens)
         assert scored.score == pytest.approx(scored.log_prob / len(scored.tokens) ** 0.6)
         mean = scored.log_prob / len(scored.tokens)
         assert scored.perplexity == pytest.approx(math.exp(-mean))
@@ -95,9 +95,9 @@ def test_an_ensemble_gives_the_mean_probability(tiny_runs: dict[str, Path]) -> N
     for n, scored in enumerate(score_lines(together, LINES[:5], OTHERS[:5])):
         expected = [
             math.log(sum(math.exp(value) for value in values) / len(apart))
-            for values in zip(*(each[n].token_scores for each in apart), strict=True)
+            for values in zip(*(each[n].log_probs for each in apart), strict=True)
         ]
-        assert scored.token_scores == pytest.approx(expected, rel=1e-4, abs=1e-5)
+        assert scored.log_probs == pytest.approx(expected, rel=1e-4, abs=1e-5)
 
 
 def test_scores_have_no_coverage_penalty(tiny_runs: dict[str, Path]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from conftest import DECODERS, tiny_config
+from searching import search
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
@@ -20,7 +21,6 @@ from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search import batched as search_module
 from seq2seq.inference.search import greedy
 from seq2seq.inference.search.batch_invariance import tile_rows
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.beam import BeamSearch
 from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions
 from seq2seq.inference.search.sentences import by_width

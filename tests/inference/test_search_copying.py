@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
+from searching import search
 from test_batch_invariance import model_of
 from test_search import CPU, random_sources, same
 
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.weights import Int8Weight, PackedWeight, int8_is_exact, prepacking_is_exact
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import toy_pairs
+from searching import search
 from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, random_sources
 
 from seq2seq.cli.main import main
@@ -19,7 +20,6 @@ from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import score_lines
-from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import SearchSettings

@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import copy_with_vocabularies, tiny_config, toy_pairs
 from invariance import check_batch_invariance
+from searching import requests_of, search
 from test_batch_invariance import model_of
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.inference import shortlist as shortlists
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.search.batched import search
+from seq2seq.inference.search import batched
 from seq2seq.inference.search.interface import Hypothesis, Sampling, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, lexical_of
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
@@ -111,8 +112,7 @@ def found_by(
     limits: Sequence[int],
     options: SearchOptions,
 ) -> list[list[Hypothesis]]:
-    nothing = [NO_PREFIX] * len(sources), None, [NO_LEXICAL] * len(sources)
-    return searched.search(full_model(models), sources, limits, options, CPU, *nothing)
+    return searched.search(full_model(models), requests_of(sources, limits), options, CPU)
 
 
 class Masked:
@@ -240,11 +240,11 @@ def test_required_tokens_are_searched_among_all() -> None:
     phrase = lexical_of([(others[1:3], False)])
     prefixes = [prefix, *[NO_PREFIX] * 8]
     lexical = [NO_LEXICAL, phrase, *[NO_LEXICAL] * 7]
-    given = sources, [9] * 9, SearchOptions(2), CPU
-    called: list[int] = []
-    found = searched.search(models[0], *given, prefixes, called.append, lexical)
-    full = search(models[0], *given, prefixes, None, lexical)
-    alone = found_by(searched, models, *given[:3])
+    options, called = SearchOptions(2), list[int]()
+    requests = requests_of(sources, [9] * 9, prefixes, lexical)
+    found = searched.search(models[0], requests, options, CPU, called.append)
+    full = batched.search(models[0], requests, options, CPU)
+    alone = found_by(searched, models, sources, [9] * 9, options)
     assert sorted(called) == list(range(9))
     for row, hypotheses in enumerate(found):
         expected = full[row] if row < 2 else alone[row]

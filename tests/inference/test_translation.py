@@ -61,7 +61,7 @@ def test_every_entry_has_all_fields(translator: Translator) -> None:
     for each in translator.translate(LINES, 4, 4):
         best = each.n_best[0]
         assert (each.text, each.score) == (best.text, best.score)
-        assert (each.tokens, each.token_scores) == (best.tokens, best.token_scores)
+        assert (each.tokens, each.log_probs) == (best.tokens, best.log_probs)
         assert len({entry.text for entry in each.n_best}) == 4
         for entry in each.n_best:
             attention = entry.attention
@@ -69,8 +69,8 @@ def test_every_entry_has_all_fields(translator: Translator) -> None:
             assert attention.dtype == np.float32
             assert attention.shape == (len(entry.tokens), len(each.src_tokens))
             assert attention.sum(axis=1) == pytest.approx(1, abs=1e-4)
-            assert len(entry.token_scores) == len(entry.tokens)
-            assert max(entry.token_scores) <= 0
+            assert len(entry.log_probs) == len(entry.tokens)
+            assert max(entry.log_probs) <= 0
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -90,7 +90,7 @@ def test_attention_of_an_entry_equals_that_of_its_tokens(
             )
             assert forced.attention_weights is not None
             assert entry.attention == pytest.approx(forced.attention_weights.numpy(), abs=1e-5)
-            assert entry.token_scores == pytest.approx(forced.log_probs, abs=1e-4)
+            assert entry.log_probs == pytest.approx(forced.log_probs, abs=1e-4)
 
 
 def test_without_attention_there_is_none(

@@ -423,7 +423,7 @@ PREFIXES = ["Ba k", "zu ti ", "日本", "e\u0301x", "  mo\u2028ta▁k", "", "1 "
 def test_translations_begin_with_their_prefixes(translator: Translator, beam_size: int) -> None:
     lines = [*LINES[: len(PREFIXES) - 2], TOO_LONG["sentences"], TOO_LONG["no spaces, unseen"]]
     n_best = min(2, beam_size)
-    found = translator.translate(lines, beam_size, n_best, PREFIXES)
+    found = translator.translate(lines, beam_size, n_best, prefixes=PREFIXES)
     for line, prefix, each in zip(lines, PREFIXES, found, strict=True):
         check_shape(translator, line, each)
         start = without_breaks(prefix)
@@ -432,7 +432,7 @@ def test_translations_begin_with_their_prefixes(translator: Translator, beam_siz
             assert f"{text} ".startswith(start)
     assert found[5] == translator.translate([lines[5]], beam_size, n_best)[0]
     for n, each in enumerate(found):  # in any batch
-        assert [each] == translator.translate([lines[n]], beam_size, n_best, [PREFIXES[n]])
+        assert [each] == translator.translate([lines[n]], beam_size, n_best, prefixes=[PREFIXES[n]])
 
 
 def without_breaks(prefix: str) -> str:
@@ -606,7 +606,7 @@ def test_unknown_words_of_a_prefix_are_printed_as_given(of_words: Translator) ->
             assert f"{each.text} ".startswith(prefix)
     (free,), (forced,) = (
         of_words.translate(["xa xb"], 1),
-        of_words.translate(["xa xb"], 1, 1, ["Xu "]),
+        of_words.translate(["xa xb"], 1, prefixes=["Xu "]),
     )
     assert forced.tokens[0] == "<unk>"
     assert free.src_tokens == forced.src_tokens

@@ -140,7 +140,7 @@ def test_a_score_may_use_its_weights_in_any_way(
     together = translator.translate(lines)
     assert len({each.text for each in together}) > len(lines) // 3
     for line, each in zip(lines, together, strict=True):
-        assert translator.translate(line).token_scores == each.token_scores
+        assert translator.translate(line).log_probs == each.log_probs
     model = load_model(run, torch.device("cpu"))[0].eval()
     outputs, query = torch.randn(2, 5, 20), torch.randn(2, 3, 20)
     for weight_format in (ColumnWeight, Int8Weight):

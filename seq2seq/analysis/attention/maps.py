@@ -71,7 +71,7 @@ def translation_by_words(translation: Translation) -> Translation:
     merged = replace(
         best,
         tokens=_joined(best.tokens, rows),
-        token_scores=[sum(best.token_scores[index] for index in row) for row in rows],
+        log_probs=[sum(best.log_probs[index] for index in row) for row in rows],
         attention_blocks=AttentionBlocks([each.astype(np.float32) for each in means]),
         head_blocks=AttentionBlocks([each.astype(np.float32) for each in heads]) if heads else None,
     )

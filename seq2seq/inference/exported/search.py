@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.inference.exported.constraints import constrain
 from seq2seq.inference.exported.lexical import (
     Advancing,
@@ -26,9 +26,7 @@ from seq2seq.inference.search.interface import (
     NonFiniteError,
     SearchOptions,
 )
-from seq2seq.inference.search.lexical import Lexical
-from seq2seq.inference.search.prefixes import Prefix
-from seq2seq.inference.search.sentences import make_sentence, queues
+from seq2seq.inference.search.sentences import Request, make_sentence, queues
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.runtime.errors import UserError
 
@@ -38,24 +36,18 @@ SHRINK = 8  # finished sentences leave the batch once they are 1 / SHRINK of it
 
 def search_exported(
     model: ExportedModel,
-    sources: Sequence[Ids],
-    limits: Sequence[int],
-    prefixes: Sequence[Prefix],
-    lexical: Sequence[Lexical],
+    requests: Sequence[Request],
     options: SearchOptions,
-    on_found: Callable[[int], None] | None,
+    on_found: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return at most `options.size` hypotheses for each source, best first, as `search`.
+    """Return at most `options.size` hypotheses for each request, best first, as `search`.
 
     Raises NonFiniteError if the log-probabilities of a sentence are not finite.
     """
-    sentences = [
-        make_sentence(*each, options.kept_ids, options.min_length)
-        for each in zip(sources, limits, prefixes, lexical, strict=True)
-    ]
+    sentences = [make_sentence(each, options) for each in requests]
     found: list[list[Hypothesis]] = [[] for _ in sentences]
     tile = max(1, TILE_ROWS // options.size)
-    for width, numbers in queues(sources, lexical):
+    for width, numbers in queues(requests):
         for start in range(0, len(numbers), tile):
             batch = [
                 SentenceSearch(number, sentences[number], options.size)

@@ -25,71 +25,50 @@ from seq2seq.inference.search.interface import (
     Sampling,
     SearchOptions,
 )
-from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
-from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.search.sampling import SampledSearch
-from seq2seq.inference.search.sentences import Sentence, make_sentence, queues
+from seq2seq.inference.search.sentences import Request, Sentence, make_sentence, queues
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
 
 def search(
     model: Model,
-    sources: Sequence[Ids],
-    limits: Sequence[int],
+    requests: Sequence[Request],
     options: SearchOptions,
     device: torch.device,
-    prefixes: Sequence[Prefix] | None = None,
     on_found: Callable[[int], None] | None = None,
-    lexical: Sequence[Lexical] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return at most `options.size` hypotheses for each source, best first.
+    """Return at most `options.size` hypotheses for each request, best first.
 
-    Sources and limits exclude end-of-sentence. No hypothesis is empty or longer than its limit,
-    which counts from the end of a prefix that leaves no room. No n-gram of `no_repeat_ngram` tokens
-    occurs twice, except in a prefix. Hypotheses contain the phrases of `lexical`, which raises the
-    limit if they need more room, and which only a prefix overrides. With sampling, there are as
-    many hypotheses as samples, in the order in which they were drawn. `on_found` is called with the
-    number of each source whose search has ended. Raises NonFiniteError if the log-probabilities of
-    a sentence are not finite.
+    No hypothesis is empty or longer than its limit, which counts from the end of a prefix that
+    leaves no room. No n-gram of `no_repeat_ngram` tokens occurs twice, except in a prefix.
+    Hypotheses contain the phrases of `lexical`, which raises the limit if they need more room, and
+    which only a prefix overrides. With sampling, there are as many hypotheses as samples, in the
+    order in which they were drawn. `on_found` is called with the number of each request whose
+    search has ended. Raises NonFiniteError if the log-probabilities of a sentence are not finite.
     """
-    prefixes = prefixes or [NO_PREFIX] * len(sources)
-    lexical = lexical or [NO_LEXICAL] * len(sources)
     count = options.sampling.samples if options.sampling else 1
     if count > 1:
-        return _search_samples(
-            model, sources, limits, options, device, prefixes, on_found, lexical, count
-        )
-    first = [0] * len(sources)
-    return _search(model, sources, limits, options, device, prefixes, on_found, lexical, first)
+        return _search_samples(model, requests, options, device, on_found, count)
+    return _search(model, requests, options, device, on_found, [0] * len(requests))
 
 
 def _search(
     model: Model,
-    sources: Sequence[Ids],
-    limits: Sequence[int],
+    requests: Sequence[Request],
     options: SearchOptions,
     device: torch.device,
-    prefixes: Sequence[Prefix],
     on_found: Callable[[int], None] | None,
-    lexical: Sequence[Lexical],
     samples: Sequence[int],
 ) -> list[list[Hypothesis]]:
-    """Search as `search` does, drawing the sample of the given number for each source."""
-    found: list[list[Hypothesis]] = [[] for _ in sources]
-    for width, rows in queues(sources, lexical):
-        sizes = tile_sizes(model, [sources[i] for i in rows], width, options.size, device)
+    """Search as `search` does, drawing the sample of the given number for each request."""
+    found: list[list[Hypothesis]] = [[] for _ in requests]
+    for width, rows in queues(requests):
+        sources = [requests[i].source for i in rows]
+        sizes = tile_sizes(model, sources, width, options.size, device)
+        seeds = [_seed(options.sampling, samples[i], requests[i].source) for i in rows]
         sentences = [
-            make_sentence(
-                sources[i],
-                limits[i],
-                prefixes[i],
-                lexical[i],
-                options.kept_ids,
-                options.min_length,
-                _seed(options.sampling, samples[i], sources[i]),
-            )
-            for i in rows
+            make_sentence(requests[i], options, seed) for i, seed in zip(rows, seeds, strict=True)
         ]
         queue = _Queue(model, sentences, width, sizes, device)
         try:
@@ -104,20 +83,17 @@ def _search(
 
 def _search_samples(
     model: Model,
-    sources: Sequence[Ids],
-    limits: Sequence[int],
+    requests: Sequence[Request],
     options: SearchOptions,
     device: torch.device,
-    prefixes: Sequence[Prefix],
     on_found: Callable[[int], None] | None,
-    lexical: Sequence[Lexical],
     count: int,
 ) -> list[list[Hypothesis]]:
-    """Return `count` samples of each source, in the order of their numbers."""
+    """Return `count` samples of each request, in the order of their numbers."""
     assert options.sampling is not None
-    rows = [i for i in range(len(sources)) for _ in range(count)]
+    rows = [i for i in range(len(requests)) for _ in range(count)]
     once = options._replace(sampling=options.sampling._replace(samples=1))
-    left = [count] * len(sources)
+    left = [count] * len(requests)
 
     def count_down(number: int) -> None:
         left[rows[number]] -= 1
@@ -125,17 +101,8 @@ def _search_samples(
             on_found(rows[number])
 
     try:
-        found = _search(
-            model,
-            [sources[i] for i in rows],
-            [limits[i] for i in rows],
-            once,
-            device,
-            [prefixes[i] for i in rows],
-            count_down,
-            [lexical[i] for i in rows],
-            [*range(count)] * len(sources),
-        )
+        repeated, samples = [requests[i] for i in rows], [*range(count)] * len(requests)
+        found = _search(model, repeated, once, device, count_down, samples)
     except NonFiniteError as error:
         raise NonFiniteError(rows[error.sentence], error.value) from None
     return [

@@ -1,45 +1,47 @@
-"""Sentences to search: sources with the limits on their translations, and their padded lengths."""
+"""Sentences to search: sources with what their translations must satisfy, and padded lengths."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from seq2seq.data.vocabulary.vocabulary import Ids
-from seq2seq.inference.search.lexical import Lexical
-from seq2seq.inference.search.prefixes import Prefix
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
+from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 
 WIDTH_STEP = 16  # padded source lengths are multiples of it
 
 
+class Request(NamedTuple):
+    """A source to translate, with what its translation must begin with and contain."""
+
+    source: Ids  # without end-of-sentence
+    limit: int  # tokens at most, without end-of-sentence, but for a prefix or phrases
+    prefix: Prefix = NO_PREFIX
+    lexical: Lexical = NO_LEXICAL
+
+
 class Sentence(NamedTuple):
-    """A source and the limits on its translation."""
+    """A request as search reads it."""
 
     source: Ids  # without end-of-sentence
     limit: int  # tokens at most, end-of-sentence included
     prefix: Prefix
     lexical: Lexical
-    seed: str = ""
-    kept: tuple[int, ...] = ()  # source tokens that the translation contains once
+    seed: str
+    kept: tuple[int, ...]  # source tokens that the translation contains once
 
 
-def make_sentence(
-    source: Ids,
-    limit: int,
-    prefix: Prefix,
-    lexical: Lexical,
-    kept_ids: range = range(0),
-    min_length: int = 0,
-    seed: str = "",
-) -> Sentence:
+def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> Sentence:
     """Return a sentence whose limit leaves room for what its translation must contain.
 
-    Source and limit exclude end-of-sentence. The limit counts from the end of a prefix that leaves
-    no room; `kept_ids` are the tokens that a translation contains as its source does.
+    The limit counts from the end of a prefix that leaves no room.
     """
+    source, limit, prefix, lexical = request
     forced = len(prefix.states)  # tokens at most
-    kept = tuple(dict.fromkeys(each for each in source if each in kept_ids))
+    kept = tuple(dict.fromkeys(each for each in source if each in options.kept_ids))
     limit = max(limit, 1 + len(kept))
     limit = limit if forced + len(kept) < limit else limit + forced
-    limit = max(limit, min_length, forced + lexical.total + len(kept))
+    limit = max(limit, options.min_length, forced + lexical.total + len(kept))
     return Sentence(source, limit + 1, prefix, lexical, seed, kept)
 
 
@@ -56,12 +58,12 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     return groups
 
 
-def queues(sources: Sequence[Ids], lexical: Sequence[Lexical]) -> Iterator[tuple[int, list[int]]]:
-    """Yield padded lengths and the sources searched together: those with phrases separately.
+def queues(requests: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
+    """Yield padded lengths and the requests searched together: those with phrases separately.
 
     They need beam search with any beam size, and the others must not depend on them.
     """
-    for width, rows in by_width(sources).items():
+    for width, rows in by_width([each.source for each in requests]).items():
         for with_phrases in (False, True):
-            if chosen := [i for i in rows if bool(lexical[i].phrases) == with_phrases]:
+            if chosen := [i for i in rows if bool(requests[i].lexical.phrases) == with_phrases]:
                 yield width, chosen

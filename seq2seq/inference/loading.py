@@ -1,0 +1,124 @@
+"""Load models for translation: run folders, which torch computes, and exported folders."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from seq2seq.inference.compatibility import check_ensemble
+from seq2seq.inference.exported.folder import (
+    Description,
+    is_export,
+    overridden,
+    read_description,
+    read_graph,
+    read_vocabularies,
+)
+from seq2seq.inference.exported.model import ExportedModel, Network
+from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.runs.exported_files import DESCRIPTION, TOPK
+from seq2seq.runtime import argument_types
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import needs_train
+from seq2seq.runtime.suggestions import suggest_file
+
+L = TypeVar("L", bound=LoadedModel)
+
+
+def load_folders(
+    kind: type[L],
+    runs: Sequence[Path | str],
+    device: str,
+    int8: bool,
+    overrides: Iterable[str],
+    shortlist: bool,
+) -> L:
+    """Return run folders or exported folders as a model of this kind; see `Translator.load`."""
+    if not runs:
+        raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
+    paths = [argument_types.path(run, "runs") for run in runs]
+    exported = [path for path in paths if is_export(path)]
+    if exported and len(exported) < len(paths):
+        raise UserError(
+            f"{exported[0]}: is an exported model, which forms ensembles with other exported "
+            "models only; give the run folders of all"
+        )
+    if exported and shortlist:
+        raise UserError(
+            f"--shortlist: {exported[0]} is an exported model, which has none; use the run "
+            "folder, or remove the option"
+        )
+    if exported:
+        return _load_exports(kind, paths, device, int8, overrides)
+    with _needs_train(paths[0]):
+        from seq2seq.inference.run_loading import load_runs
+    return load_runs(kind, paths, device, int8, overrides, shortlist)
+
+
+def _load_exports(
+    kind: type[L], folders: Sequence[Path], device: str, int8: bool, overrides: Iterable[str]
+) -> L:
+    """Return exported folders as a model of this kind; see `Translator.load`.
+
+    Raises UserError for a device other than the CPU, for `int8` unless the folder has int8 weights,
+    and for folders that are damaged or do not fit together.
+    """
+    if argument_types.device_name(device) not in ("auto", "cpu"):
+        raise UserError(
+            f"--device {device}: an exported model runs on the CPU; use the run folder, or "
+            "--device cpu"
+        )
+    described = [read_description(folder) for folder in folders]
+    first = described[0]
+    for folder, each in zip(folders, described, strict=True):
+        if int8 and not each.int8:
+            raise UserError(
+                f"--int8: {folder} has float32 weights; export the run again with --int8"
+            )
+        same = each.vocabularies == first.vocabularies
+        check_ensemble(folder, folders[0], same, each.direction, first.direction)
+    decoding = overridden(first, overrides)
+    networks = [
+        network
+        for folder, each in zip(folders, described, strict=True)
+        for network in _networks(folder, each)
+    ]
+    return kind(
+        model=ExportedModel(networks, read_graph(folders[0], TOPK, first)),
+        vocabularies=read_vocabularies(folders[0], first),
+        limit=first.limit,
+        decoding=decoding,
+        max_length=first.max_length,
+        device="cpu",
+        source=first.source,
+        name=", ".join(map(str, folders)),
+    )
+
+
+def _networks(folder: Path, description: Description) -> list[Network]:
+    return [
+        Network(*(read_graph(folder, name, description) for name in files))
+        for files in description.models
+    ]
+
+
+def languages_of(folder: Path) -> tuple[str, str]:
+    """Return the codes of the source and target language of a run folder or an exported model."""
+    if is_export(folder):
+        return read_description(folder).languages
+    with _needs_train(folder):
+        from seq2seq.runs.checkpoint import read_config
+    data = read_config(folder).data
+    return data.src_lang, data.tgt_lang
+
+
+@contextmanager
+def _needs_train(folder: Path) -> Iterator[None]:
+    """Convert a failed import for a folder that is no exported model into a UserError."""
+    try:
+        with needs_train(f"{folder}: has no {DESCRIPTION}, and a run folder"):
+            yield
+    except UserError:
+        if folder.is_dir():
+            raise
+        raise UserError(f"{folder}: no such folder{suggest_file(folder)}") from None
