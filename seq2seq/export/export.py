@@ -17,10 +17,9 @@ from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.export.decoder import decoder_graph
 from seq2seq.export.encoder import encoder_graph
-from seq2seq.export.graph import Graph
-from seq2seq.export.search_graph import topk_graph
-from seq2seq.inference.compatibility import check_ensemble
+from seq2seq.export.graph import INT, Graph
 from seq2seq.inference.exported.folder import FORMAT
+from seq2seq.inference.loaded_model import check_ensemble
 from seq2seq.runs.checkpoint import load_model, read_source_profile
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK, VOCABULARY
 from seq2seq.runtime.errors import UserError
@@ -39,7 +38,7 @@ def export_runs(runs: Sequence[Path], folder: Path, int8: bool = False) -> list[
     _check_empty(folder)
     loaded = [load_model(run, torch.device("cpu")) for run in runs]
     _, vocabularies, limit, config = loaded[0]
-    checksums, graphs, models = checksums_of(vocabularies), {TOPK: topk_graph()}, []
+    checksums, graphs, models = checksums_of(vocabularies), {TOPK: _topk_graph()}, []
     for number, (run, (model, own, _, other)) in enumerate(zip(runs, loaded, strict=True), 1):
         same = checksums_of(own) == checksums
         check_ensemble(run, runs[0], same, other.data.direction, config.data.direction)
@@ -112,3 +111,23 @@ def _named(schema: dict[str, Any]) -> dict[str, Any]:
     if "anyOf" in named:
         named["anyOf"] = [_named(each) for each in named["anyOf"]]
     return named
+
+
+def _topk_graph() -> Graph:
+    """Return the graph of the best continuations in beam search.
+
+    It maps `log_probs` [B K, V], `scores` [B, K] and `count` [1] to `best` [B, count], the largest
+    sums of a hypothesis's score and a token's log-probability, best first, and to `places` [B,
+    count], which are `k * V + token`.
+    """
+    graph = Graph("topk")
+    log_probs = graph.input("log_probs", ["rows", "vocabulary"])
+    scores = graph.input("scores", ["batch", "beam"])
+    count = graph.input("count", [1], INT)
+    batch, beam = graph.size(scores, 0), graph.size(scores, 1)
+    by_sentence = graph.reshape(log_probs, batch, beam, -1)
+    totals = graph.op("Add", by_sentence, graph.unsqueeze(scores, 2))  # [B, K, V]
+    best, places = graph.ops("TopK", graph.reshape(totals, batch, -1), count, results=2)
+    graph.output(best, "best", ["batch", "count"])
+    graph.output(places, "places", ["batch", "count"], INT)
+    return graph

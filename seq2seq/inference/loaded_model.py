@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.data.length_limit import LengthLimit
@@ -88,6 +89,22 @@ class LoadedModel:
         if self.shortlisted is not None:
             return self.shortlisted.search(model, requests, options, device, on_found)
         return search(model, requests, options, device, on_found)
+
+
+def check_ensemble(
+    run: Path, first: Path, same_vocabulary: bool, direction: str, first_direction: str
+) -> None:
+    """Raise UserError if a run has another vocabulary or direction than the first."""
+    if not same_vocabulary:
+        raise UserError(
+            f"{run}: has another vocabulary than {first}; combine runs that share one in an "
+            "ensemble"
+        )
+    if direction != first_direction:
+        raise UserError(
+            f"{run}: translates {direction} but {first} {first_direction}; combine runs of one "
+            "direction in an ensemble"
+        )
 
 
 class _DeviceName:

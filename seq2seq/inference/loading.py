@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from seq2seq.inference.compatibility import check_ensemble
 from seq2seq.inference.exported.folder import (
     Description,
     is_export,
@@ -15,7 +14,7 @@ from seq2seq.inference.exported.folder import (
     read_vocabularies,
 )
 from seq2seq.inference.exported.model import ExportedModel, Network
-from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.loaded_model import LoadedModel, check_ensemble
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError

@@ -8,10 +8,9 @@ import torch
 
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.inference import weights
-from seq2seq.inference.compatibility import check_ensemble
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.loaded_model import LoadedModel, check_ensemble
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch
 from seq2seq.model.seq2seq import Seq2Seq

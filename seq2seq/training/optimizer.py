@@ -1,4 +1,4 @@
-"""Optimizer, learning rate schedule, and moving average of the weights."""
+"""Optimizer, learning rate schedule, moving average of the weights, and scale of the loss."""
 
 import math
 from collections.abc import Iterable
@@ -16,6 +16,8 @@ from seq2seq.config.schema import TrainingConfig
 _ADAM: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "amsgrad": False}
 _SGD: dict[str, Any] = {"momentum": 0.0, "dampening": 0.0, "nesterov": False}
 
+GROWTH_STEPS = 1000  # steps without a skipped one after which the scale of the loss is doubled
+_LARGEST_SCALE = 2.0**24
 _SHORT_WARMUP = 10  # steps, after which an inverse square root falls to a tenth within 1,000
 
 
@@ -138,3 +140,20 @@ def update_average(
     rate = (1 - min(decay, (1 + step) / (10 + step))) * (1 - skipped).to(averages[0].dtype)
     for average, weight in zip(averages, weights, strict=True):
         average.lerp_(weight, rate)
+
+
+def update_loss_scale(state: Tensor, skipped: Tensor) -> None:
+    """Halve the scale of the loss after a skipped step, or double it after GROWTH_STEPS others.
+
+    With fp16, whose gradients would underflow, the loss is scaled (Micikevicius et al. 2018). The
+    state [2], of `Progress`, is the scale, a power of two, and the steps since it changed. It is
+    updated in place, without a host sync; `skipped` [] is true if the scaled gradient was not
+    finite.
+    """
+    scale, steps = state.unbind()
+    steps = torch.where(skipped, 0.0, steps + 1)
+    grows = steps >= GROWTH_STEPS
+    factor = torch.where(skipped, 0.5, torch.where(grows, 2.0, 1.0))
+    state.copy_(
+        torch.stack([(scale * factor).clamp(1, _LARGEST_SCALE), steps.masked_fill(grows, 0.0)])
+    )

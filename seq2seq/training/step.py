@@ -16,8 +16,7 @@ from seq2seq.model.seq2seq import named_weights
 from seq2seq.runtime.device import derive_seed, empty_cache, trim_memory
 from seq2seq.runtime.errors import RunError, is_out_of_memory
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.loss_scaling import update_loss_scale
-from seq2seq.training.optimizer import update_average
+from seq2seq.training.optimizer import update_average, update_loss_scale
 from seq2seq.training.scheduled_sampling import sample_inputs, teacher_forcing_rate
 from seq2seq.training.session import TrainingSession
 

@@ -14,9 +14,9 @@ from seq2seq.runs.layout import BEST, LOG, METRICS
 from seq2seq.runs.training_state import INITIAL_LOSS_SCALE, read_state
 from seq2seq.runtime import device as device_module
 from seq2seq.runtime.process_group import ProcessGroup
-from seq2seq.training import loss_scaling
+from seq2seq.training import optimizer
 from seq2seq.training import session as session_module
-from seq2seq.training.loss_scaling import GROWTH_STEPS, update_loss_scale
+from seq2seq.training.optimizer import GROWTH_STEPS, update_loss_scale
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import own_batches, train_step
@@ -105,7 +105,7 @@ def test_the_loss_scale_does_not_change_the_step(small_corpus: Path) -> None:
 def test_a_resumed_run_has_the_same_loss_scale(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss_scaling, "GROWTH_STEPS", 2)
+    monkeypatch.setattr(optimizer, "GROWTH_STEPS", 2)
     folder = small_corpus.parent
     fp16 = ["training.precision=fp16", "training.decay=constant"]
     arguments = ["train", str(small_corpus), *LIMITS, *fp16]
