@@ -18,7 +18,7 @@ from seq2seq.runtime.files import atomic_write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-OURS, THEIRS = "#0072b2", "#d55e00"  # of Okabe and Ito, distinct for the colour-blind
+OURS, THEIRS = "#0072b2", "#d55e00"  # distinct for the colour-blind (Okabe and Ito)
 SEARCHES = {"greedy": "greedy search", "beam": "beam 5"}
 WIDTH, HEIGHT = 9.0, 3.8  # inches
 ROOM = 1.25  # factor of the highest speed, and

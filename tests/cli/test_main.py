@@ -412,11 +412,12 @@ def test_a_failure_keeps_finished_translations_beside_the_output(
             *arguments: Any,
             error: BaseException = error,
             calls: list[int] = calls,
+            **options: Any,
         ) -> object:
             calls.append(len(lines))
             if len(calls) == 2:
                 raise error
-            return stream(self, lines, *arguments)
+            return stream(self, lines, *arguments, **options)
 
         monkeypatch.setattr(Translator, "stream", fail_later)
         command = ("translate", "-m", luong, "-i", src, "-b", 1, "--batch-size", 4)

@@ -236,8 +236,8 @@ def test_the_lines_of_an_incomplete_batch_are_kept_and_counted(
 ) -> None:
     stream = Translator.stream
 
-    def interrupted(*arguments: Any) -> Iterator[Translation]:
-        yield from islice(stream(*arguments), 3)
+    def interrupted(*arguments: Any, **options: Any) -> Iterator[Translation]:
+        yield from islice(stream(*arguments, **options), 3)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Translator, "stream", interrupted)

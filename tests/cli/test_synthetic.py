@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -229,9 +230,9 @@ def test_a_text_changed_while_being_read_is_detected(
 ) -> None:
     translate = Translator.translate
 
-    def changing_the_text(*arguments: object) -> object:
+    def changing_the_text(*arguments: Any, **options: Any) -> object:
         Path("mono.yy").write_text("other\n" * 23, encoding="utf-8")
-        return translate(*arguments)  # type: ignore[arg-type]
+        return translate(*arguments, **options)
 
     monkeypatch.setattr(Translator, "translate", changing_the_text)
     assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 2

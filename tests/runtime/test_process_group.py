@@ -37,7 +37,7 @@ sys.modules["torch.utils.tensorboard"] = None
 import torch
 import torch.distributed
 from seq2seq.runtime.process_group import process_group
-from seq2seq.training import session as preparation
+from seq2seq.training import preparation
 from seq2seq.training import loop as training
 from seq2seq.training import step as step_module
 from seq2seq.training import validation

@@ -11,7 +11,7 @@ from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import BEST, METRICS
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.locks import LOCK
-from seq2seq.training import session as session_module
+from seq2seq.training import preparation
 from seq2seq.training.loop import train
 from seq2seq.training.session import RunWriter, TrainingSession
 
@@ -66,7 +66,7 @@ def test_a_run_that_replaced_this_one_is_not_overwritten(
             finished.rename(folder)
 
     if written == "clear":
-        owner, name = session_module, "new_session"
+        owner, name = preparation, "new_session"
     else:
         owner, name = RunWriter, written
     call = getattr(owner, name)
