@@ -3,8 +3,7 @@
     python scripts/plot_trade_off.py docs/results/trade-off.json docs/images/trade-off.png
 
 The JSON object has a list of `models`, each with a `name`, its `width` in units and its int8
-`megabytes` (null if unknown), its `bleu`, and output tokens per second with `greedy` search and
-with `beam` 5.
+`megabytes` (null for other tools), its `bleu` and its output `tokens` per second.
 """
 
 import argparse
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OURS, THEIRS = "#0072b2", "#d55e00"  # distinct for the colour-blind (Okabe and Ito)
-SEARCHES = {"greedy": "greedy search", "beam": "beam 5"}
-WIDTH, HEIGHT = 9.0, 3.8  # inches
+WIDTH, HEIGHT = 6.4, 3.8  # inches
 ROOM = 1.25  # factor of the highest speed, and
 BLEU_ROOM = 0.8  # points of BLEU, around the marks, for their labels
 
@@ -37,34 +35,32 @@ def main() -> None:
 
 
 def draw(models: list[dict[str, Any]]) -> "Figure":
-    """Draw one panel for each kind of search."""
+    """Draw a mark with a label for each model: ours above its mark, others below."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"font.family": [FONT, "sans-serif"], "font.size": 9}):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        panels = figure.subplots(1, len(SEARCHES), sharey=True)
-        for axes, (key, title) in zip(panels, SEARCHES.items(), strict=True):
-            for model in models:
-                ours = model["width"] is not None
-                style = {"color": OURS, "marker": "o"} if ours else {"color": THEIRS, "marker": "D"}
-                axes.plot(model[key], model["bleu"], linestyle="none", **style)
-                axes.annotate(
-                    _label(model),
-                    (model[key], model["bleu"]),
-                    xytext=(0, 7 if ours else -7),
-                    textcoords="offset points",
-                    ha="center",
-                    va="bottom" if ours else "top",
-                    fontsize=8,
-                )
-            speeds, scores = ([model[each] for model in models] for each in (key, "bleu"))
-            axes.set_xlim(0, max(speeds) * ROOM)
-            axes.set_ylim(min(scores) - BLEU_ROOM, max(scores) + BLEU_ROOM)
-            axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-            axes.set(title=title, xlabel="output tokens per second")
-            axes.spines[["top", "right"]].set_visible(False)
-        panels[0].set_ylabel("BLEU")
+        axes = figure.subplots()
+        for model in models:
+            ours, mark = model["width"] is not None, (model["tokens"], model["bleu"])
+            colour, marker = (OURS, "o") if ours else (THEIRS, "D")
+            axes.plot(*mark, linestyle="none", color=colour, marker=marker)
+            axes.annotate(
+                _label(model),
+                mark,
+                xytext=(0, 7 if ours else -7),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if ours else "top",
+                fontsize=8,
+            )
+        speeds, scores = ([model[key] for model in models] for key in ("tokens", "bleu"))
+        axes.set_xlim(0, max(speeds) * ROOM)
+        axes.set_ylim(min(scores) - BLEU_ROOM, max(scores) + BLEU_ROOM)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.set(xlabel="output tokens per second, beam 5", ylabel="BLEU")
+        axes.spines[["top", "right"]].set_visible(False)
     return figure
 
 
