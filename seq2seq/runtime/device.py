@@ -256,7 +256,8 @@ def _keep_memory() -> None:
 
     By default glibc returns every large block to the system and maps it again page by page, which
     takes a tenth of the training time. oneDNN and torch each cache the kernels of the last thousand
-    product sizes: hundreds of megabytes that fragment the heap, where some tens of kernels suffice.
+    product sizes: hundreds of megabytes that fragment the heap. Training pads its large
+    products to sizes that recur, so that 256 kernels suffice, of 80 MB.
     """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")  # oneDNN, at the first product
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")  # torch, at the first product

@@ -64,12 +64,12 @@ def _search(
     """Search as `search` does, drawing the sample of the given number for each request."""
     found: list[list[Hypothesis]] = [[] for _ in requests]
     for width, rows in queues(requests):
-        sources = [requests[i].source for i in rows]
-        sizes = tile_sizes(model, sources, width, options.size, device)
-        seeds = [_seed(options.sampling, samples[i], requests[i].source) for i in rows]
         sentences = [
-            make_sentence(requests[i], options, seed) for i, seed in zip(rows, seeds, strict=True)
+            make_sentence(each, options, _seed(options.sampling, sample, each.source))
+            for each, sample in ((requests[i], samples[i]) for i in rows)
         ]
+        sources = [each.source for each in sentences]
+        sizes = tile_sizes(model, sources, width, options.size, device)
         queue = _Queue(model, sentences, width, sizes, device)
         try:
             for n, hypotheses in _search_queue(queue, options):
