@@ -59,7 +59,7 @@ class ArrayFile(Generic[Number]):
     def __getitem__(self, key: int | slice | NDArray[Any]) -> Number | NDArray[Number]:
         if isinstance(key, slice):
             start, stop, step = key.indices(self._length)
-            return self._read(start, stop) if step == 1 else self._strided(range(start, stop, step))
+            return self._read(start, stop) if step == 1 else self[np.arange(start, stop, step)]
         if isinstance(key, np.ndarray):
             rows = np.arange(self._length)[key] if key.dtype == bool else key
             return np.array([self[i] for i in rows.tolist()], self._kind)
@@ -72,16 +72,6 @@ class ArrayFile(Generic[Number]):
         step = _BLOCK_BYTES // self._size
         for start in range(0, self._length, step):
             yield self._read(start, min(start + step, self._length))
-
-    def _strided(self, places: range) -> NDArray[Number]:
-        """Read every step-th element by reading all of those between them, too."""
-        if not places:
-            return np.empty(0, self._kind)
-        if places.step < 0:
-            return self._strided(places[::-1])[::-1]
-        count = max(1, _BLOCK_BYTES // (self._size * places.step))  # elements at a time
-        parts = (places[n : n + count] for n in range(0, len(places), count))
-        return np.concatenate([self._read(part[0], part[-1] + 1)[:: part.step] for part in parts])
 
     def values(self, start: int, stop: int) -> list[int]:
         """Return the elements from `start` to before `stop`: as a slice, but faster for a few."""

@@ -11,7 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
-MAX_PAIRS = 300_000  # evenly spaced pairs that are examined
+from seq2seq.data.spread import spread_rows
+
+MAX_PAIRS = 300_000  # examined, from all of the text
 MAX_WORDS = 200_000  # translated words kept
 COPIED = 0.9  # least share of the pairs of a known word in which it is copied
 FORM_COPIED = 0.5  # least share of the words of a form that are copied
@@ -47,11 +49,10 @@ class CopyHabits(NamedTuple):
 
 def copy_habits(src: Sequence[str], tgt: Sequence[str]) -> CopyHabits:
     """Return what the pairs of a training text show of copied words."""
-    step = -(-len(src) // MAX_PAIRS) or 1
     counts: Counter[str] = Counter()
     copied: Counter[str] = Counter()
     initial: Counter[str] = Counter()
-    for i in range(0, len(src), step):
+    for i in spread_rows(len(src), MAX_PAIRS):
         for word, is_initial in _words(src[i]):
             counts[word] += 1
             copied[word] += word in tgt[i]

@@ -12,6 +12,7 @@ from seq2seq.data.formats.parquet import iter_parquet
 from seq2seq.data.formats.tables import iter_csv, iter_tsv
 from seq2seq.data.line_counts import aligned_lines
 from seq2seq.data.lines import is_blank
+from seq2seq.data.spread import spread
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import table_format
 
@@ -218,11 +219,11 @@ def check_directions(train: ParallelText, others: Sequence[ParallelText], src_la
     """Raise UserError if the sides of one of `others` are swapped relative to the training text.
 
     They are if more than half of the distinct words of each side occur on the opposite side of the
-    training text and fewer than a quarter on the same side. At most MAX_SAMPLED_LINES evenly spaced
-    training lines are read. If all of several texts are swapped, the training text probably is.
+    training text and fewer than a quarter on the same side. At most MAX_SAMPLED_LINES training
+    lines, from all of the text, are read. If all of several texts are swapped, the training text
+    probably is.
     """
-    lines = slice(None, None, max(1, -(-len(train) // MAX_SAMPLED_LINES)))
-    known = [_words(train.src[lines]), _words(train.tgt[lines])]
+    known = [_words(spread(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
     swapped = [(text, shares) for text in others if (shares := _shares_if_swapped(known, text))]
     if not swapped:
         return

@@ -14,9 +14,10 @@ from itertools import chain
 
 import numpy as np
 
+from seq2seq.data.spread import spread_rows
 from seq2seq.data.symbols import any_of
 
-MAX_PAIRS = 300_000  # pairs searched for names, evenly spaced
+MAX_PAIRS = 300_000  # searched for names, from all of the text
 MIN_LETTERS = 3  # shorter words are no names
 MAX_LOWER_CASE = 0.1  # occurrences in lower case per occurrence as a name; more are words
 _WORD = re.compile(r"\w+(?:[-.,:@'\u2019]\w+)*")  # also 17:45, e-mail addresses, hyphenated names
@@ -137,8 +138,7 @@ def _in_case_of(old: str, new: str) -> str:
 
 def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
     """Return capitalised words that occur on both sides of a pair and hardly ever in lower case."""
-    step = -(-len(src) // MAX_PAIRS) or 1
-    pairs = [(src[i], tgt[i]) for i in range(0, len(src), step)]
+    pairs = [(src[i], tgt[i]) for i in spread_rows(len(src), MAX_PAIRS)]
     words = [[_words(side) for side in pair] for pair in pairs]
     counts = Counter(chain.from_iterable(chain.from_iterable(words)))
     shared = {word for one, other in words for word in {*one} & {*other} if word[0].isupper()}

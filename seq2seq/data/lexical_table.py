@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 
 MAX_LINKS = 1 << 24  # pairs of a source and a target token that are counted; 50 bytes each
@@ -46,8 +47,8 @@ def train_lexical_table(
 ) -> LexicalTable:
     """Train IBM model 1 on pairs of ids; keep the `most` probable target tokens of each token.
 
-    Of a corpus with more than MAX_LINKS links, evenly spaced pairs are counted. A source token that
-    occurs several times in a sentence counts once.
+    Of a corpus with more than MAX_LINKS links, a part is counted, spread over all pairs. A source
+    token that occurs several times in a sentence counts once.
     """
     links = _links(src, tgt, tgt_size)
     probs = np.ones(len(links.sources))
@@ -87,9 +88,9 @@ def _blocks(words: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
 
 def _links(src: Sequence[Ids], tgt: Sequence[Ids], tgt_size: int) -> _Links:
     total = sum((1 + len(src[i])) * len(tgt[i]) for i in range(len(src)))
-    step = -(-total // MAX_LINKS) or 1
+    most = max(1, len(src) * MAX_LINKS // max(1, total))
     keys, words, count = [], [], 0
-    for i in range(0, len(src), step):
+    for i in spread_rows(len(src), most):
         sources = np.unique(np.array([*src[i], EOS_ID], np.int64))
         targets = np.array(tgt[i], np.int64)
         keys.append((targets[:, None] + sources * tgt_size).ravel())

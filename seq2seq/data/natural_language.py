@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.spread import spread_rows
 
-SAMPLE = 1000  # evenly spaced lines that are examined
+SAMPLE = 1000  # lines that are examined, from all of a text
 MIN_LINES = 20
 MANY = 0.5  # share of lines of the kinds below
 CONSTANT = 0.9  # share of lines that share a value, or several words
@@ -32,8 +33,7 @@ class Unnatural(NamedTuple):
 
 def not_language(lines: Sequence[str]) -> Unnatural | None:
     """Return the reason why lines are not natural language; None if they may be."""
-    step = max(1, -(-len(lines) // SAMPLE))
-    rows = {row + 1: lines[row].strip() for row in range(0, len(lines), step)}
+    rows = {row + 1: lines[row].strip() for row in spread_rows(len(lines), SAMPLE)}
     rows = {row: line for row, line in rows.items() if line}
     if len(rows) < MIN_LINES:
         return None
@@ -45,8 +45,8 @@ def not_language(lines: Sequence[str]) -> Unnatural | None:
 
 
 def sampled(text: ParallelText, start: int, end: int, name: str) -> ParallelText:
-    """Return evenly spaced lines of part of a text, as many as are examined."""
-    rows = range(start, end, max(1, -(-(end - start) // SAMPLE)))
+    """Return lines from all of a part of a text, as many as are examined."""
+    rows = [start + row for row in spread_rows(end - start, SAMPLE)]
     return ParallelText([text.src[i] for i in rows], [text.tgt[i] for i in rows], name)
 
 

@@ -5,6 +5,7 @@ cache, and the process takes no memory for them.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 import numpy as np
@@ -15,7 +16,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 
 Lengths = NDArray[np.uint32]
 Ends = NDArray[np.int64]
-_READ_LINES, _MAX_READ_STEP, _MAX_READ_BYTES = 4096, 32, 1 << 22  # lines read at once
+_READ_LINES, _MAX_READ_BYTES = 4096, 1 << 22  # lines read at once
 Item = TypeVar("Item", covariant=True)
 
 
@@ -79,24 +80,20 @@ class PackedLines(Items[str]):
         return str(memoryview(self._text[start:end]), "utf-8")
 
     def _several(self, places: range) -> list[str]:
-        if places.step not in range(1, _MAX_READ_STEP):
+        if places.step != 1:
             return super()._several(places)
-        count = _READ_LINES // places.step
-        parts = (places[n : n + count] for n in range(0, len(places), count))
+        parts = (places[n : n + _READ_LINES] for n in range(0, len(places), _READ_LINES))
         return [line for part in parts for line in self._part(part)]
 
     def _part(self, places: range) -> list[str]:
-        """Return lines that are read at once, with those between them."""
+        """Return consecutive lines, read at once."""
         first = places[0]
         ends = [0] * (first == 0) + _values(self._ends, max(0, first - 1), places[-1] + 1)
         start = ends[0]
         if ends[-1] - start > _MAX_READ_BYTES:
             return super()._several(places)
         text = memoryview(self._text[start : ends[-1]])
-        return [
-            str(text[ends[i - first] - start : ends[i - first + 1] - start], "utf-8")
-            for i in places
-        ]
+        return [str(text[a - start : b - start], "utf-8") for a, b in pairwise(ends)]
 
 
 class Selected(Items[Item]):

@@ -11,10 +11,11 @@ from itertools import takewhile
 from seq2seq.data.copied_words import CopyHabits, copy_habits
 from seq2seq.data.final_marks import lacks_mark, usual_marks, without_mark
 from seq2seq.data.sentences import find_abbreviations, split_sentences
+from seq2seq.data.spread import spread_rows
 from seq2seq.data.symbols import any_of
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 
-MAX_LINES = 50_000  # evenly spaced lines of the training text that are examined
+MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100
 RARE = 0.05  # share of lines with more sentences than usual
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
@@ -95,14 +96,14 @@ NO_PROFILE = SourceProfile()
 def describe_source(
     lines: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = (), copies: bool = False
 ) -> SourceProfile:
-    """Describe source lines by evenly spaced ones; fewer than MIN_LINES do not describe a text.
+    """Describe source lines by MAX_LINES of them; fewer than MIN_LINES do not describe a text.
 
     Of the symbols of the vocabulary, those that occur at the start of lines alone are tags.
     `copies`: whether the model copies words to the target side, `tgt`.
     """
     if len(lines) < MIN_LINES:
         return SourceProfile()
-    rows = range(0, len(lines), -(-len(lines) // MAX_LINES))
+    rows = spread_rows(len(lines), MAX_LINES)
     sample = [lines[row] for row in rows]
     abbreviations = find_abbreviations(sample)
     known = frozenset(abbreviations)

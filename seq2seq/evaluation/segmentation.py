@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.tokenizers.tokenizer_ter import TercomTokenizer
 
+from seq2seq.data.spread import spread
 from seq2seq.runtime.errors import UserError
 
 DEFAULT_TOKENIZER = "13a"
@@ -113,10 +114,10 @@ def segmentation_of(
 
 
 def _letters_by_script(references: Iterable[Sequence[str]]) -> Counter[str | None]:
-    """Count letters and marks by unspaced script (None: any other) in evenly spaced lines."""
+    """Count letters and marks by unspaced script (None: any other) in part of the lines."""
     characters: Counter[str] = Counter()
     for lines in references:
-        for line in lines[:: max(1, -(-len(lines) // _SAMPLED_LINES))]:
+        for line in spread(lines, _SAMPLED_LINES):
             characters.update(line)
     letters: Counter[str | None] = Counter()
     for character, count in characters.items():

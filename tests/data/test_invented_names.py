@@ -15,6 +15,7 @@ from seq2seq.data.invented_names import (
     NameInventor,
     shared_names,
 )
+from seq2seq.data.spread import spread_rows
 
 SRC = [
     "Tom met Mary in Boston.",
@@ -43,8 +44,12 @@ def test_names_are_capitalised_words_shared_by_both_sides() -> None:
 
 
 def test_names_of_a_large_text_come_from_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.data.invented_names.MAX_PAIRS", 2)
-    assert shared_names(SRC, TGT) == shared_names(SRC[::3], TGT[::3]) == NAMES
+    src, tgt = (["A dog.", *side, "A cat."] * 9 for side in (SRC, TGT))
+    chosen = [[side[row] for row in spread_rows(len(src), 3)] for side in (src, tgt)]
+    expected = shared_names(*chosen)
+    assert expected < shared_names(src, tgt)
+    monkeypatch.setattr("seq2seq.data.invented_names.MAX_PAIRS", 3)
+    assert shared_names(src, tgt) == expected
 
 
 def test_both_sides_have_the_same_invented_name() -> None:

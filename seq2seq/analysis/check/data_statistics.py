@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.corpus import ParallelText, has_text
+from seq2seq.data.spread import spread
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
 
 MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
 SHOWN_CHARACTERS = 5  # characters that the vocabulary lacks, the most frequent ones
-PROFILE_LINES = 4000  # evenly spaced lines of a side from which its trigram profile is counted
+PROFILE_LINES = 4000  # lines of a side from which its trigram profile is counted
 
 PATTERNS = {  # unusual characters by kind
     "control": re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]"),
@@ -241,9 +242,9 @@ def _correlation(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> float | 
 
 
 def _profile(lines: Sequence[str]) -> Counter[str]:
-    """Count the character trigrams of evenly spaced lines."""
+    """Count the character trigrams of at most PROFILE_LINES lines, from all of a text."""
     counts: Counter[str] = Counter()
-    for line in lines[:: -(-len(lines) // PROFILE_LINES)]:
+    for line in spread(lines, PROFILE_LINES):
         padded = f" {line.strip()} "
         counts.update(padded[i : i + 3] for i in range(len(padded) - 2))
     return counts

@@ -8,10 +8,11 @@ import numpy as np
 
 from seq2seq.analysis.check.findings import Finding
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.spread import spread
 
 APART = 0.9  # share of comparisons in which one split is longer, or later in the alphabet
 MIN_LINES = 20
-SAMPLE = 2000  # evenly spaced lines of the split that are compared
+SAMPLE = 2000  # lines of the split that are compared
 
 
 class SplitOrder(NamedTuple):
@@ -28,11 +29,11 @@ def split_order(text: ParallelText, other: ParallelText) -> SplitOrder:
     own, others = ([line.strip() for line in each.src if line.strip()] for each in (text, other))
     if min(len(own), len(others)) < MIN_LINES:
         return SplitOrder(None, None, 0, 0)
-    own = own[:: max(1, -(-len(own) // SAMPLE))]
-    lengths, other_lengths = [len(line) for line in own], [len(line) for line in others]
+    sample = spread(own, SAMPLE)
+    lengths, other_lengths = [len(line) for line in sample], [len(line) for line in others]
     return SplitOrder(
         _exceeding(lengths, sorted(other_lengths)),
-        _exceeding(own, sorted(others)),
+        _exceeding(sample, sorted(others)),
         int(np.median(lengths)),
         int(np.median(other_lengths)),
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from seq2seq.analysis.check.findings import Finding, count_lines, list_and_count
 from seq2seq.data.natural_language import describe, not_language
+from seq2seq.data.spread import spread
 
 SEGMENTS = {
     "subwords of subword-nmt (@@)": re.compile(r"\S@@(?= |$)"),
@@ -26,7 +27,7 @@ SPACED, ATTACHED = (
 )
 QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*$')  # a field of a CSV file
 RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in each of SEGMENTS and MARKER
-SAMPLE = 2000  # evenly spaced lines that show whether a text is tokenised
+SAMPLE = 2000  # lines that show whether a text is tokenised
 MIN_LINES = 20  # with punctuation, or with text
 MANY = 0.5  # share of lines that are tokenised, or in quotes
 CONSTANT = 0.95  # share of lines that begin with the same word
@@ -114,7 +115,7 @@ def _first_words(file: str, lines: Sequence[str]) -> Iterator[Finding]:
 
 
 def _tokenised(file: str, lines: Sequence[str]) -> Iterator[Finding]:
-    sample = lines[:: max(1, -(-len(lines) // SAMPLE))]
+    sample = spread(lines, SAMPLE)
     spaced, attached = set(_matching(SPACED, sample)), set(_matching(ATTACHED, sample))
     total = len(spaced | attached)
     if total < MIN_LINES or len(spaced) <= MANY * total:

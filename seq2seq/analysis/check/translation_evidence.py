@@ -14,11 +14,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.data.spread import spread_rows
+
 MAX_TYPES = 3000  # words of a side that the lexical model knows, the most frequent ones
 MAX_FREQUENCY = 0.5  # share of lines; words in more of them are no evidence
 MAX_WORDS = 20  # distinct words of a line that are scored, the rarest ones
 MAX_COPIES = 8  # rarest tokens of a line that are searched for on the other side
-MAX_TRAINING_ROWS = 12_000  # evenly spaced pairs from which a table is trained
+MAX_TRAINING_ROWS = 12_000  # pairs from which a table is trained
 FOLD_ROWS = 8  # consecutive pairs that are held out together
 STEM = 6  # characters of a word that count, so that inflected forms are one
 ITERATIONS = 4
@@ -168,7 +170,7 @@ def train_model(features: Features) -> LexicalModel:
     tables = []
     for fold in range(int(folds.max()) + 1):
         rows = np.flatnonzero(folds != fold)
-        rows = rows[:: -(-len(rows) // MAX_TRAINING_ROWS)]
+        rows = rows[spread_rows(len(rows), MAX_TRAINING_ROWS)]
         tables.append(_table(features.src.words[rows], features.tgt.words[rows], sizes))
     src, tgt = features.src.lengths, features.tgt.lengths
     means = float(src.mean()), float(tgt.mean())

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from seq2seq.data.names.sounds import SoundModel, ends_stem, starts_unit, units_of
 from seq2seq.data.names.words import count_cases, source_words, target_words
 
-MAX_LINES = 300_000  # evenly spaced pairs that are examined
 MAX_TYPES = 20_000  # the most frequent candidates
 MAX_OCCURRENCES = 40  # examined for each candidate, fewer if there are many
 _EXAMINED = 40_000  # occurrences in all

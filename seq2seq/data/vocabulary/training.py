@@ -11,6 +11,7 @@ import sentencepiece
 
 from seq2seq.data.names.names import train_names
 from seq2seq.data.names.words import PLACEHOLDERS
+from seq2seq.data.spread import spread
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.symbols import any_of
 from seq2seq.data.vocabulary.existing import existing_vocabularies, notes_on_models
@@ -39,16 +40,14 @@ _TOO_LARGE, _TOO_SMALL = re.compile(r"value <= (\d+)"), re.compile(r"required_ch
 def train_vocabularies(
     config: "VocabularyConfig", src: Sequence[str], tgt: Sequence[str], tags: Sequence[str] = ()
 ) -> Vocabularies:
-    """Train the vocabularies of both sides on at most MAX_TRAINING_PAIRS evenly spaced pairs.
+    """Train the vocabularies of both sides on MAX_TRAINING_PAIRS pairs at most.
 
     Tags of the source are single tokens, which no segmentation splits. Existing models of the
     config are read instead. Raises UserError if these cannot be used, or if the text does not allow
     a vocabulary of the configured size.
     """
     pairs = len(src)
-    step = -(-len(src) // MAX_TRAINING_PAIRS)
-    if step > 1:
-        src, tgt = src[::step], tgt[::step]
+    src, tgt = (spread(side, MAX_TRAINING_PAIRS) for side in (src, tgt))
     names = None
     if config.masks_names:
         src, tgt = ([normalized(text) for text in side] for side in (src, tgt))

@@ -1,0 +1,28 @@
+"""A part of a long text that stands for all of it."""
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def spread_rows(count: int, most: int) -> Sequence[int]:
+    """Return at most `most` of `count` rows, ascending and spread over all of them.
+
+    If these are not all, there is one row in each of `most` equal parts, at a random place, the
+    same in each call. Rows at equal distances could miss most of a text whose order repeats, such
+    as one in which two corpora alternate.
+    """
+    if count <= most:
+        return range(count)
+    starts = np.arange(most + 1, dtype=np.int64) * count // most
+    random = (np.random.PCG64(0).random_raw(most) >> 11) * 2.0**-53  # in [0, 1)
+    rows: list[int] = (starts[:-1] + (random * np.diff(starts)).astype(np.int64)).tolist()
+    return rows
+
+
+def spread(items: Sequence[T], most: int) -> Sequence[T]:
+    """Return the items in the rows of `spread_rows`: all of them if there are at most `most`."""
+    return items if len(items) <= most else [items[row] for row in spread_rows(len(items), most)]
