@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from seq2seq.inference.search.interface import Model
     from seq2seq.inference.shortlist_search import ShortlistSearch
+
+AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
 
 
 @dataclass(eq=False)

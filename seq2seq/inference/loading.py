@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 from seq2seq.inference.exported.folder import (
     Description,
@@ -14,24 +13,22 @@ from seq2seq.inference.exported.folder import (
     read_vocabularies,
 )
 from seq2seq.inference.exported.model import ExportedModel, Network
-from seq2seq.inference.loaded_model import LoadedModel, check_ensemble
+from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import needs_train
 from seq2seq.runtime.suggestions import suggest_file
 
-L = TypeVar("L", bound=LoadedModel)
-
 
 def load_folders(
-    kind: type[L],
+    kind: type[AnyLoaded],
     runs: Sequence[Path | str],
     device: str,
     int8: bool,
     overrides: Iterable[str],
     shortlist: bool,
-) -> L:
+) -> AnyLoaded:
     """Return run folders or exported folders as a model of this kind; see `Translator.load`."""
     if not runs:
         raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
@@ -55,8 +52,12 @@ def load_folders(
 
 
 def _load_exports(
-    kind: type[L], folders: Sequence[Path], device: str, int8: bool, overrides: Iterable[str]
-) -> L:
+    kind: type[AnyLoaded],
+    folders: Sequence[Path],
+    device: str,
+    int8: bool,
+    overrides: Iterable[str],
+) -> AnyLoaded:
     """Return exported folders as a model of this kind; see `Translator.load`.
 
     Raises UserError for a device other than the CPU, for `int8` unless the folder has int8 weights,

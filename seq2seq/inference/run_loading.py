@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 
@@ -10,7 +9,7 @@ from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.inference import weights
 from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.loaded_model import LoadedModel, check_ensemble
+from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch
 from seq2seq.model.seq2seq import Seq2Seq
@@ -20,17 +19,15 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 
-L = TypeVar("L", bound=LoadedModel)
-
 
 def load_runs(
-    kind: type[L],
+    kind: type[AnyLoaded],
     paths: Sequence[Path],
     device: str,
     int8: bool,
     overrides: Iterable[str],
     shortlist: bool,
-) -> L:
+) -> AnyLoaded:
     """Return run folders as a model of this kind; see `Translator.load`."""
     chosen = choose_device(argument_types.device_name(device))
     if int8:
