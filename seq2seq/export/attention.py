@@ -65,11 +65,15 @@ def memory_of(
     return memory
 
 
-def memory_dims(layer: AttentionLayer) -> dict[str, Dims]:
-    """Return the dimensions of each part of the memory."""
-    graph = Graph("dims")
-    found = memory_of(graph, layer, "outputs", "src", "src_lengths")
-    return {name: dims for name, (_, dims) in found.items()}
+def declare_memory(graph: Graph, layer: AttentionLayer, bound: float | None) -> Values:
+    """Declare each part of the memory as an input; outputs of the encoder are within the bound."""
+    other = Graph("encoder")
+    outputs = other.input("outputs", ["batch", "source", layer.score.context_size], bound=bound)
+    found = memory_of(other, layer, outputs, "src", "src_lengths")
+    return {
+        name: graph.input(name, dims, bound=other.bound(value))
+        for name, (value, dims) in found.items()
+    }
 
 
 def _values(graph: Graph, layer: AttentionLayer, outputs: str) -> tuple[str, Dims]:
@@ -148,6 +152,7 @@ def attend(
     if window is not None:
         weights = graph.op("Mul", weights, window)
     context = graph.op("MatMul", weights, memory["values"])
+    graph.set_bound(context, graph.bound(memory["values"]))  # weights sum to at most 1
     if heads:
         context = graph.op("Transpose", context, perm=[0, 2, 1, 3])
         weights = _mean_over_heads(graph, heads, weights)

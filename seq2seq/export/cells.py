@@ -26,16 +26,20 @@ def cell_step(
         return normed_lstm_step(graph, layer, gates, hidden, cell)
     if type(layer) is not LSTMLayer:
         raise without_onnx_form(f"the layer {type(layer).__name__}")
-    weight = torch.cat([*inputs.values(), layer.hidden_weight], dim=1)
-    gates = graph.linear(graph.concat(*inputs, hidden), weight, layer.bias)  # [N, 4H]
-    new_cell, o = _new_cell(graph, gates, cell, layer.hidden_size)
+    parts = inputs | {hidden: layer.hidden_weight}
+    gates = graph.linear_of_parts(parts, layer.bias)  # [N, 4H]
+    return lstm_step(graph, gates, cell, layer.hidden_size)
+
+
+def lstm_step(graph: Graph, gates: str, cell: str, size: int) -> tuple[str, str]:
+    """Return the next hidden state and cell [..., H], given the sums of the gates [..., 4H]."""
+    new_cell, o = _new_cell(graph, gates, cell, size)
     return graph.op("Mul", o, graph.op("Tanh", new_cell)), new_cell
 
 
 def input_gates(graph: Graph, layer: NormedLSTMLayer, inputs: Weights) -> str:
     """Return `LN(W x; a_1)` of inputs [N, *]: [N, 4H]."""
-    gates = graph.linear(graph.concat(*inputs), torch.cat([*inputs.values()], dim=1))
-    return _layer_norm(graph, gates, layer.input_norm)
+    return _layer_norm(graph, graph.linear_of_parts(inputs), layer.input_norm)
 
 
 def normed_lstm_step(
@@ -60,13 +64,14 @@ def _new_cell(graph: Graph, gates: str, cell: str, size: int) -> tuple[str, str]
 
 def _gru_step(graph: Graph, layer: GRULayer, inputs: Weights, hidden: str) -> str:
     """Return `h' = (1 - z) h + z h~`, which is `h + z (h~ - h)`."""
-    size, weight = layer.hidden_size, torch.cat([*inputs.values()], dim=1)
-    both = torch.cat([weight[: 2 * size], layer.hidden_weight], dim=1)
-    sums = graph.linear(graph.concat(*inputs, hidden), both, layer.bias[: 2 * size])
+    size = layer.hidden_size
+    parts = {part: weight[: 2 * size] for part, weight in inputs.items()}
+    parts[hidden] = layer.hidden_weight
+    sums = graph.linear_of_parts(parts, layer.bias[: 2 * size])
     r, z = graph.split(graph.op("Sigmoid", sums), [size, size])
-    reset = graph.concat(*inputs, graph.op("Mul", r, hidden))
-    both = torch.cat([weight[2 * size :], layer.candidate_weight], dim=1)
-    candidate = graph.op("Tanh", graph.linear(reset, both, layer.bias[2 * size :]))
+    parts = {part: weight[2 * size :] for part, weight in inputs.items()}
+    parts[graph.op("Mul", r, hidden)] = layer.candidate_weight
+    candidate = graph.op("Tanh", graph.linear_of_parts(parts, layer.bias[2 * size :]))
     change = graph.op("Mul", z, graph.op("Sub", candidate, hidden))
     return graph.op("Add", hidden, change)
 

@@ -4,11 +4,12 @@ The equations are those of `step` in each decoder of `seq2seq.model`. Matrices t
 by parts of one vector are joined, so that each LSTM layer is one product.
 """
 
+from functools import partial, reduce
 from typing import NamedTuple
 
 from torch import nn
 
-from seq2seq.export.attention import Values, attend, check_attention, memory_dims
+from seq2seq.export.attention import Values, attend, check_attention, declare_memory
 from seq2seq.export.cells import Weights, cell_step
 from seq2seq.export.copying import mixture
 from seq2seq.export.graph import INT, Graph, without_onnx_form
@@ -32,7 +33,6 @@ class Stepped(NamedTuple):
     """Values after one step."""
 
     outputs: str  # [N, R]
-    bound: float | None  # largest absolute value of the outputs, if it is known
     state: Values  # by the name of the input that it becomes
     weights: str | None  # [N, S], attention weights
 
@@ -43,19 +43,23 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     With copying the log-probabilities are those of the mixture. Inputs are `ids` [N], the state
     and the memory; the outputs `log_probs` [N, V] and `attention_weights` [N, S], if any, are
     followed by `next_NAME` for each part of the state. In int8 there is `output_sum` [N, 1], which
-    is NaN where the outputs of a step are.
+    is NaN where a value is that a fixed scale rounded to integers.
     """
     graph, decoder = Graph("decoder", int8), known_decoder(model)
     ids = graph.input("ids", ["rows"], INT)
     embedded = embed(graph, model.tgt_embedding, ids)
     dims = state_dims(model)
-    state = {name: graph.input(name, ["rows", width]) for name, width in dims.items()}
+    state = {
+        name: graph.input(name, ["rows", width], bound=_state_bound(name))
+        for name, width in dims.items()
+    }
     memory: Values = {}
     if not isinstance(decoder, PlainDecoder):
-        memory = {name: graph.input(name, each) for name, each in memory_dims(decoder).items()}
+        residual = model.encoder.forward_layers.residual
+        memory = declare_memory(graph, decoder, None if residual else 1.0)
     stepped = _step(graph, decoder, embedded, state, memory)
     projection = model.projection
-    logits = graph.linear(stepped.outputs, projection.weight, projection.bias, stepped.bound)
+    logits = graph.linear(stepped.outputs, projection.weight, projection.bias)
     log_probs = graph.op("LogSoftmax", logits, axis=-1)
     if model.copying is not None:
         assert stepped.weights is not None, "no copying without attention"
@@ -63,9 +67,12 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
         log_probs, copied = mixture(graph, model.copying, log_probs, *given)
         stepped.state["copied"] = copied
     graph.output(log_probs, "log_probs", ["rows", model.projection.out_features])
-    if int8:  # inputs of known bounds lose NaN when they are rounded to integers
-        total = graph.op("ReduceSum", stepped.outputs, graph.constant([-1]), keepdims=1)
-        graph.output(total, "output_sum", ["rows", 1])
+    if int8:
+        sums = [
+            graph.op("ReduceSum", value, graph.constant([-1]), keepdims=1)
+            for value in dict.fromkeys(graph.rounded or [stepped.outputs])
+        ]
+        graph.output(reduce(partial(graph.op, "Add"), sums), "output_sum", ["rows", 1])
     if stepped.weights is not None:
         graph.output(stepped.weights, "attention_weights", ["rows", "source"])
     for name, value in stepped.state.items():
@@ -123,6 +130,11 @@ def state_dims(model: Seq2Seq) -> dict[str, int | str]:
     return dims
 
 
+def _state_bound(name: str) -> float | None:
+    """Return the largest absolute value of a part of the state: of a tanh, gated or averaged."""
+    return 1.0 if name.startswith("hidden_") or name == "input_feed" else None
+
+
 def _bahdanau(
     graph: Graph, decoder: BahdanauDecoder, embedded: str, state: Values, memory: Values
 ) -> Stepped:
@@ -133,10 +145,11 @@ def _bahdanau(
     top, new_state = _step_layers(graph, decoder.layers, lowest, state)
     last = state[f"hidden_{len(decoder.layers) - 1}"]
     read = last if decoder.maxout else top
-    parts = {read: HIDDEN_SCALE, attended.context: HIDDEN_SCALE, embedded: 1.0}
+    sizes = decoder.layers.bottom.hidden_size, decoder.score.context_size
+    parts = {read: (sizes[0], HIDDEN_SCALE), attended.context: (sizes[1], HIDDEN_SCALE)}
+    parts[embedded] = decoder.output_layer.in_features - sum(sizes), 1.0
     outputs = _output_layer(graph, decoder.output_layer, parts, decoder.maxout)
-    bound = None if decoder.maxout else OUTPUT_SCALE
-    return Stepped(outputs, bound, new_state | attended.state, attended.weights)
+    return Stepped(outputs, new_state | attended.state, attended.weights)
 
 
 def _luong(
@@ -149,11 +162,13 @@ def _luong(
     top, new_state = _step_layers(graph, decoder.layers, lowest, state)
     attended = attend(graph, decoder, top, state, memory)
     weight = HIDDEN_SCALE * decoder.attentional.weight
-    vector = graph.op("Tanh", graph.linear(graph.concat(attended.context, top), weight))
+    sizes = decoder.score.context_size, decoder.layers.bottom.hidden_size
+    parts = dict(zip((attended.context, top), weight.split(sizes, dim=1), strict=True))
+    vector = graph.op("Tanh", graph.linear_of_parts(parts))
     if decoder.input_feed_gates is not None:
         new_state["input_feed"] = vector
     outputs = graph.op("Mul", vector, graph.constant(OUTPUT_SCALE))
-    return Stepped(outputs, OUTPUT_SCALE, new_state | attended.state, attended.weights)
+    return Stepped(outputs, new_state | attended.state, attended.weights)
 
 
 def _gnmt(
@@ -170,16 +185,17 @@ def _gnmt(
         hidden, new = _layer_step(graph, layer, own, state, level)
         output = graph.op("Add", hidden, output) if decoder.layers.residual else hidden
         new_state |= new
-    parts = {output: HIDDEN_SCALE, attended.context: HIDDEN_SCALE}
+    sizes = lowest.hidden_size, decoder.score.context_size
+    parts = {output: (sizes[0], HIDDEN_SCALE), attended.context: (sizes[1], HIDDEN_SCALE)}
     outputs = _output_layer(graph, decoder.output_layer, parts)
-    return Stepped(outputs, OUTPUT_SCALE, new_state | attended.state, attended.weights)
+    return Stepped(outputs, new_state | attended.state, attended.weights)
 
 
 def _plain(graph: Graph, decoder: PlainDecoder, embedded: str, state: Values) -> Stepped:
     lowest: Weights = {embedded: decoder.layers.bottom.input_weight}
     top, new_state = _step_layers(graph, decoder.layers, lowest, state)
-    outputs = _output_layer(graph, decoder.output_layer, {top: HIDDEN_SCALE})
-    return Stepped(outputs, OUTPUT_SCALE, new_state, None)
+    parts = {top: (decoder.layers.bottom.hidden_size, HIDDEN_SCALE)}
+    return Stepped(_output_layer(graph, decoder.output_layer, parts), new_state, None)
 
 
 def _step_layers(
@@ -209,17 +225,25 @@ def _layer_step(
 
 
 def _output_layer(
-    graph: Graph, layer: nn.Linear, parts: dict[str, float], maxout: bool = False
+    graph: Graph, layer: nn.Linear, parts: dict[str, tuple[int, float]], maxout: bool = False
 ) -> str:
-    """Return `2 tanh(W x + b)` of parts joined to x, each times its scale; or maxout of pairs."""
-    scaled = [
-        part if scale == 1 else graph.op("Mul", part, graph.constant(scale))
-        for part, scale in parts.items()
-    ]
-    joined, (weight, bias) = graph.concat(*scaled), (layer.weight, layer.bias)
+    """Return `2 tanh(W x + b)` of parts joined to x, or maxout of pairs.
+
+    Each part has its size and the scale by which it is multiplied.
+    """
+    columns = layer.weight.split([size for size, _ in parts.values()], dim=1)
+    weights = {
+        part: scale * weight
+        for (part, (_, scale)), weight in zip(parts.items(), columns, strict=True)
+    }
     if maxout:
-        pair = [graph.linear(joined, weight[each::2], bias[each::2]) for each in (0, 1)]
+        pair = [
+            graph.linear_of_parts(
+                {part: weight[each::2] for part, weight in weights.items()}, layer.bias[each::2]
+            )
+            for each in (0, 1)
+        ]
         activated = graph.op("Max", *pair)
     else:
-        activated = graph.op("Tanh", graph.linear(joined, weight, bias))
+        activated = graph.op("Tanh", graph.linear_of_parts(weights, layer.bias))
     return graph.op("Mul", activated, graph.constant(OUTPUT_SCALE))

@@ -1,5 +1,8 @@
 """Graph of the encoder and of the decoder's start: source ids to memory and first state."""
 
+from collections.abc import Sequence
+from functools import partial, reduce
+
 from onnx import TensorProto
 
 from seq2seq.export.attention import joined_heads, memory_of
@@ -20,7 +23,8 @@ def encoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     graph = Graph("encoder", int8)
     src = graph.input("src", ["batch", "source"], INT)
     src_lengths = graph.input("src_lengths", ["batch"], INT)
-    outputs, hiddens, cells = _run(graph, model.encoder, src, src_lengths)
+    levels, hiddens, cells = _run(graph, model.encoder, src, src_lengths)
+    outputs = graph.op("Transpose", levels[-1], perm=[1, 0, 2])
     decoder = known_decoder(model)
     if not isinstance(decoder, PlainDecoder):
         memory = memory_of(graph, decoder, outputs, src, src_lengths)
@@ -34,6 +38,8 @@ def encoder_graph(model: Seq2Seq, int8: bool) -> Graph:
     hiddens, cells = _aligned(hiddens, layers), _aligned(cells, layers)
     if isinstance(decoder, BahdanauDecoder):
         hiddens, cells = _initial_hidden(graph, decoder, hiddens)
+    if int8:  # rounding loses NaN
+        hiddens[0] = graph.op("Add", hiddens[0], _nan_or_zero(graph, levels))
     size = decoder.layers.bottom.hidden_size
     for name, states in (("hidden", hiddens), ("cell", cells)):
         for level, value in enumerate(states):
@@ -46,11 +52,12 @@ def encoder_graph(model: Seq2Seq, int8: bool) -> Graph:
 
 def _run(
     graph: Graph, encoder: Encoder, src: str, src_lengths: str
-) -> tuple[str, list[str], list[str]]:
-    """Return the outputs [B, S, H], zero at padding, and the final states [B, H] of each layer."""
+) -> tuple[list[str], list[str], list[str]]:
+    """Return the outputs [S, B, H], zero at padding, and final states [B, H] of each layer."""
     lengths = graph.op("Cast", src_lengths, to=TensorProto.INT32)
     outputs = embed(graph, encoder.embedding, graph.op("Transpose", src, perm=[1, 0]))  # [S, B, E]
     below: str | None = None
+    levels: list[str] = []
     hiddens: list[str] = []
     cells: list[str] = []
     for layers in zip(*encoder.directions, strict=True):
@@ -60,10 +67,19 @@ def _run(
         outputs = graph.op("Reshape", joined, graph.constant([0, 0, width]))  # [S, B, H]
         if encoder.forward_layers.residual:
             outputs = below = outputs if below is None else graph.op("Add", outputs, below)
+        levels.append(outputs)
         for final, states in zip(finals, (hiddens, cells), strict=False):
             batch_major = graph.op("Transpose", final, perm=[1, 0, 2])
             states.append(graph.reshape(batch_major, -1, width))  # [B, H]
-    return graph.op("Transpose", outputs, perm=[1, 0, 2]), hiddens, cells
+    return levels, hiddens, cells
+
+
+def _nan_or_zero(graph: Graph, levels: Sequence[str]) -> str:
+    """Return NaN for sources of which a layer's outputs [S, B, H] contain NaN, and 0: [B, 1]."""
+    axes = graph.constant([0, 2])
+    sums = [graph.op("ReduceSum", outputs, axes, keepdims=0) for outputs in levels]
+    total = graph.op("Mul", reduce(partial(graph.op, "Add"), sums), graph.constant(0.0))
+    return graph.unsqueeze(total, 1)
 
 
 def _aligned(states: list[str], count: int) -> list[str]:

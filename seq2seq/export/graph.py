@@ -1,6 +1,8 @@
 """Builder of ONNX graphs: operators by name, weights stored once, products in float32 or int8."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial, reduce
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +19,8 @@ CONTRIB = "com.microsoft"  # operators that every build of ONNX Runtime has besi
 IR_VERSION = 9
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 Dims = Sequence[str | int]
+_BELOW_ONE = frozenset({"Tanh", "Sigmoid", "Softmax"})
+_MOVING = frozenset(("Reshape", "Transpose", "Squeeze", "Unsqueeze", "ReverseSequence", "Split"))
 
 
 def without_onnx_form(part: str) -> UserError:
@@ -28,7 +32,9 @@ class Graph:
     """One ONNX graph under construction; values are their names.
 
     With `int8` the weights of linear layers are int8, with one scale per output. Their inputs are
-    rounded to int8 with one scale per row, so the result for a row does not depend on the others.
+    rounded to int8, too: with a fixed scale if they are within known bounds, which the graph infers
+    from its operators, and with one scale per row otherwise. The result for a row therefore does
+    not depend on the others.
     """
 
     def __init__(self, name: str, int8: bool = False) -> None:
@@ -39,6 +45,9 @@ class Graph:
         self._outputs: list[onnx.ValueInfoProto] = []
         self._results: set[str] = set()  # names that operators gave
         self._renamed: dict[str, str] = {}  # results by the names of the outputs that they are
+        self._bounds: dict[str, float] = {}  # largest absolute value, where it is known
+        self.rounded: list[str] = []  # values that fixed scales round, which loses NaN
+        self._table_rows: dict[str, tuple[str, str]] = {}  # int8 rows of a table, and their scales
         self._count = 0
         self._kept: list[Tensor] = []  # their addresses are keys
         self._parent: Graph | None = None
@@ -47,10 +56,24 @@ class Graph:
         """Return the graph of a loop's body, which shares the weights of this one."""
         child = type(self)(name, self.int8)
         child._parent, child._initializers, child._kept = self, self._initializers, self._kept
+        child._bounds = self._bounds
         return child
 
-    def input(self, name: str, dims: Dims, dtype: int = FLOAT) -> str:
-        """Declare an input; strings among the dimensions are names of variable sizes."""
+    def bound(self, value: str) -> float | None:
+        """Return the largest absolute value that a value can have, if that is known."""
+        return self._bounds.get(value)
+
+    def set_bound(self, value: str, bound: float | None) -> None:
+        """Declare that a value is within [-bound, bound], unless the bound is None or infinite."""
+        if bound is not None and bound < math.inf:
+            self._bounds[value] = bound
+
+    def input(self, name: str, dims: Dims, dtype: int = FLOAT, bound: float | None = None) -> str:
+        """Declare an input; strings among the dimensions are names of variable sizes.
+
+        Its values are within [-bound, bound] if that is given.
+        """
+        self.set_bound(name, bound)
         self._inputs.append(helper.make_tensor_value_info(name, dtype, list(dims)))
         return name
 
@@ -67,7 +90,22 @@ class Graph:
         names = [self.fresh(kind) for _ in range(results)]
         self._results.update(names)
         self._nodes.append(helper.make_node(kind, inputs, names, **attributes))
+        bound = self._inferred(kind, [self.bound(each) for each in inputs])
+        for name in names:
+            self.set_bound(name, bound)
         return names
+
+    def _inferred(self, kind: str, known: Sequence[float | None]) -> float | None:
+        """Return the largest absolute value of an operator's results, given that of its inputs."""
+        if kind in _BELOW_ONE:
+            return 1.0
+        if kind in _MOVING:
+            return known[0]
+        read = known[1:] if kind == "Where" else known
+        given = [each for each in read if each is not None]
+        if kind not in ("Concat", "Where", "Mul") or len(given) < len(read):
+            return None
+        return math.prod(given) if kind == "Mul" else max(given)
 
     def op(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add an operator; return its result."""
@@ -80,7 +118,10 @@ class Graph:
             array = np.array(value, np.float32)
         else:
             array = value if isinstance(value, np.ndarray) else np.array(value, np.int64)
-        return self._initializer((array.dtype.str, array.shape, array.tobytes()), array)
+        name = self._initializer((array.dtype.str, array.shape, array.tobytes()), array)
+        if isinstance(value, float):
+            self.set_bound(name, abs(value))
+        return name
 
     def scalar(self, value: int) -> str:
         """Return an int64 scalar."""
@@ -92,35 +133,64 @@ class Graph:
         key = tensor.data_ptr(), tuple(tensor.shape)
         return self._initializer(key, _numpy(tensor))
 
-    def linear(
-        self, inputs: str, weight: Tensor, bias: Tensor | None = None, bound: float | None = None
-    ) -> str:
-        """Return `W x + b` of inputs [N, D], for W [out, D].
+    def linear(self, inputs: str, weight: Tensor, bias: Tensor | None = None) -> str:
+        """Return `W x + b` of inputs [N, D], for W [out, D]."""
+        return self.linear_of_parts({inputs: weight}, bias)
 
-        Inputs are within [-bound, bound] if that is given: in int8 their scale is then fixed.
+    def linear_of_parts(self, parts: Mapping[str, Tensor], bias: Tensor | None = None) -> str:
+        """Return `sum_p W_p x_p + b` of inputs [N, D_p], each with its weight [out, D_p].
+
+        In int8, rows of a table are multiplied as they are stored, and the other inputs together.
+        Inputs may have more dimensions there.
         """
-        if self.int8:
-            return self._int8_linear(inputs, weight, bias, bound)
-        operands = [inputs, self.weight(weight)]
-        if bias is not None:
-            operands.append(self.weight(bias))
-        return self.op("Gemm", *operands, transB=1)
+        if not self.int8:
+            operands = [self.concat(*parts), self.weight(_joined(parts.values()))]
+            if bias is not None:
+                operands.append(self.weight(bias))
+            return self.op("Gemm", *operands, transB=1)
+        terms = []
+        others = {value: weight for value, weight in parts.items() if value not in self._table_rows}
+        if others:
+            terms.append(self._int8_linear(self.concat(*others), _joined(others.values()), bias))
+        for value, weight in parts.items():
+            if value in others:
+                continue
+            rows, scales = self._table_rows[value]
+            product = self._int8_product(rows, self.constant(1.0), weight)
+            terms.append(self.op("Mul", product, scales))
+        if not others and bias is not None:
+            terms.append(self.weight(bias))
+        return reduce(partial(self.op, "Add"), terms)
 
-    def _int8_linear(
-        self, inputs: str, weight: Tensor, bias: Tensor | None, bound: float | None
-    ) -> str:
-        zero = self.constant(np.array(128, np.uint8))
-        if bound is not None:
-            scale = self.constant(bound / 127)
-            rows = self.op("QuantizeLinear", inputs, scale, zero)
-            return self._int8_product(rows, scale, zero, weight, bias)
+    def int8_products(self, inputs: str, weights: Sequence[Tensor]) -> str:
+        """Return `W_d x_d` of inputs [directions, N, D] within known bounds, in int8."""
+        parts, scales = zip(*(quantize(each) for each in weights), strict=True)
+        rows, scale = self._rounded(inputs)
+        stored = self.constant(np.stack([part.T for part in parts]))
+        of_columns = self.constant(np.stack([each.T for each in scales]))  # [directions, 1, out]
+        given = rows, stored, scale, of_columns, self._zero()
+        return self.op("MatMulIntegerToFloat", *given, domain=CONTRIB)
+
+    def _zero(self) -> str:
+        """Return the unsigned form of zero."""
+        return self.constant(np.array(128, np.uint8))
+
+    def _rounded(self, inputs: str) -> tuple[str, str]:
+        """Return inputs within known bounds as unsigned integers, and their fixed scale."""
+        self.rounded.append(inputs)
+        scale = self.constant(self._bounds[inputs] / 127)
+        return self.op("QuantizeLinear", inputs, scale, self._zero()), scale
+
+    def _int8_linear(self, inputs: str, weight: Tensor, bias: Tensor | None) -> str:
+        if self.bound(inputs):
+            return self._int8_product(*self._rounded(inputs), weight, bias)
         largest = self.op("ReduceMax", self.op("Abs", inputs), self.constant([-1]), keepdims=1)
         row_scales = self.op("Div", largest, self.constant(127.0))  # [N, 1]
         row_scales = self.op("Max", row_scales, self.constant(1e-30))
         rounded = self.op("Round", self.op("Div", inputs, row_scales))
         shifted = self.op("Add", rounded, self.constant(128.0))
         rows = self.op("Cast", shifted, to=TensorProto.UINT8)
-        product = self._int8_product(rows, self.constant(1.0), zero, weight)
+        product = self._int8_product(rows, self.constant(1.0), weight)
         result = self.op("Mul", product, self.op("Add", row_scales, self._nan_or_zero(rounded)))
         return result if bias is None else self.op("Add", result, self.weight(bias))
 
@@ -133,11 +203,12 @@ class Graph:
         return self.op("Mul", total, self.constant(0.0))
 
     def _int8_product(
-        self, rows: str, scale: str, zero: str, weight: Tensor, bias: Tensor | None = None
+        self, rows: str, scale: str, weight: Tensor, bias: Tensor | None = None
     ) -> str:
         """Return `W x + b` of unsigned rows x = scale (r - zero), in one pass over the results."""
         quantized, scales = quantize(weight)
-        given = [rows, self.constant(quantized.T), scale, self.constant(scales[:, 0]), zero, ""]
+        of_columns = self.constant(scales[:, 0])
+        given = [rows, self.constant(quantized.T), scale, of_columns, self._zero(), ""]
         if bias is not None:
             given.append(self.weight(bias))
         return self.op("MatMulIntegerToFloat", *given, domain=CONTRIB)
@@ -156,9 +227,13 @@ class Graph:
             found = self.op("Gather", self.weight(table), ids)
             return found if factor == 1 else self.op("Mul", found, self.constant(factor))
         quantized, scales = quantize(table)
-        found = self.op("Gather", self.constant(quantized), ids)
+        unsigned = (quantized.astype(np.int16) + 128).astype(np.uint8)
+        found = self.op("Gather", self.constant(unsigned), ids)
         of_rows = self.op("Gather", self.constant(scales * np.float32(factor)), ids)
-        return self.op("Mul", self.op("Cast", found, to=FLOAT), of_rows)
+        signed = self.op("Sub", self.op("Cast", found, to=FLOAT), self.constant(128.0))
+        values = self.op("Mul", signed, of_rows)
+        self._table_rows[values] = found, of_rows
+        return values
 
     def reshape(self, value: str, *dims: str | int) -> str:
         """Reshape a value; strings among the dimensions are vectors [1] that hold them."""
@@ -187,11 +262,26 @@ class Graph:
 
     def graph(self) -> onnx.GraphProto:
         """Return the graph; the weights are those of the outermost one."""
-        for node in self._nodes:
+        nodes = self._used()
+        read = {name for node in nodes for name in _inputs_of(node)}
+        for node in nodes:
             for names in (node.input, node.output):
                 names[:] = [self._renamed.get(name, name) for name in names]
-        weights = [] if self._parent else list(self._initializers.values())
-        return helper.make_graph(self._nodes, self.name, self._inputs, self._outputs, weights)
+        given = [] if self._parent else self._initializers.values()
+        weights = [each for each in given if each.name in read]
+        return helper.make_graph(nodes, self.name, self._inputs, self._outputs, weights)
+
+    def _used(self) -> list[onnx.NodeProto]:
+        """Return the operators whose results are read, by others or as outputs."""
+        outputs = {each.name for each in self._outputs}
+        read = outputs | {value for value, name in self._renamed.items() if name in outputs}
+        used = []
+        for node in reversed(self._nodes):
+            if read.isdisjoint(node.output):
+                continue
+            used.append(node)
+            read.update(_inputs_of(node))
+        return used[::-1]
 
     def model(self) -> onnx.ModelProto:
         """Return the finished graph as a model; raises onnx's error for an invalid one."""
@@ -215,6 +305,18 @@ class Graph:
             return self._parent.fresh(kind)
         self._count += 1
         return f"{kind}_{self._count}"
+
+
+def _inputs_of(node: onnx.NodeProto) -> set[str]:
+    """Return the values that an operator reads, in the body of a loop, too."""
+    bodies = [attribute.g.node for attribute in node.attribute]
+    return {*node.input, *(name for body in bodies for inner in body for name in inner.input)}
+
+
+def _joined(weights: Iterable[Tensor]) -> Tensor:
+    """Return weights [out, D_p] as one [out, D]; a single one is returned."""
+    parts = list(weights)
+    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 def quantize(weight: Tensor) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

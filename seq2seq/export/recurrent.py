@@ -7,7 +7,7 @@ import torch
 from onnx import TensorProto
 from torch import Tensor
 
-from seq2seq.export.cells import input_gates, normed_lstm_step
+from seq2seq.export.cells import input_gates, lstm_step, normed_lstm_step
 from seq2seq.export.graph import FLOAT, Graph, without_onnx_form
 from seq2seq.model.gru import GRULayer
 from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
@@ -40,11 +40,13 @@ def run_layer(
             graph.concat(*(graph.unsqueeze(each, axis) for each in parts), axis=axis)
             for parts, axis in zip(zip(*ends, strict=True), axes, strict=True)
         ]
+    if kind is LSTMLayer and graph.int8:
+        return _int8_lstm(graph, layers, is_reversed, inputs, lengths)
     if kind is not LSTMLayer and kind is not GRULayer:
         raise without_onnx_form(f"the layer {kind.__name__}")
     own = [_lstm_weights(each) if kind is LSTMLayer else _gru_weights(each) for each in layers]
     weight, hidden_weight, bias = (torch.stack(parts) for parts in zip(*own, strict=True))
-    return graph.ops(
+    found = graph.ops(
         "LSTM" if kind is LSTMLayer else "GRU",
         inputs,
         graph.table(weight),
@@ -55,6 +57,76 @@ def run_layer(
         direction=_DIRECTIONS[tuple(is_reversed)],
         hidden_size=layers[0].hidden_size,
     )
+    for value in found[:2]:  # not the cells
+        graph.set_bound(value, 1.0)
+    return found
+
+
+def _int8_lstm(
+    graph: Graph,
+    layers: Sequence[Any],
+    is_reversed: Sequence[bool],
+    inputs: str,
+    lengths: str,
+) -> list[str]:
+    """Run LSTM layers with int8 products, as `run_layer`: all directions in one loop over time.
+
+    At padding, which follows the source in either direction, the state stays as it is.
+    """
+    ends = graph.op("Cast", lengths, to=TensorProto.INT64)
+    gates = []
+    for layer, backwards in zip(layers, is_reversed, strict=True):
+        own = graph.linear(inputs, layer.input_weight, layer.bias)
+        gates.append(graph.unsqueeze(_turned(graph, own, ends, backwards), 1))
+    count, size = graph.constant([len(layers)]), graph.constant([layers[0].hidden_size])
+    start = graph.op("Concat", count, graph.size(inputs, 1), size, axis=0)
+    zeros = graph.op("ConstantOfShape", start)
+    is_real = _is_real(graph, graph.size(inputs, 0), ends)
+    hidden, cell, found = graph.ops(
+        "Scan",
+        *(zeros, zeros, graph.concat(*gates, axis=1), is_real),
+        results=3,
+        num_scan_inputs=2,
+        body=_int8_lstm_body(graph, layers),
+    )
+    for value in (hidden, found):
+        graph.set_bound(value, 1.0)
+    found = graph.op("Where", graph.unsqueeze(is_real, 1), found, graph.constant(0.0))
+    outputs = []
+    parts = graph.split(found, [1] * len(layers), axis=1)  # [S, 1, B, D]
+    for part, backwards in zip(parts, is_reversed, strict=True):
+        own = graph.op("Squeeze", part, graph.constant([1]))
+        outputs.append(graph.unsqueeze(_turned(graph, own, ends, backwards), 1))
+    return [graph.concat(*outputs, axis=1), hidden, cell]
+
+
+def _int8_lstm_body(graph: Graph, layers: Sequence[Any]) -> Any:
+    """Return the graph of one step of all directions [D, B, *]."""
+    body, size, count = graph.child("step"), layers[0].hidden_size, len(layers)
+    hidden = body.input(body.fresh("hidden"), [count, "batch", size], bound=1.0)
+    cell = body.input(body.fresh("cell"), [count, "batch", size])
+    gates = body.input(body.fresh("gates"), [count, "batch", 4 * size])
+    is_real = body.input(body.fresh("is_real"), ["batch", 1], TensorProto.BOOL)
+    product = body.int8_products(hidden, [layer.hidden_weight for layer in layers])
+    new_hidden, new_cell = lstm_step(body, body.op("Add", product, gates), cell, size)
+    new_hidden = body.op("Where", is_real, new_hidden, hidden)
+    new_cell = body.op("Where", is_real, new_cell, cell)
+    for value, name in ((new_hidden, "hidden"), (new_cell, "cell"), (new_hidden, "output")):
+        body.output(value, body.fresh(f"next_{name}"), [count, "batch", size])
+    return body.graph()
+
+
+def _turned(graph: Graph, value: str, lengths: str, backwards: bool) -> str:
+    """Return a value [S, B, *] reversed within the length of each source, or as it is."""
+    if not backwards:
+        return value
+    return graph.op("ReverseSequence", value, lengths, time_axis=0, batch_axis=1)
+
+
+def _is_real(graph: Graph, steps: str, lengths: str) -> str:
+    """Return whether each of `steps` positions is within its source: [S, B, 1]."""
+    position = graph.op("Range", graph.scalar(0), graph.reshape(steps), graph.scalar(1))
+    return graph.unsqueeze(graph.op("Less", graph.unsqueeze(position, 1), lengths), 2)
 
 
 def _lstm_weights(layer: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -80,22 +152,13 @@ def _scan(
     graph: Graph, layer: Any, backwards: bool, inputs: str, lengths: str
 ) -> tuple[str, str, str]:
     """Run steps of a normalised LSTM: outputs [S, B, D], final hidden and cell [B, D]."""
-    long_lengths = graph.op("Cast", lengths, to=TensorProto.INT64)
-
-    def turned(value: str) -> str:
-        if not backwards:
-            return value
-        return graph.op("ReverseSequence", value, long_lengths, time_axis=0, batch_axis=1)
-
+    ends = graph.op("Cast", lengths, to=TensorProto.INT64)
     steps, batch, size = graph.size(inputs, 0), graph.size(inputs, 1), layer.hidden_size
     width = layer.input_weight.shape[1]
-    flat = graph.reshape(turned(inputs), -1, width)
+    flat = graph.reshape(_turned(graph, inputs, ends, backwards), -1, width)
     gates = input_gates(graph, layer, {flat: layer.input_weight})
     gates = graph.reshape(gates, steps, batch, 4 * size)
-    zero, one = (graph.scalar(each) for each in (0, 1))
-    position = graph.op("Range", zero, graph.reshape(steps), one)
-    is_real = graph.op("Less", graph.unsqueeze(position, 1), long_lengths)  # [S, B]
-    is_real = graph.op("Cast", graph.unsqueeze(is_real, 2), to=FLOAT)
+    is_real = graph.op("Cast", _is_real(graph, steps, ends), to=FLOAT)
     start = graph.op("ConstantOfShape", graph.op("Concat", batch, graph.constant([size]), axis=0))
     hidden, cell, outputs = graph.ops(
         "Scan",
@@ -104,7 +167,7 @@ def _scan(
         num_scan_inputs=2,
         body=_body(graph, layer),
     )
-    return turned(outputs), hidden, cell
+    return _turned(graph, outputs, ends, backwards), hidden, cell
 
 
 def _body(graph: Graph, layer: Any) -> Any:

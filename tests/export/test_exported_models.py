@@ -133,6 +133,20 @@ def test_an_export_translates_like_its_run(tiny_run: Path, beam_size: int, n_bes
     assert len({each.text for each in expected}) > len(LINES) // 3  # they depend on their sources
 
 
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize(
+    "key", ["max_length=4", "max_length=1", "min_length=5", "no_repeat_ngram=2", "length_penalty=2"]
+)
+def test_greedy_search_for_texts_alone_finds_the_same(tiny_run: Path, key: str, int8: bool) -> None:
+    _, exported = both(tiny_run, int8=int8, overrides=[f"decoding.{key}"])
+    expected = exported.translate(LINES, 1)
+    found = exported.translate(LINES, 1, text_only=True)
+    assert [each.text for each in found] == [each.text for each in expected]
+    assert [each.tokens for each in found] == [each.tokens for each in expected]
+    alone = [exported.translate(line, 1, text_only=True).text for line in LINES[:20]]
+    assert alone == [each.text for each in expected[:20]]
+
+
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
     run, exported = both(tiny_run)
@@ -596,8 +610,26 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
             return values, new
 
         network.advance = non_finite  # type: ignore[method-assign]
-        with pytest.raises(RunError, match="has the log-probability nan, not a finite number"):
-            exported.translate(LINES[:5], beam_size)
+        for text_only in (False, True):
+            with pytest.raises(RunError, match="has the log-probability nan, not a finite number"):
+                exported.translate(LINES[:5], beam_size, text_only=text_only)
+
+
+def test_a_sentence_that_may_not_end_is_reported(tiny_run: Path) -> None:
+    """At its limit a sentence can only end; the log-probability of that is made infinite."""
+    _, exported = both(tiny_run, overrides=["decoding.max_length=3"])
+    network = exported.model.networks[0]  # type: ignore[union-attr]
+    advance = network.advance
+
+    def endless(ids: Any, state: Any, memory: Any) -> Any:
+        values, new = advance(ids, state, memory)
+        values["log_probs"][:, EOS_ID] = -np.inf
+        return values, new
+
+    network.advance = endless  # type: ignore[method-assign]
+    for text_only in (False, True):
+        with pytest.raises(RunError, match="has the log-probability -inf, not a finite number"):
+            exported.translate(LINES[:5], 1, text_only=text_only)
 
 
 OVERFLOWS: dict[str, tuple[dict[str, Any], str]] = {

@@ -23,12 +23,13 @@ from model_cases import (
     randomize,
 )
 from numpy.typing import NDArray
+from onnx import TensorProto
 from torch import nn
 
 from seq2seq.export import copying
 from seq2seq.export.decoder import decoder_graph
 from seq2seq.export.encoder import encoder_graph
-from seq2seq.export.graph import Graph
+from seq2seq.export.graph import Graph, quantize
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import ScaledEmbedding
 from seq2seq.model.seq2seq import Seq2Seq
@@ -108,6 +109,116 @@ def test_encoders_of_every_shape_are_exported(
     model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0)
     randomize(model, seed=7)
     check(model, SRC.clamp(max=V - 1), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("bidirectional", "reverse", "residual", "layers"),
+    [
+        (True, False, False, 3),
+        (True, False, True, 3),
+        (False, False, False, 2),
+        (False, True, True, 3),
+    ],
+)
+def test_an_int8_encoder_is_close_to_the_model_and_zero_at_padding(
+    bidirectional: bool, reverse: bool, residual: bool, layers: int
+) -> None:
+    encoder = Encoder(ScaledEmbedding(V, E), H, layers, bidirectional, 0.0, reverse, residual)
+    decoder = make_decoder(Case("luong", "dot", True, layers))
+    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+    randomize(model, seed=7)
+    src = SRC.clamp(max=V - 1)
+    graph = encoder_graph(model, int8=True)
+    assert not {each.op_type for each in graph.model().graph.node} & {"LSTM", "Gemm"}
+    found = Session(graph)({"src": src.numpy(), "src_lengths": LENGTHS.numpy()})
+    memory, state = model.start(model.encode(src, LENGTHS))
+    expected = {"values": memory.values.detach().numpy()}
+    for level in range(layers):
+        expected[f"hidden_{level}"] = state.hidden[:, level].detach().numpy()
+        expected[f"cell_{level}"] = state.cell[:, level].detach().numpy()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=0.1)
+        assert np.abs(found[name] - values).mean() < 0.01
+    for row, length in zip(found["values"], LENGTHS.tolist(), strict=True):
+        assert not row[length:].any()
+
+
+def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding() -> None:
+    encoder = Encoder(ScaledEmbedding(V, E), H, 2, True, 0.0)
+    decoder = make_decoder(Case("luong", "general", True, 1))
+    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+    randomize(model, seed=8)
+    run, src = Session(encoder_graph(model, int8=True)), SRC.clamp(max=V - 1).numpy()
+    together = run({"src": src, "src_lengths": LENGTHS.numpy()})
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = run({"src": src[row : row + 1, :length], "src_lengths": np.array([length])})
+        assert np.array_equal(alone["values"][0], together["values"][row, :length])
+        assert np.array_equal(alone["keys"][0], together["keys"][row, :, :length])
+        for name in ("hidden_0", "cell_0"):
+            assert np.array_equal(alone[name][0], together[name][row])
+
+
+@pytest.mark.parametrize("gate", range(4))
+@pytest.mark.parametrize("level", [0, 1])
+def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(level: int, gate: int) -> None:
+    """Rounding to integers loses NaN, which the decoder's first state has to keep."""
+    encoder = Encoder(ScaledEmbedding(V, E), H, 2, True, 0.0)
+    for case in (Case("luong", "general", True, 1), Case("bahdanau", "scaled_dot", False, 1)):
+        model = Seq2Seq(encoder, make_decoder(case), ScaledEmbedding(V, E), nn.Linear(R, V), 0.0)
+        randomize(model.eval(), seed=9)
+        with torch.no_grad():
+            encoder.directions[1][level].bias[gate * H // 2] = torch.nan
+        inputs = {"src": SRC.clamp(max=V - 1).numpy(), "src_lengths": LENGTHS.numpy()}
+        found = Session(encoder_graph(model, int8=True))(inputs)
+        assert np.isnan(found["hidden_0"]).all()
+
+
+def test_a_decoder_that_rounds_with_no_fixed_scale_shows_an_overflow() -> None:
+    encoder = Encoder(ScaledEmbedding(V, E), H, 1, True, 0.0, False, True)  # residual
+    decoder = make_decoder(Case("bahdanau", "dot", False, 1, unit="maxout"))
+    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+    assert "output_sum" in Session(decoder_graph(model, int8=True)).outputs
+
+
+def test_bounds_are_inferred() -> None:
+    graph = Graph("bounds", int8=True)
+    free, unit = graph.input("free", [2, 3]), graph.input("unit", [2, 3], bound=1.0)
+    gate = graph.op("Sigmoid", free)
+    doubled = graph.op("Mul", graph.op("Tanh", free), graph.constant(-2.0))
+    inferred = {
+        gate: 1.0,
+        doubled: 2.0,
+        graph.op("Mul", gate, doubled): 2.0,
+        graph.concat(unit, doubled): 2.0,
+        graph.reshape(doubled, 3, 2): 2.0,
+        graph.split(doubled, [1, 2])[1]: 2.0,
+        graph.op("Where", free, gate, doubled): 2.0,
+        graph.op("Add", unit, gate): None,
+        graph.op("Mul", free, gate): None,
+        graph.concat(free, gate): None,
+        graph.op("Where", gate, free, gate): None,
+    }
+    assert {value: graph.bound(value) for value in inferred} == inferred
+
+
+def test_rows_of_a_table_are_multiplied_as_they_are_stored() -> None:
+    """The product of stored integers is exact but for the scales."""
+    generator = torch.Generator().manual_seed(3)
+    table, weight = (torch.randn(size, generator=generator) for size in ((9, 16), (5, 16)))
+    graph = Graph("rows", int8=True)
+    ids = graph.input("ids", ["rows"], TensorProto.INT64)
+    found = graph.linear(graph.rows(table, ids, 4.0), weight, torch.ones(5))
+    graph.output(found, "found", ["rows", 5])
+    model = graph.model()
+    assert [each.op_type for each in model.graph.node].count("Gather") == 2
+    assert not {each.op_type for each in model.graph.node} & {"Sub", "Round", "QuantizeLinear"}
+    read = {name for node in model.graph.node for name in node.input}
+    assert {each.name for each in model.graph.initializer} <= read
+    numbers = np.arange(9)
+    (values,) = Session(graph)({"ids": numbers}).values()
+    (rows, scales), (columns, factors) = quantize(table), quantize(weight)
+    exact = (rows.astype(float) @ columns.T) * scales * factors.T * 4 + 1
+    np.testing.assert_allclose(values, exact, rtol=1e-5, atol=1e-5)
 
 
 def test_logarithms_do_not_depend_on_the_other_rows() -> None:

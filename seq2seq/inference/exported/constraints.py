@@ -1,6 +1,6 @@
 """Constraints on the next token in NumPy, in the order of `inference.search.constraints`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -22,8 +22,11 @@ def constrain(log_probs: Array, batch: Sequence[SentenceSearch], options: Search
         for own, each in searched:
             _penalize_repetition(own, each, options.repetition_penalty)
     log_probs[:, list(options.forbidden_ids)] = -np.inf
+    ends = [own for own, each in searched if 0 < each.length >= each.sentence.limit - 1]
+    limit_length(log_probs, ends, searched[0][1].length if searched else 0, options.min_length)
+    if not has_rules([each for _, each in searched], options):
+        return
     for own, each in searched:
-        _limit_length(own, each, options.min_length)
         if options.kept_ids:
             _keep_tokens(own, each, options.kept_ids)
         if each.sentence.prefix.states:
@@ -34,19 +37,30 @@ def constrain(log_probs: Array, batch: Sequence[SentenceSearch], options: Search
             _forbid_words(own, each, options.forbidden)
 
 
+def has_rules(batch: Sequence[SentenceSearch], options: SearchOptions) -> bool:
+    """Return whether the next token of a sentence depends on those so far but for its length."""
+    if options.kept_ids or options.no_repeat_ngram or options.repetition_penalty != 1:
+        return True
+    return options.forbidden is not None or any(each.sentence.prefix.states for each in batch)
+
+
 def _penalize_repetition(own: Array, each: SentenceSearch, factor: float) -> None:
     """Multiply log-probabilities [K, V] of tokens that a hypothesis has."""
     for k, row in enumerate(own):
         row[list(set(each.history(k)))] *= factor
 
 
-def _limit_length(own: Array, each: SentenceSearch, shortest: int) -> None:
-    if 0 < each.length >= each.sentence.limit - 1:
+def limit_length(log_probs: Array, at_limit: Iterable[Array], length: int, shortest: int) -> None:
+    """Let no hypothesis of this length end early, and those at their sentence's limit only end.
+
+    A limit leaves room for the shortest translation.
+    """
+    if length < max(1, shortest):
+        log_probs[:, EOS_ID] = -np.inf
+    for own in at_limit:
         ends = own[:, EOS_ID].copy()
         own[:] = -np.inf
         own[:, EOS_ID] = ends
-    elif each.length < max(1, shortest):
-        own[:, EOS_ID] = -np.inf
 
 
 def _keep_tokens(own: Array, each: SentenceSearch, ids: range) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from seq2seq.inference.exported.constraints import constrain
+from seq2seq.inference.exported.constraints import constrain, has_rules, limit_length
 from seq2seq.inference.exported.lexical import (
     Advancing,
     advancing_tokens,
@@ -53,7 +53,8 @@ def search_exported(
                 SentenceSearch(number, sentences[number], options.size)
                 for number in numbers[start : start + tile]
             ]
-            for number, hypotheses in _Batch(model, batch, width, options).run():
+            kind = _PlainGreedy if _is_plain(batch, options) else _Batch
+            for number, hypotheses in kind(model, batch, width, options).run():
                 found[number] = hypotheses
                 if on_found is not None:
                     on_found(number)
@@ -94,6 +95,7 @@ class _Batch:
         self.scores[:, 0] = 0
         self.coverage: Array | None = None  # [N, S], summed attention of partial hypotheses
         self.has_phrases = bool(batch[0].sentence.lexical.phrases)  # as all of a queue
+        self.tracks_tokens = self.has_phrases or has_rules(batch, options)
         self.advancing: dict[int, Advancing] = {}  # by slot, of this step
         if options.forbidden is not None:
             for each in batch:
@@ -101,16 +103,19 @@ class _Batch:
 
     def run(self) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the number and the hypotheses of each sentence as its search ends."""
-        greedy = self.size == 1 and not self.has_phrases
-        step = self._greedy_step if greedy else self._beam_step
         left = len(self.batch)
         while left:
-            for each in step():
+            for each in self._step():
                 left -= 1
                 assert each.hypotheses is not None, "set where a sentence is finished"
                 yield each.number, each.hypotheses
             if left and SHRINK * (len(self.batch) - left) >= len(self.batch):
                 self._shrink()
+
+    def _step(self) -> list[SentenceSearch]:
+        """Take a step; return the sentences whose search ends with it."""
+        greedy = self.size == 1 and not self.has_phrases
+        return self._greedy_step() if greedy else self._beam_step()
 
     def _shrink(self) -> None:
         """Drop the finished sentences."""
@@ -247,10 +252,13 @@ class _Batch:
 
     def _extend(self, each: SentenceSearch, kept: Sequence[tuple[int, Node]]) -> None:
         """Make the kept continuations, parents with tokens, the partial hypotheses."""
-        states, missing, text_states = each.prefix_states, each.missing, each.text_states
-        prefix, unused = each.sentence.prefix, self.size - len(kept)
+        unused = self.size - len(kept)
         each.length += 1
         each.nodes = [node for _, node in kept] + [None] * unused
+        if not self.tracks_tokens:
+            return
+        states, missing, text_states = each.prefix_states, each.missing, each.text_states
+        prefix = each.sentence.prefix
         if prefix.states:
             each.prefix_states = [prefix.after(states[parent], node.token) for parent, node in kept]
             each.prefix_states += [len(prefix.states)] * unused
@@ -292,6 +300,55 @@ class _Batch:
         log_probs = tuple(node.log_prob for node in nodes) if self.options.return_scores else ()
         score = entry.score if self.options.return_scores or self.size > 1 else math.nan
         return Hypothesis([node.token for node in nodes], score, weights, log_probs)
+
+
+def _is_plain(batch: Sequence[SentenceSearch], options: SearchOptions) -> bool:
+    """Return whether greedy search of sentences need not follow their tokens one by one."""
+    if options.size > 1 or options.return_scores or options.return_attention:
+        return False
+    return not (batch[0].sentence.lexical.phrases or has_rules(batch, options))
+
+
+class _PlainGreedy(_Batch):
+    """Greedy search for the ids alone of sentences without rules: an array, no linked tokens."""
+
+    def __init__(
+        self, model: ExportedModel, batch: list[SentenceSearch], width: int, options: SearchOptions
+    ) -> None:
+        super().__init__(model, batch, width, options)
+        self.length = 0
+        self.limits = np.array([each.sentence.limit for each in batch])
+        self.searched = np.full(len(batch), True)
+        self.rows = np.arange(len(batch))  # of the sentences in `tokens`
+        self.tokens = np.zeros((len(batch), self.limits.max()), np.int64)
+
+    def _shrink(self) -> None:
+        super()._shrink()
+        self.limits, self.rows = self.limits[self.searched], self.rows[self.searched]
+        self.searched = self.searched[self.searched]
+
+    def _step(self) -> list[SentenceSearch]:
+        found = self.model.advance(self.ids, self.state, self.memory)
+        log_probs, self.state = found.log_probs, found.state
+        undefined = np.isnan(log_probs[:, EOS_ID])
+        log_probs[:, list(self.options.forbidden_ids)] = -np.inf
+        at_limit = self.searched & (self.limits <= self.length + 1)
+        ends = [log_probs[slot : slot + 1] for slot in np.flatnonzero(at_limit)]
+        limit_length(log_probs, ends, self.length, self.options.min_length)
+        self.ids = log_probs.argmax(axis=1)
+        values = log_probs[np.arange(len(self.ids)), self.ids]
+        self.tokens[self.rows, self.length] = self.ids
+        self.length += 1
+        values[undefined] = np.nan
+        values[at_limit & (self.ids != EOS_ID)] = -np.inf
+        for slot in np.flatnonzero(self.searched & ~np.isfinite(values)).tolist():
+            raise NonFiniteError(self.batch[slot].number, float(values[slot]))
+        ended = np.flatnonzero(self.searched & (self.ids == EOS_ID)).tolist()
+        self.searched[ended] = False
+        for slot in ended:
+            ids = self.tokens[self.rows[slot], : self.length].tolist()
+            self.batch[slot].hypotheses = [Hypothesis(ids, math.nan, None, ())]
+        return [self.batch[slot] for slot in ended]
 
 
 def _without(tokens: tuple[int, ...], token: int) -> tuple[int, ...]:
