@@ -1,4 +1,4 @@
-"""A part of a long text that stands for all of it."""
+"""A representative part of a long text."""
 
 from collections.abc import Sequence
 from typing import TypeVar

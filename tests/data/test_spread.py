@@ -1,4 +1,4 @@
-"""Rows that stand for all of a text."""
+"""Rows that represent a text."""
 
 from collections import Counter
 from itertools import pairwise
@@ -12,7 +12,7 @@ from seq2seq.data.vocabulary.vocabulary import UNK_ID
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 5), (1, 5), (4, 5), (5, 5), (7, 7)])
-def test_a_short_text_is_used_whole(count: int, most: int) -> None:
+def test_all_of_a_short_text_is_used(count: int, most: int) -> None:
     items = [f"line {n}" for n in range(count)]
     assert list(spread_rows(count, most)) == list(range(count))
     assert spread(items, most) is items

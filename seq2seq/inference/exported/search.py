@@ -319,7 +319,7 @@ class _PlainGreedy(_Batch):
         self.length = 0
         self.limits = np.array([each.sentence.limit for each in batch])
         self.searched = np.full(len(batch), True)
-        self.rows = np.arange(len(batch))  # of the sentences in `tokens`
+        self.rows = np.arange(len(batch))  # row of each sentence in `tokens`
         self.tokens = np.zeros((len(batch), self.limits.max()), np.int64)
 
     def _shrink(self) -> None:
