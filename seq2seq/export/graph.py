@@ -162,14 +162,17 @@ class Graph:
             terms.append(self.weight(bias))
         return reduce(partial(self.op, "Add"), terms)
 
-    def int8_products(self, inputs: str, weights: Sequence[Tensor]) -> str:
-        """Return `W_d x_d` of inputs [directions, N, D] within known bounds, in int8."""
-        parts, scales = zip(*(quantize(each) for each in weights), strict=True)
+    def int8_products(self, inputs: str, weights: Sequence[Tensor]) -> list[str]:
+        """Return `W_d x_d` [1, N, out] of inputs [directions, N, D] within known bounds, in int8.
+
+        ONNX Runtime prepares weights once if they are matrices, but not if they are stacked.
+        """
         rows, scale = self._rounded(inputs)
-        stored = self.constant(np.stack([part.T for part in parts]))
-        of_columns = self.constant(np.stack([each.T for each in scales]))  # [directions, 1, out]
-        given = rows, stored, scale, of_columns, self._zero()
-        return self.op("MatMulIntegerToFloat", *given, domain=CONTRIB)
+        parts = [rows] if len(weights) == 1 else self.split(rows, [1] * len(weights), axis=0)
+        return [
+            self._int8_product(part, scale, weight)
+            for part, weight in zip(parts, weights, strict=True)
+        ]
 
     def _zero(self) -> str:
         """Return the unsigned form of zero."""

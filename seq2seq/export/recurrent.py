@@ -84,9 +84,9 @@ def _int8_lstm(
     is_real = _is_real(graph, graph.size(inputs, 0), ends)
     hidden, cell, found = graph.ops(
         "Scan",
-        *(zeros, zeros, graph.concat(*gates, axis=1), is_real),
+        *(zeros, zeros, *gates, is_real),
         results=3,
-        num_scan_inputs=2,
+        num_scan_inputs=len(gates) + 1,
         body=_int8_lstm_body(graph, layers),
     )
     for value in (hidden, found):
@@ -105,10 +105,11 @@ def _int8_lstm_body(graph: Graph, layers: Sequence[Any]) -> Any:
     body, size, count = graph.child("step"), layers[0].hidden_size, len(layers)
     hidden = body.input(body.fresh("hidden"), [count, "batch", size], bound=1.0)
     cell = body.input(body.fresh("cell"), [count, "batch", size])
-    gates = body.input(body.fresh("gates"), [count, "batch", 4 * size])
+    gates = [body.input(body.fresh("gates"), [1, "batch", 4 * size]) for _ in layers]
     is_real = body.input(body.fresh("is_real"), ["batch", 1], TensorProto.BOOL)
-    product = body.int8_products(hidden, [layer.hidden_weight for layer in layers])
-    new_hidden, new_cell = lstm_step(body, body.op("Add", product, gates), cell, size)
+    products = body.int8_products(hidden, [layer.hidden_weight for layer in layers])
+    sums = [body.op("Add", *each) for each in zip(products, gates, strict=True)]
+    new_hidden, new_cell = lstm_step(body, body.concat(*sums, axis=0), cell, size)
     new_hidden = body.op("Where", is_real, new_hidden, hidden)
     new_cell = body.op("Where", is_real, new_cell, cell)
     for value, name in ((new_hidden, "hidden"), (new_cell, "cell"), (new_hidden, "output")):
