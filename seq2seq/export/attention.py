@@ -165,9 +165,7 @@ def attend(
 
 def _mean_over_heads(graph: Graph, heads: int, weights: str) -> str:
     """Return the mean [B, 1, K, S] of weights [B, M, K, S], batch-invariant unlike ReduceMean."""
-    total, *others = graph.split(weights, [1] * heads, axis=1)
-    for each in others:
-        total = graph.op("Add", total, each)
+    total = graph.sum(graph.split(weights, [1] * heads, axis=1))
     return graph.op("Mul", total, graph.constant(1 / heads))
 
 

@@ -4,7 +4,6 @@ The equations are those of `step` in each decoder of `seq2seq.model`. Matrices t
 by parts of one vector are joined, so that each LSTM layer is one product.
 """
 
-from functools import partial, reduce
 from typing import NamedTuple
 
 from torch import nn
@@ -72,7 +71,7 @@ def decoder_graph(model: Seq2Seq, int8: bool) -> Graph:
             graph.op("ReduceSum", value, graph.constant([-1]), keepdims=1)
             for value in dict.fromkeys(graph.rounded or [stepped.outputs])
         ]
-        graph.output(reduce(partial(graph.op, "Add"), sums), "output_sum", ["rows", 1])
+        graph.output(graph.sum(sums), "output_sum", ["rows", 1])
     if stepped.weights is not None:
         graph.output(stepped.weights, "attention_weights", ["rows", "source"])
     for name, value in stepped.state.items():

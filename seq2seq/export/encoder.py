@@ -1,7 +1,6 @@
 """Graph of the encoder and of the decoder's start: source ids to memory and first state."""
 
 from collections.abc import Sequence
-from functools import partial, reduce
 
 from onnx import TensorProto
 
@@ -78,7 +77,7 @@ def _nan_or_zero(graph: Graph, levels: Sequence[str]) -> str:
     """Return NaN for sources of which a layer's outputs [S, B, H] contain NaN, and 0: [B, 1]."""
     axes = graph.constant([0, 2])
     sums = [graph.op("ReduceSum", outputs, axes, keepdims=0) for outputs in levels]
-    total = graph.op("Mul", reduce(partial(graph.op, "Add"), sums), graph.constant(0.0))
+    total = graph.op("Mul", graph.sum(sums), graph.constant(0.0))
     return graph.unsqueeze(total, 1)
 
 

@@ -160,7 +160,7 @@ class Graph:
             terms.append(self.op("Mul", product, scales))
         if not others and bias is not None:
             terms.append(self.weight(bias))
-        return reduce(partial(self.op, "Add"), terms)
+        return self.sum(terms)
 
     def int8_products(self, inputs: str, weights: Sequence[Tensor]) -> list[str]:
         """Return `W_d x_d` [1, N, out] of inputs [directions, N, D] within known bounds, in int8.
@@ -249,6 +249,10 @@ class Graph:
     def size(self, value: str, axis: int) -> str:
         """Return the size of a value's axis (not the last, negative one) as a vector [1]."""
         return self.op("Shape", value, start=axis, end=axis + 1)
+
+    def sum(self, values: Iterable[str]) -> str:
+        """Add values in their order; a single one is returned."""
+        return reduce(partial(self.op, "Add"), values)
 
     def concat(self, *values: str, axis: int = -1) -> str:
         """Concatenate values; a single one is returned."""
