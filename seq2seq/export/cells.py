@@ -63,7 +63,7 @@ def _new_cell(graph: Graph, gates: str, cell: str, size: int) -> tuple[str, str]
 
 
 def _gru_step(graph: Graph, layer: GRULayer, inputs: Weights, hidden: str) -> str:
-    """Return `h' = (1 - z) h + z h~`, which is `h + z (h~ - h)`."""
+    """Return the next hidden state [N, H], given inputs with the weights of their gates."""
     size = layer.hidden_size
     parts = {part: weight[: 2 * size] for part, weight in inputs.items()}
     parts[hidden] = layer.hidden_weight
@@ -72,6 +72,11 @@ def _gru_step(graph: Graph, layer: GRULayer, inputs: Weights, hidden: str) -> st
     parts = {part: weight[2 * size :] for part, weight in inputs.items()}
     parts[graph.op("Mul", r, hidden)] = layer.candidate_weight
     candidate = graph.op("Tanh", graph.linear_of_parts(parts, layer.bias[2 * size :]))
+    return gru_state(graph, z, candidate, hidden)
+
+
+def gru_state(graph: Graph, z: str, candidate: str, hidden: str) -> str:
+    """Return `h' = (1 - z) h + z h~`, which is `h + z (h~ - h)`: [..., H]."""
     change = graph.op("Mul", z, graph.op("Sub", candidate, hidden))
     return graph.op("Add", hidden, change)
 

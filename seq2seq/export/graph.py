@@ -216,14 +216,6 @@ class Graph:
             given.append(self.weight(bias))
         return self.op("MatMulIntegerToFloat", *given, domain=CONTRIB)
 
-    def table(self, tensor: Tensor) -> str:
-        """Return a weight that is read row by row or by float32 products: int8 times a scale."""
-        if not self.int8:
-            return self.weight(tensor)
-        quantized, scales = quantize(tensor.flatten(0, -2))
-        stored = self.op("Cast", self.constant(quantized.reshape(tensor.shape)), to=FLOAT)
-        return self.op("Mul", stored, self.constant(scales.reshape(*tensor.shape[:-1], 1)))
-
     def rows(self, table: Tensor, ids: str, factor: float = 1.0) -> str:
         """Return the rows `ids` [...] of a table [V, D] times a factor: [..., D]."""
         if not self.int8:

@@ -7,7 +7,7 @@ import torch
 from onnx import TensorProto
 from torch import Tensor
 
-from seq2seq.export.cells import input_gates, lstm_step, normed_lstm_step
+from seq2seq.export.cells import gru_state, input_gates, lstm_step, normed_lstm_step
 from seq2seq.export.graph import FLOAT, Graph, without_onnx_form
 from seq2seq.model.gru import GRULayer
 from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
@@ -40,17 +40,17 @@ def run_layer(
             graph.concat(*(graph.unsqueeze(each, axis) for each in parts), axis=axis)
             for parts, axis in zip(zip(*ends, strict=True), axes, strict=True)
         ]
-    if kind is LSTMLayer and graph.int8:
-        return _int8_lstm(graph, layers, is_reversed, inputs, lengths)
     if kind is not LSTMLayer and kind is not GRULayer:
         raise without_onnx_form(f"the layer {kind.__name__}")
+    if graph.int8:
+        return _int8_layer(graph, layers, is_reversed, inputs, lengths)
     own = [_lstm_weights(each) if kind is LSTMLayer else _gru_weights(each) for each in layers]
     weight, hidden_weight, bias = (torch.stack(parts) for parts in zip(*own, strict=True))
     found = graph.ops(
         "LSTM" if kind is LSTMLayer else "GRU",
         inputs,
-        graph.table(weight),
-        graph.table(hidden_weight),
+        graph.weight(weight),
+        graph.weight(hidden_weight),
         graph.constant(torch.cat([bias, torch.zeros_like(bias)], dim=1).float().numpy()),
         lengths,
         results=results,
@@ -62,14 +62,14 @@ def run_layer(
     return found
 
 
-def _int8_lstm(
+def _int8_layer(
     graph: Graph,
     layers: Sequence[Any],
     is_reversed: Sequence[bool],
     inputs: str,
     lengths: str,
 ) -> list[str]:
-    """Run LSTM layers with int8 products, as `run_layer`: all directions in one loop over time.
+    """Run a layer with int8 products, as `run_layer`: all directions in one loop over time.
 
     At padding, which follows the source in either direction, the state stays as it is.
     """
@@ -80,14 +80,14 @@ def _int8_lstm(
         gates.append(graph.unsqueeze(_turned(graph, own, ends, backwards), 1))
     count, size = graph.constant([len(layers)]), graph.constant([layers[0].hidden_size])
     start = graph.op("Concat", count, graph.size(inputs, 1), size, axis=0)
-    zeros = graph.op("ConstantOfShape", start)
+    zeros = [graph.op("ConstantOfShape", start)] * (2 if layers[0].has_cell else 1)
     is_real = _is_real(graph, graph.size(inputs, 0), ends)
-    hidden, cell, found = graph.ops(
+    hidden, *cells, found = graph.ops(
         "Scan",
-        *(zeros, zeros, *gates, is_real),
-        results=3,
+        *(*zeros, *gates, is_real),
+        results=len(zeros) + 1,
         num_scan_inputs=len(gates) + 1,
-        body=_int8_lstm_body(graph, layers),
+        body=_int8_body(graph, layers),
     )
     for value in (hidden, found):
         graph.set_bound(value, 1.0)
@@ -97,24 +97,58 @@ def _int8_lstm(
     for part, backwards in zip(parts, is_reversed, strict=True):
         own = graph.op("Squeeze", part, graph.constant([1]))
         outputs.append(graph.unsqueeze(_turned(graph, own, ends, backwards), 1))
-    return [graph.concat(*outputs, axis=1), hidden, cell]
+    return [graph.concat(*outputs, axis=1), hidden, *cells]
 
 
-def _int8_lstm_body(graph: Graph, layers: Sequence[Any]) -> Any:
+def _int8_body(graph: Graph, layers: Sequence[Any]) -> Any:
     """Return the graph of one step of all directions [D, B, *]."""
     body, size, count = graph.child("step"), layers[0].hidden_size, len(layers)
-    hidden = body.input(body.fresh("hidden"), [count, "batch", size], bound=1.0)
-    cell = body.input(body.fresh("cell"), [count, "batch", size])
-    gates = [body.input(body.fresh("gates"), [1, "batch", 4 * size]) for _ in layers]
+    state = {"hidden": body.input(body.fresh("hidden"), [count, "batch", size], bound=1.0)}
+    if layers[0].has_cell:
+        state["cell"] = body.input(body.fresh("cell"), [count, "batch", size])
+    gates = [body.input(body.fresh("gates"), [1, "batch", each.gate_size]) for each in layers]
     is_real = body.input(body.fresh("is_real"), ["batch", 1], TensorProto.BOOL)
-    products = body.int8_products(hidden, [layer.hidden_weight for layer in layers])
-    sums = [body.op("Add", *each) for each in zip(products, gates, strict=True)]
-    new_hidden, new_cell = lstm_step(body, body.concat(*sums, axis=0), cell, size)
-    new_hidden = body.op("Where", is_real, new_hidden, hidden)
-    new_cell = body.op("Where", is_real, new_cell, cell)
-    for value, name in ((new_hidden, "hidden"), (new_cell, "cell"), (new_hidden, "output")):
+    step = _int8_lstm_step if layers[0].has_cell else _int8_gru_step
+    for (name, old), new in zip(
+        state.items(), step(body, layers, gates, *state.values()), strict=True
+    ):
+        state[name] = body.op("Where", is_real, new, old)
+    for name, value in (*state.items(), ("output", state["hidden"])):
         body.output(value, body.fresh(f"next_{name}"), [count, "batch", size])
     return body.graph()
+
+
+def _int8_lstm_step(
+    body: Graph, layers: Sequence[Any], gates: Sequence[str], hidden: str, cell: str
+) -> tuple[str, str]:
+    """Return the next hidden states and cells [D, B, H], given input gates [1, B, 4H] of each."""
+    sums = _int8_sums(body, hidden, [each.hidden_weight for each in layers], gates)
+    return lstm_step(body, sums, cell, layers[0].hidden_size)
+
+
+def _int8_gru_step(
+    body: Graph, layers: Sequence[Any], gates: Sequence[str], hidden: str
+) -> tuple[str]:
+    """Return the next hidden states [D, B, H], given input gates [1, B, 3H] of each direction."""
+    size = layers[0].hidden_size
+    parts = [body.split(each, [2 * size, size]) for each in gates]
+    weights = [each.hidden_weight for each in layers]
+    sums = _int8_sums(body, hidden, weights, [first for first, _ in parts])
+    r, z = body.split(body.op("Sigmoid", sums), [size, size])
+    weights = [each.candidate_weight for each in layers]
+    kept = body.op("Mul", r, hidden)
+    sums = _int8_sums(body, kept, weights, [second for _, second in parts])
+    nan_or_zero = body.op("Mul", kept, body.constant(0.0))  # rounding loses NaN
+    candidate = body.op("Tanh", body.op("Add", sums, nan_or_zero))
+    return (gru_state(body, z, candidate, hidden),)
+
+
+def _int8_sums(body: Graph, values: str, weights: Sequence[Tensor], gates: Sequence[str]) -> str:
+    """Return `W_d x_d` plus the gates of each direction: [D, B, *]."""
+    products = body.int8_products(values, weights)
+    return body.concat(
+        *(body.op("Add", *each) for each in zip(products, gates, strict=True)), axis=0
+    )
 
 
 def _turned(graph: Graph, value: str, lengths: str, backwards: bool) -> str:

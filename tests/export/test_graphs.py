@@ -31,7 +31,10 @@ from seq2seq.export.decoder import decoder_graph
 from seq2seq.export.encoder import encoder_graph
 from seq2seq.export.graph import Graph, quantize
 from seq2seq.model.encoder import Encoder
+from seq2seq.model.gru import GRULayer
 from seq2seq.model.layers import ScaledEmbedding
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -111,6 +114,25 @@ def test_encoders_of_every_shape_are_exported(
     check(model, SRC.clamp(max=V - 1), 1e-5)
 
 
+LAYERS = pytest.mark.parametrize("layer_class", [LSTMLayer, GRULayer], ids=["lstm", "gru"])
+
+
+def with_encoder(
+    case: Case,
+    layer_class: type[RecurrentLayer],
+    layers: int = 2,
+    bidirectional: bool = True,
+    reverse: bool = False,
+    residual: bool = False,
+) -> Seq2Seq:
+    """Return a model with layers of this class in its encoder, of this shape, and decoder."""
+    shape = H, layers, bidirectional, 0.0, reverse, residual
+    encoder = Encoder(ScaledEmbedding(V, E), *shape, layer_class)
+    decoder = make_decoder(case._replace(unit="gru" if layer_class is GRULayer else ""))
+    return Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+
+
+@LAYERS
 @pytest.mark.parametrize(
     ("bidirectional", "reverse", "residual", "layers"),
     [
@@ -121,21 +143,25 @@ def test_encoders_of_every_shape_are_exported(
     ],
 )
 def test_an_int8_encoder_is_close_to_the_model_and_zero_at_padding(
-    bidirectional: bool, reverse: bool, residual: bool, layers: int
+    layer_class: type[RecurrentLayer],
+    bidirectional: bool,
+    reverse: bool,
+    residual: bool,
+    layers: int,
 ) -> None:
-    encoder = Encoder(ScaledEmbedding(V, E), H, layers, bidirectional, 0.0, reverse, residual)
-    decoder = make_decoder(Case("luong", "dot", True, layers))
-    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+    case = Case("luong", "dot", True, layers)
+    model = with_encoder(case, layer_class, layers, bidirectional, reverse, residual)
     randomize(model, seed=7)
     src = SRC.clamp(max=V - 1)
     graph = encoder_graph(model, int8=True)
-    assert not {each.op_type for each in graph.model().graph.node} & {"LSTM", "Gemm"}
+    assert not {each.op_type for each in graph.model().graph.node} & {"LSTM", "GRU", "Gemm"}
     found = Session(graph)({"src": src.numpy(), "src_lengths": LENGTHS.numpy()})
     memory, state = model.start(model.encode(src, LENGTHS))
     expected = {"values": memory.values.detach().numpy()}
     for level in range(layers):
         expected[f"hidden_{level}"] = state.hidden[:, level].detach().numpy()
-        expected[f"cell_{level}"] = state.cell[:, level].detach().numpy()
+        if layer_class.has_cell:
+            expected[f"cell_{level}"] = state.cell[:, level].detach().numpy()
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=0, atol=0.1)
         assert np.abs(found[name] - values).mean() < 0.01
@@ -143,31 +169,42 @@ def test_an_int8_encoder_is_close_to_the_model_and_zero_at_padding(
         assert not row[length:].any()
 
 
-def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding() -> None:
-    encoder = Encoder(ScaledEmbedding(V, E), H, 2, True, 0.0)
-    decoder = make_decoder(Case("luong", "general", True, 1))
-    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+@LAYERS
+def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding(
+    layer_class: type[RecurrentLayer],
+) -> None:
+    model = with_encoder(Case("luong", "general", True, 1), layer_class)
     randomize(model, seed=8)
     run, src = Session(encoder_graph(model, int8=True)), SRC.clamp(max=V - 1).numpy()
     together = run({"src": src, "src_lengths": LENGTHS.numpy()})
+    states = [name for name in together if name.startswith(("hidden", "cell"))]
+    assert len(states) == (2 if layer_class.has_cell else 1)
     for row, length in enumerate(LENGTHS.tolist()):
         alone = run({"src": src[row : row + 1, :length], "src_lengths": np.array([length])})
         assert np.array_equal(alone["values"][0], together["values"][row, :length])
         assert np.array_equal(alone["keys"][0], together["keys"][row, :, :length])
-        for name in ("hidden_0", "cell_0"):
+        for name in states:
             assert np.array_equal(alone[name][0], together[name][row])
 
 
-@pytest.mark.parametrize("gate", range(4))
+@pytest.mark.parametrize(
+    ("layer_class", "gate"),
+    [
+        *((LSTMLayer, gate) for gate in range(4)),
+        *((GRULayer, gate) for gate in range(3)),
+    ],
+)
 @pytest.mark.parametrize("level", [0, 1])
-def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(level: int, gate: int) -> None:
+def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
+    level: int, layer_class: type[RecurrentLayer], gate: int
+) -> None:
     """Rounding to integers loses NaN, which the decoder's first state has to keep."""
-    encoder = Encoder(ScaledEmbedding(V, E), H, 2, True, 0.0)
     for case in (Case("luong", "general", True, 1), Case("bahdanau", "scaled_dot", False, 1)):
-        model = Seq2Seq(encoder, make_decoder(case), ScaledEmbedding(V, E), nn.Linear(R, V), 0.0)
-        randomize(model.eval(), seed=9)
+        model = with_encoder(case, layer_class)
+        randomize(model, seed=9)
         with torch.no_grad():
-            encoder.directions[1][level].bias[gate * H // 2] = torch.nan
+            layer: Any = model.encoder.directions[1][level]
+            layer.bias[gate * H // 2] = torch.nan
         inputs = {"src": SRC.clamp(max=V - 1).numpy(), "src_lengths": LENGTHS.numpy()}
         found = Session(encoder_graph(model, int8=True))(inputs)
         assert np.isnan(found["hidden_0"]).all()
