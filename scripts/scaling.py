@@ -11,7 +11,7 @@ here; training keeps it for up to 64 steps, and its size depends on the order of
 Training is in float32: in bf16 oneDNN keeps a kernel for each of many sizes of products.
 
 Of 30 million pairs (`--sizes 30000000`), text and cache take 13 GB in the temporary folder, whose
-parent --folder sets, and to build the cache takes a quarter of an hour of CPU time.
+parent --folder sets, and to build the cache takes ten minutes of CPU time.
 """
 
 import argparse

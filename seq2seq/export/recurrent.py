@@ -1,4 +1,4 @@
-"""Recurrent layers of the encoder in the graph: operators of ONNX where it has the cell."""
+"""Recurrent layers of the encoder in the graph: operators of ONNX, or loops over its steps."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def run_layer(
     cells [directions, B, D]. A backward direction reads each source reversed within its own length,
     as `Encoder` does. Raises UserError for layers without ONNX form.
     """
-    kind, results = type(layers[0]), 3 if layers[0].has_cell else 2
+    kind = type(layers[0])
     if kind is NormedLSTMLayer:
         ends = [
             _scan(graph, layer, backwards, inputs, lengths)
@@ -53,7 +53,7 @@ def run_layer(
         graph.weight(hidden_weight),
         graph.constant(torch.cat([bias, torch.zeros_like(bias)], dim=1).float().numpy()),
         lengths,
-        results=results,
+        results=3 if layers[0].has_cell else 2,
         direction=_DIRECTIONS[tuple(is_reversed)],
         hidden_size=layers[0].hidden_size,
     )

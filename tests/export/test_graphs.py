@@ -98,22 +98,6 @@ def test_a_graph_copies_like_the_model(case: Case) -> None:
     check(make_copying_model(case), SRC.clamp(max=V - 1), 1e-5)
 
 
-@pytest.mark.parametrize(
-    ("bidirectional", "reverse", "residual", "layers"),
-    [(True, False, True, 3), (False, False, False, 2), (False, True, True, 3)],
-)
-@pytest.mark.parametrize("decoder_layers", [1, 2, 4])
-def test_encoders_of_every_shape_are_exported(
-    bidirectional: bool, reverse: bool, residual: bool, layers: int, decoder_layers: int
-) -> None:
-    shape = H, layers, bidirectional, 0.0, reverse, residual
-    encoder = Encoder(ScaledEmbedding(V, E), *shape)
-    decoder = make_decoder(Case("luong", "general", True, decoder_layers))
-    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0)
-    randomize(model, seed=7)
-    check(model, SRC.clamp(max=V - 1), 1e-5)
-
-
 LAYERS = pytest.mark.parametrize("layer_class", [LSTMLayer, GRULayer], ids=["lstm", "gru"])
 
 
@@ -128,8 +112,22 @@ def with_encoder(
     """Return a model with layers of this class in its encoder, of this shape, and decoder."""
     shape = H, layers, bidirectional, 0.0, reverse, residual
     encoder = Encoder(ScaledEmbedding(V, E), *shape, layer_class)
-    decoder = make_decoder(case._replace(unit="gru" if layer_class is GRULayer else ""))
+    decoder = make_decoder(case._replace(unit="gru") if layer_class is GRULayer else case)
     return Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+
+
+@pytest.mark.parametrize(
+    ("bidirectional", "reverse", "residual", "layers"),
+    [(True, False, True, 3), (False, False, False, 2), (False, True, True, 3)],
+)
+@pytest.mark.parametrize("decoder_layers", [1, 2, 4])
+def test_encoders_of_every_shape_are_exported(
+    bidirectional: bool, reverse: bool, residual: bool, layers: int, decoder_layers: int
+) -> None:
+    case = Case("luong", "general", True, decoder_layers)
+    model = with_encoder(case, LSTMLayer, layers, bidirectional, reverse, residual)
+    randomize(model, seed=7)
+    check(model, SRC.clamp(max=V - 1), 1e-5)
 
 
 @LAYERS
@@ -211,9 +209,8 @@ def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
 
 
 def test_a_decoder_that_rounds_with_no_fixed_scale_shows_an_overflow() -> None:
-    encoder = Encoder(ScaledEmbedding(V, E), H, 1, True, 0.0, False, True)  # residual
-    decoder = make_decoder(Case("bahdanau", "dot", False, 1, unit="maxout"))
-    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+    case = Case("bahdanau", "dot", False, 1, unit="maxout")
+    model = with_encoder(case, LSTMLayer, layers=1, residual=True)
     assert "output_sum" in Session(decoder_graph(model, int8=True)).outputs
 
 
