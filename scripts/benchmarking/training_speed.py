@@ -13,7 +13,12 @@ from benchmarking.standard import Case, standard, work
 from seq2seq.data.batching import EncodedPairs, EpochOrder, make_batch
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.builder import build_model
-from seq2seq.runtime.device import choose_device, derive_seed, synchronize
+from seq2seq.runtime.device import (
+    choose_device,
+    derive_seed,
+    synchronize,
+    tensor_cores_for_lstm,
+)
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
@@ -63,9 +68,10 @@ def length_cost(
     while count < 2 or time.perf_counter() - started < seconds:
         if count == 0:
             started = time.perf_counter()
-        with torch.autocast(chosen.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            loss = batch_loss(model, batch, 0.0).objective
-        loss.backward()
+        with tensor_cores_for_lstm(chosen, precision):
+            with torch.autocast(chosen.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+                loss = batch_loss(model, batch, 0.0).objective
+            loss.backward()
         count += 1
         loss.item()  # synchronises with the device
     elapsed = time.perf_counter() - started

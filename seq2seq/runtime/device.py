@@ -88,7 +88,8 @@ def bf16_note(device: torch.device, precision: str) -> str | None:
 def bf16_is_faster(device: torch.device) -> bool:
     """Return whether bf16 products take less time than float32 products on a device."""
     if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+        with torch.cuda.device(device):  # that of the process may be another
+            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and _bf16_time() < 1
 
 
@@ -131,6 +132,22 @@ def derive_seed(*parts: int) -> int:
     """Return a seed that is a pure function of its parts, such as (seed, step, micro-batch)."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=7).digest()
     return int.from_bytes(digest, "little")
+
+
+@contextmanager
+def tensor_cores_for_lstm(device: torch.device, precision: str) -> Iterator[None]:
+    """Let cuDNN's LSTM compute on tensor cores in bf16, in forward and backward passes.
+
+    Where TF32 is off, as after `choose_device`, torch also forbids them for bf16. No float32 LSTM
+    may run meanwhile: it would round to TF32.
+    """
+    cudnn, allowed = torch.backends.cudnn, torch.backends.cudnn.allow_tf32
+    if device.type == "cuda" and precision != "float32":
+        cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32 = allowed
 
 
 @contextmanager

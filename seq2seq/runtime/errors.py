@@ -5,7 +5,8 @@ import re
 from seq2seq.runtime.console import one_line
 
 _OUT_OF_MEMORY = re.compile(
-    "out of memory|allocate memory|not enough memory|bad_alloc|STATUS_ALLOC_FAILED"  # cuBLAS, cuDNN
+    "out of memory|allocate memory|not enough memory|bad_alloc"
+    "|STATUS_ALLOC_FAILED|ALLOCATION_FAILED"  # cuBLAS, cuDNN
 )
 
 

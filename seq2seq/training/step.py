@@ -13,7 +13,12 @@ from seq2seq.data.alignment_targets import alignment_targets
 from seq2seq.data.batching import Batch, make_batch, sampled_pairs
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runtime.device import derive_seed, empty_cache, trim_memory
+from seq2seq.runtime.device import (
+    derive_seed,
+    empty_cache,
+    tensor_cores_for_lstm,
+    trim_memory,
+)
 from seq2seq.runtime.errors import RunError, is_out_of_memory
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.optimizer import update_average, update_loss_scale
@@ -71,8 +76,9 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     """
     settings, step = session.config.training, session.progress.step
     tokens = sum(len(batch.tgt_out) for batch in batches)
-    divisor = tokens if session.group.size == 1 else 1
-    sums, max_positions = _accumulate_gradients(session, batches, divisor)
+    divisor = tokens if session.group.size == 1 else _divisor_of_all_ranks(session)
+    with tensor_cores_for_lstm(session.device, session.progress.precision):
+        sums, max_positions = _accumulate_gradients(session, batches, divisor)
     sums, all_tokens = _sum_over_ranks(session, sums, sums.new_full((), tokens))
     gradients = (each.grad for each in session.model.parameters())
     norms = [torch.linalg.vector_norm(each) for each in gradients if each is not None]
@@ -107,8 +113,18 @@ def _sum_over_ranks(
         return losses, tokens
     losses, tokens = session.exchange.finish([losses, tokens])
     gradients = [each.grad for each in session.model.parameters() if each.grad is not None]
-    torch._foreach_div_(gradients, tokens)
+    torch._foreach_div_(gradients, tokens / _divisor_of_all_ranks(session))
     return losses, tokens
+
+
+def _divisor_of_all_ranks(session: TrainingSession) -> int:
+    """Return the divisor of losses before their gradients are summed over the ranks.
+
+    Without one, gradients would overflow in fp16. Their bits in float32 do not depend on it: it is
+    a power of two, about as large as the number of target tokens.
+    """
+    settings = session.config.training
+    return 1 << (settings.batch_tokens * settings.accumulate).bit_length()
 
 
 def _accumulate_gradients(
@@ -163,6 +179,7 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
             objective = loss.objective / divisor
             (objective if scale is None else objective * scale).backward()
             total += torch.stack(loss).detach()
+            del loss, objective  # they keep attention weights alive
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from seq2seq.runtime.device import (
     product_is_exact,
     resolve_precision,
     shortest_time,
+    tensor_cores_for_lstm,
     total_memory,
 )
 from seq2seq.runtime.errors import UserError, is_out_of_memory
@@ -135,6 +137,18 @@ def test_gpu_products_keep_full_precision(monkeypatch: pytest.MonkeyPatch) -> No
     assert not torch.backends.cudnn.allow_tf32
 
 
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+def test_tensor_cores_of_the_lstm_are_used_in_half_precision_only(
+    monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    with tensor_cores_for_lstm(torch.device("cuda"), precision):
+        assert torch.backends.cudnn.allow_tf32 == (precision != "float32")
+    assert not torch.backends.cudnn.allow_tf32
+    with tensor_cores_for_lstm(torch.device("cpu"), precision):
+        assert not torch.backends.cudnn.allow_tf32
+
+
 @pytest.mark.parametrize(
     "error",
     [
@@ -146,6 +160,8 @@ def test_gpu_products_keep_full_precision(monkeypatch: pytest.MonkeyPatch) -> No
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
         RuntimeError("CUDA error: out of memory"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"),
+        RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED"),
         RuntimeError("std::bad_alloc"),
         RuntimeError("unable to mmap 8 bytes from file: Cannot allocate memory (12)"),
     ],
@@ -267,9 +283,16 @@ def test_a_processor_that_is_slow_in_bf16_is_reported(
 def test_a_gpu_that_emulates_bf16_is_reported(
     has_bf16: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    chosen: list[torch.device] = []
+
+    def choose(device: torch.device) -> AbstractContextManager[None]:
+        chosen.append(device)
+        return nullcontext()
+
+    monkeypatch.setattr(torch.cuda, "device", choose)  # torch asks the current GPU
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Tesla T4")
-    cuda = torch.device("cuda")
+    cuda = torch.device("cuda:1")
     assert resolve_precision("auto", cuda) == ("bf16" if has_bf16 else "float32")
     assert bf16_note(cuda, "fp16") is None
     note = bf16_note(cuda, "bf16")
@@ -278,6 +301,7 @@ def test_a_gpu_that_emulates_bf16_is_reported(
         if has_bf16
         else "training.precision: Tesla T4 emulates bf16; set it to fp16 or float32"
     )
+    assert set(chosen) == {cuda}
 
 
 def test_the_shortest_time_is_returned() -> None:

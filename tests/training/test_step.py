@@ -4,8 +4,10 @@ import copy
 import math
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +19,9 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import step as step_module
+from seq2seq.training.gradient_exchange import GradientExchange
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
@@ -51,6 +55,71 @@ def everything(run: TrainingSession) -> list[Tensor]:
 
 def same(left: list[Tensor], right: list[Tensor]) -> bool:
     return len(left) == len(right) and all(map(torch.equal, left, right))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_both_passes_may_use_tensor_cores_for_the_lstm(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    run, inside, seen = prepared(small_corpus, f"training.precision={precision}"), [False], []
+
+    @contextmanager
+    def entered(device: torch.device, name: str) -> Iterator[None]:
+        assert (device, name) == (run.device, precision)
+        inside[0] = True
+        yield
+        inside[0] = False
+
+    def observed(*arguments: Any) -> Losses:
+        losses = batch_loss(*arguments)
+        seen.append(("forward", inside[0]))
+        losses.objective.register_hook(lambda _: seen.append(("backward", inside[0])))
+        return losses
+
+    monkeypatch.setattr(step_module, "tensor_cores_for_lstm", entered)
+    monkeypatch.setattr(step_module, "batch_loss", observed)
+    take(run, range(4))
+    assert seen == [("forward", True), ("backward", True)]
+    assert not inside[0]
+
+
+def test_losses_are_divided_before_their_gradients_are_summed_over_ranks(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gradients of summed losses would overflow in fp16; those in float32 do not change."""
+    steps = []
+    for divisor in (1, 64):
+        run = prepared(small_corpus)
+        run.group = ProcessGroup(0, 2)
+        sums = OwnGradients(run)
+        run.exchange = sums
+        monkeypatch.setattr(step_module, "_divisor_of_all_ranks", lambda _, each=divisor: each)
+        take(run, range(4))
+        steps.append((sums.largest, everything(run)))
+    (largest, weights), (divided, same_weights) = steps
+    assert divided == largest / 64
+    assert same(weights, same_weights)
+
+
+def test_the_divisor_of_several_ranks_is_a_power_of_two_near_the_tokens(small_corpus: Path) -> None:
+    run = prepared(small_corpus, "training.batch_tokens={tokens: 1500, accumulate: 3}")
+    assert step_module._divisor_of_all_ranks(run) == 8192
+
+
+class OwnGradients(GradientExchange):
+    """Exchange with ranks that have no pairs; records the largest gradient."""
+
+    def __init__(self, run: TrainingSession) -> None:
+        super().__init__(run.model.parameters(), run.group)
+        self.largest, self._of = 0.0, run.model
+
+    def expect_last_pass(self, is_last: bool) -> None:
+        assert is_last
+
+    def finish(self, sums: Sequence[Tensor]) -> list[Tensor]:
+        gradients = [each.grad for each in self._of.parameters() if each.grad is not None]
+        self.largest = max(float(each.abs().max()) for each in gradients)
+        return list(sums)
 
 
 # ------------------------------------------------------------------------------- non-finite losses
