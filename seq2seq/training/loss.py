@@ -100,9 +100,22 @@ def coverage_losses(attention_weights: Tensor) -> Tensor:
     `sum over s of min(a_ts, c_ts)` with the coverage `c_ts = sum of a_{t',s} over t' < t` (See et
     al. 2017, eq. 12): it is large if a step attends again to what was attended before.
     """
-    coverage = attention_weights.cumsum(dim=1)
-    before = torch.cat([torch.zeros_like(coverage[:, :1]), coverage[:, :-1]], dim=1)
+    if attention_weights.is_cuda and torch.are_deterministic_algorithms_enabled():
+        before = sums_by_product(attention_weights)
+    else:
+        coverage = attention_weights.cumsum(dim=1)
+        before = torch.cat([torch.zeros_like(coverage[:, :1]), coverage[:, :-1]], dim=1)
     return torch.minimum(attention_weights, before).sum(dim=2)
+
+
+def sums_by_product(values: Tensor) -> Tensor:
+    """Return the sum of all earlier steps for each step of [B, T, S], as a matrix product.
+
+    On CUDA a cumulative sum is not deterministic, and refused where it has to be.
+    """
+    earlier = values.new_ones(values.shape[1], values.shape[1]).tril(-1)
+    with torch.autocast(values.device.type, enabled=False):
+        return earlier @ values
 
 
 def alignment_losses(attention_weights: Tensor, alignment: Tensor, src_words: Tensor) -> Tensor:

@@ -1,13 +1,17 @@
 """Coverage loss against the paper's sum written out in loops, alone and in a batch."""
 
+from typing import Any
+
 import pytest
 import torch
 from model_cases import CASES, Case, close, make_model, random_tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.decoder import stack_steps
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.training.loss import batch_loss, coverage_losses
+from seq2seq.training.loss import batch_loss, coverage_losses, sums_by_product
 
 COVERED = [case for case in CASES if case.score == "coverage"]
 SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
@@ -30,6 +34,38 @@ def test_the_loss_is_the_overlap_with_earlier_attention() -> None:
     assert not losses[:, 0].any()
     same = torch.eye(4, dtype=torch.float64)[None, [0, 1, 1, 0]]
     close(coverage_losses(same), torch.tensor([[0, 0, 1, 1]], dtype=torch.float64))
+
+
+def test_sums_over_earlier_steps_by_a_product() -> None:
+    weights = random_tensor(3, 5, 4, seed=1).float().softmax(-1)
+    expected = weights.cumsum(1) - weights
+    with torch.autocast("cpu", dtype=torch.bfloat16):  # not computed in bf16
+        torch.testing.assert_close(sums_by_product(weights), expected)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_results_that_must_be_reproducible_need_no_cumulative_sum_on_cuda(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch refuses it there: it is not deterministic."""
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    with FakeTensorMode(), Operators() as operators:
+        losses = coverage_losses(torch.empty(3, 5, 4, device=device))
+    assert losses.shape == (3, 5)
+    assert losses.device.type == device
+    assert ("cumsum" in operators.names) == (device == "cpu")
+
+
+class Operators(TorchDispatchMode):
+    """Records the names of the operators that run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(func.__name__.partition(".")[0])
+        return func(*args, **(kwargs or {}))
 
 
 def expected_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
