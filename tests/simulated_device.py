@@ -28,7 +28,15 @@ from seq2seq.runtime import device as runtime_device
 DEVICE = torch.device("lazy:0")
 _PACKAGE = Path(__file__).resolve().parent.parent / "seq2seq"
 _CPU_ONLY = ("mkldnn", "mkl", "onednn", "quantized", "_weight_int8pack_mm")
-_HOST_READS = ("_local_scalar_dense", "nonzero", "masked_select", "unique", "bincount")
+_HOST_READS = (  # `item` and `is_nonzero` as such in inference mode
+    "_local_scalar_dense",
+    "item",
+    "is_nonzero",
+    "nonzero",
+    "masked_select",
+    "unique",
+    "bincount",
+)
 _BETWEEN = ("_to_copy", "copy_")  # copies between devices
 
 

@@ -258,9 +258,9 @@ def _decode_tile(
         log_probs = model.project(step.outputs).float().log_softmax(dim=-1)  # [N, V]
         columns.append(log_probs.gather(1, wanted[:, None]))
         if return_attention and step.attention_weights is not None:
-            weights.append(step.attention_weights.float().cpu())
+            weights.append(step.attention_weights.float())
         if return_heads and step.head_weights is not None:
-            head_weights.append(step.head_weights.float().cpu())
+            head_weights.append(step.head_weights.float())
     table = torch.cat(columns, dim=1).tolist()
     attention = _of_pairs(weights, pairs)  # [T, S] of each
     heads = _of_pairs(head_weights, pairs)  # [M, T, S] of each
@@ -274,7 +274,7 @@ def _of_pairs(steps: Sequence[Tensor], pairs: Sequence[tuple[Ids, Ids]]) -> Sequ
     """Return the weights [..., T, S] of each pair, given those of all steps [N, ..., S], if any."""
     if not steps:
         return [None] * len(pairs)
-    stacked = torch.stack(list(steps), dim=-2)
+    stacked = torch.stack(list(steps), dim=-2).cpu()
     return [
         weights[..., : len(tgt) + 1, : len(src) + 1]
         for (src, tgt), weights in zip(pairs, stacked, strict=True)

@@ -58,11 +58,11 @@ class BeamSearch(ContinuousBatch):
             self.coverage.unflatten(0, self.scores.shape)[rows] = 0
 
     def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        step = self.model.step(self.ids, self.state, self.memory)
+        lengths = torch.tensor(self.rows.lengths, device=self.device)[:, None] + 1
+        step = self.model.step(self.ids, self.state, self.memory)  # a GPU is not waited for now
         logits = self.model.project(step.outputs).float()
         log_probs = torch.log_softmax(logits, -1, out=logits)  # in place: it is large
         candidates = self._candidates(log_probs)
-        lengths = torch.tensor(self.rows.lengths, device=self.device)[:, None] + 1
         lengths = lengths.repeat_interleave(self.options.groups, 0)
         norms = lengths.to(candidates.scores.dtype) ** self.options.length_penalty
         norms = norms.clamp(max=MAX_FACTOR)
@@ -179,14 +179,9 @@ class BeamSearch(ContinuousBatch):
     def _hypotheses(self, slot: int) -> list[Hypothesis]:
         """Trace the pool of a slot back to its first tokens; return its hypotheses, best first."""
         steps = self.trail[len(self.trail) - self.rows.lengths[slot] :]
-        pool = [
-            part.view(-1, self.options.size)[slot].tolist()
-            for part in (
-                self.pool_scores,
-                self.pool_parents + self._offsets(len(self.pool_parents)),
-                self.pool_lengths,
-            )
-        ]
+        parents = self.pool_parents + self._offsets(len(self.pool_parents))
+        parts = (self.pool_scores, parents, self.pool_lengths)
+        pool = values_of(*(part.view(-1, self.options.size)[slot] for part in parts))
         pooled = sorted(zip(*pool, strict=True), key=lambda each: -each[0])  # all groups together
         found, attending = [], []  # `attending`: the row of each hypothesis at each step
         for score, row, length in pooled:
@@ -206,7 +201,7 @@ class BeamSearch(ContinuousBatch):
         if not kept:
             return found
         own = slice(slot * self.options.size, (slot + 1) * self.options.size)
-        kept = [each[own, : self.src_lengths[slot]] for each in kept]
+        kept = [each[own, : self.src_lengths_on_host[slot]] for each in kept]
         weights = torch.stack(kept).float().cpu()  # [T, K, S]
         weights = weights[torch.arange(len(steps)), torch.tensor(attending)]  # [M, T, S]
         return [

@@ -45,6 +45,7 @@ class ContinuousBatch(ABC):
         self.rows.forbidden = options.forbidden
         self.ids = torch.full((count * options.size,), BOS_ID, device=self.device)
         self.src_lengths = torch.zeros(count, dtype=torch.long, device=self.device)  # with EOS
+        self.src_lengths_on_host = [0] * count  # the same, to slice by without a wait
         self.allocate(count)
 
     def put(
@@ -70,6 +71,8 @@ class ContinuousBatch(ABC):
         self.ids[self.rows.of(into)] = BOS_ID
         src_lengths = [len(sentence.source) + 1 for sentence in sentences]
         self.src_lengths[into] = torch.tensor(src_lengths, device=self.device)
+        for slot, length in zip(slots, src_lengths, strict=True):
+            self.src_lengths_on_host[slot] = length
         limits = [sentence.limit for sentence in sentences]
         prefixes = [sentence.prefix for sentence in sentences]
         lexical = [sentence.lexical for sentence in sentences]
@@ -86,6 +89,7 @@ class ContinuousBatch(ABC):
         rows = self.rows.of(slots)
         self.memory, self.state = self.memory.select(slots), self.state.select(rows)
         self.ids, self.src_lengths = self.ids[rows], self.src_lengths[slots]
+        self.src_lengths_on_host = [self.src_lengths_on_host[slot] for slot in kept]
         self.rows.keep(kept)
         self.keep(kept)
         return kept

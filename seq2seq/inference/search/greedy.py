@@ -92,7 +92,8 @@ class GreedySearch(ContinuousBatch):
         length, weights = self.rows.lengths[slot], None
         if self.attention is not None:  # weights are copied: their buffer is reused
             steps = slice(self.attention_steps - length, self.attention_steps)
-            weights = self.attention[steps, slot, : self.src_lengths[slot]].float().cpu().clone()
+            own = self.attention[steps, slot, : self.src_lengths_on_host[slot]]
+            weights = own.float().cpu().clone()
         total = 0.0
         for each in self.log_probs[slot]:  # in order; `sum` compensates from Python 3.12 on
             total += each
