@@ -191,18 +191,24 @@ def search_speed(name: str, beam: int, sentences: int, device: str) -> Speed:
 
 
 def profile_step(name: str, precision: str, batch_tokens: int, device: str, trace: Path) -> Kernels:
-    """Profile one training step; write its trace for chrome://tracing."""
+    """Time a training step, then profile another; write its trace for chrome://tracing.
+
+    Profiling makes a step slower, the first profile most of all, which is discarded.
+    """
     chosen = choose_device(device)
     session = new_session(name, precision, chosen)
     made = [each.to(chosen) for each in batches(MODELS[name][0], batch_tokens, WARM_UP_STEPS + 1)]
-    for batch in made[:-1]:
+    for batch in made:
         _step(session, batch)
     synchronize(chosen)
-    with torch.profiler.profile() as profiler:
-        started = time.perf_counter()
-        _step(session, made[-1])
-        synchronize(chosen)
-        wall = time.perf_counter() - started
+    started = time.perf_counter()
+    _step(session, made[-1])
+    synchronize(chosen)
+    wall = time.perf_counter() - started
+    for _ in range(2):
+        with torch.profiler.profile() as profiler:
+            _step(session, made[-1])
+            synchronize(chosen)
     trace.parent.mkdir(parents=True, exist_ok=True)
     profiler.export_chrome_trace(str(trace))
     kernels = [
