@@ -15,11 +15,13 @@ from torch import Tensor
 
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import Batch, make_batch
+from seq2seq.model.lstm import LSTMLayer
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.layout import BEST, LAST, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
+from seq2seq.runtime.device import choose_device, tensor_cores_for_lstm
 from seq2seq.training import step as update
-from seq2seq.training.loss import Losses, batch_loss
+from seq2seq.training.loss import Losses, batch_loss, coverage_losses
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
 
@@ -55,6 +57,16 @@ EVENTFUL = (
     "training.max_steps=10",
     "decoding.max_length=9",
 )
+
+
+@pytest.fixture(autouse=True)
+def settings_of_the_product() -> Iterator[None]:
+    """Choose the device as commands do: without TF32."""
+    tf32, precision = torch.backends.cudnn.allow_tf32, torch.get_float32_matmul_precision()
+    choose_device("cuda")
+    yield
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_float32_matmul_precision(precision)
 
 
 def train(corpus: Path, run: str, *overrides: str, stop_at: int = 0) -> Path:
@@ -161,6 +173,50 @@ def test_a_step_is_taken_or_skipped_without_synchronisation(
         assert same != taken
         assert torch.equal(run.progress.losses, loss) != taken
         assert run.progress.skipped.nonzero().flatten().tolist() == [2]
+
+
+def gradient_of(weight: Tensor) -> Tensor:
+    assert weight.grad is not None
+    return weight.grad
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+@pytest.mark.parametrize("sizes", [(12, 10, 9, 7), (256, 256, 64, 26), (1024, 1024, 64, 26)])
+def test_the_library_lstm_runs_in_every_precision(
+    sizes: tuple[int, int, int, int], precision: str
+) -> None:
+    """A warning, as of weights that cuDNN has to copy, fails here."""
+    inputs, hidden, batch, steps = sizes
+    torch.manual_seed(1)
+    layer = LSTMLayer(inputs, hidden).to(CUDA)
+    values = torch.randn(batch, steps, inputs, device=CUDA)
+    padding = torch.arange(steps, device=CUDA) >= torch.arange(1, batch + 1, device=CUDA)[:, None]
+    zeros = values.new_zeros(batch, hidden)
+
+    def passes(precision: str) -> list[Tensor]:
+        layer.zero_grad()
+        dtype = torch.float16 if precision == "fp16" else torch.bfloat16
+        with tensor_cores_for_lstm(CUDA, precision):
+            with torch.autocast(CUDA.type, dtype=dtype, enabled=precision != "float32"):
+                hiddens, cell = layer.run(values, (zeros, zeros), padding)
+            (hiddens.float().square().mean() + cell.float().square().mean()).backward()
+        return [cell.float(), *(gradient_of(each).clone() for each in layer.parameters())]
+
+    for found, expected in zip(passes(precision), passes("float32"), strict=True):
+        error = (found - expected).norm() / expected.norm()
+        assert error < (1e-5 if precision == "float32" else 0.05)
+
+
+def test_coverage_losses_are_reproducible() -> None:
+    weights = torch.rand(3, 5, 4, device=CUDA, requires_grad=True)
+    expected = coverage_losses(weights)
+    torch.use_deterministic_algorithms(True)
+    try:
+        found = coverage_losses(weights)
+        found.sum().backward()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.fixture
