@@ -17,7 +17,6 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +36,7 @@ from seq2seq.data.cache.arrays import (
 )
 from seq2seq.data.cache.divisions import StoredDivisions
 from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
+from seq2seq.data.cache.sources import SourceChecksums
 from seq2seq.data.cache.verification import read_ids, read_models, read_text
 from seq2seq.data.cache.workers import encode_cached, train_cached
 from seq2seq.data.corpus import (
@@ -53,7 +53,6 @@ from seq2seq.data.corpus import (
     usable,
 )
 from seq2seq.data.corpus_sampling import Share, ends_of, shares
-from seq2seq.data.lines import checksum_of_file
 from seq2seq.data.natural_language import sampled
 from seq2seq.data.packed_sequences import PackedIds, Selected
 from seq2seq.data.vocabulary.existing import checksums_of_models
@@ -181,16 +180,16 @@ class _CachedTrainingData(TrainingData):
 
     def __init__(self, files: Texts, cache: EntryCache, digests: Mapping[str, str]) -> None:
         """Copy the text into the cache, unless it is there."""
-        checksums = _checksums(files)
+        sources = SourceChecksums(paths_of(files), cache.folder, _TEXT)
         self._cache, self._recorded = cache, digests
-        self._key: dict[str, Any] = {"files": checksums, "byteorder": sys.byteorder}
+        self._key: dict[str, Any] = {"files": sources.values, "byteorder": sys.byteorder}
         name, corpora = source_name(files), as_list(files)
         if reading := _reading(files):
             self._key |= reading
 
         def build(folder: PrivateFolder) -> Facts:
             facts = copy_text(files, folder)
-            if _checksums(files) != checksums:
+            if not sources.are_confirmed():
                 raise UserError(f"{name}: changed while being read. Try again.")
             return facts
 
@@ -219,6 +218,7 @@ class _CachedTrainingData(TrainingData):
                 f"note: {cache.folder.path}: the file system keeps permissions of other users, who "
                 "may read the training text there"
             )
+        sources.record(loaded.entry.folder)
         self._record(_TEXT, loaded.entry, loaded.rebuilt)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
@@ -294,12 +294,6 @@ class _CachedTrainingData(TrainingData):
                     "although it was built from the same files; was another version of seq2seq or "
                     "SentencePiece in use?"
                 )
-
-
-def _checksums(files: Texts) -> dict[str, str]:
-    paths = paths_of(files)
-    with ThreadPoolExecutor() as pool:  # hashing does not hold the interpreter's lock
-        return dict(zip(paths, pool.map(checksum_of_file, paths.values()), strict=True))
 
 
 def _reading(files: Texts) -> dict[str, Any]:
