@@ -40,6 +40,7 @@ SHELL = {
     "mkdir",
     "source",
     "tail",
+    "wait",
 }
 # Pages whose commands run here, one after the other. Those of other pages need hours or a network:
 # they are the commands of scripts, or their configs are loaded by tests/config/test_config.py.
