@@ -46,7 +46,7 @@ class Scan(NamedTuple):
 
 def scan(file: IO[bytes]) -> Scan:
     """Read a file to its end."""
-    status, digest, blocks = _status(os.fstat(file.fileno())), hashlib.sha256(), bytearray()
+    status, digest, blocks = status_of(os.fstat(file.fileno())), hashlib.sha256(), bytearray()
     file.seek(0)
     while content := file.read(_READ_BYTES):
         digest.update(content)
@@ -92,8 +92,9 @@ def _read_record(folder: PrivateFolder, manifest: str) -> dict[str, bytes]:
 
 def _statuses(folder: PrivateFolder, names: Iterable[str]) -> dict[str, Status | None]:
     found = {name: folder.lstat(name) for name in names}
-    return {name: each and _status(each) for name, each in found.items()}
+    return {name: each and status_of(each) for name, each in found.items()}
 
 
-def _status(found: os.stat_result) -> Status:
+def status_of(found: os.stat_result) -> Status:
+    """Return what changes with the content of a file."""
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
-from seq2seq.data.cache.records import UNREADABLE
+from seq2seq.data.cache.records import UNREADABLE, Status, status_of
 from seq2seq.data.lines import checksum_of_file
 from seq2seq.runtime.folders import PrivateFolder
 
@@ -22,7 +22,6 @@ RECORD = "sources"
 SETTLED = 3 * 10**9  # nanoseconds since the last change; FAT counts in steps of two seconds
 _DIGEST_BYTES = 65
 _MAX_BYTES = 1 << 20
-Status = tuple[int, ...]
 
 
 class SourceChecksums:
@@ -78,8 +77,7 @@ def _status(path: Path) -> Status | None:
         found = path.stat()
     except (OSError, ValueError):
         return None
-    times = found.st_mtime_ns, found.st_ctime_ns
-    return (found.st_dev, found.st_ino, found.st_size, *times) if os.name == "posix" else None
+    return (found.st_dev, *status_of(found)) if os.name == "posix" else None
 
 
 def _read(cache: PrivateFolder, entry: str) -> dict[str, tuple[Status, str]]:
