@@ -1,13 +1,22 @@
-"""Search over parallel lists, as tests build them."""
+"""Search over parallel lists, as tests build them, by both engines."""
 
-from collections.abc import Callable, Sequence
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import Ids
+from seq2seq.engines.engine import Array
 from seq2seq.engines.torch.engine import Model, TorchEngine
+from seq2seq.inference.exported.engine import ExportedEngine
+from seq2seq.inference.exported.model import Advanced, Arrays
 from seq2seq.inference.search import search as module
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.search.sentences import Request
@@ -35,6 +44,94 @@ def search(
     on_found: Callable[[int], None] | None = None,
     lexical: Sequence[Lexical] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search by the torch engine over a model."""
+    """Search by the torch engine over a model; the engine of exported models must find the same."""
     requests = requests_of(sources, limits, prefixes, lexical)
-    return module.search(TorchEngine(model, device), requests, options, on_found)
+    own = copy.deepcopy(model)  # before the search, for models that count their steps
+    try:
+        found = module.search(TorchEngine(model, device), requests, options, on_found)
+    except NonFiniteError as error:
+        with pytest.raises(NonFiniteError) as again:
+            module.search(host_engine(own), requests, options)
+        assert again.value.sentence == error.sentence
+        raise
+    on_host = module.search(host_engine(own), requests, options)
+    for one, other in zip(found, on_host, strict=True):
+        assert [each.ids for each in other] == [each.ids for each in one]
+        for hypothesis, again in zip(one, other, strict=True):
+            check_equal(hypothesis, again)
+    return found
+
+
+def check_equal(one: Hypothesis, other: Hypothesis) -> None:
+    """Assert that scores, log-probabilities and attention weights are those of another search."""
+    if not math.isnan(one.score) or not math.isnan(other.score):
+        np.testing.assert_allclose(other.score, one.score, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(other.log_probs, one.log_probs, rtol=1e-4, atol=1e-5)
+    assert (one.attention_weights is None) == (other.attention_weights is None)
+    if one.attention_weights is not None and other.attention_weights is not None:
+        np.testing.assert_allclose(
+            other.attention_weights, one.attention_weights, rtol=1e-4, atol=1e-5
+        )
+
+
+def host_engine(model: Model) -> ExportedEngine:
+    """Return the engine of exported models over a torch model."""
+    return ExportedEngine(HostModel(model))  # type: ignore[arg-type]
+
+
+class HostModel:
+    """A torch model behind the calls of an exported model: memory and state are arrays."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.memory: Any = None  # templates of the classes
+        self.state: Any = None
+
+    @property
+    def attends(self) -> bool:
+        return TorchEngine(self.model, torch.device("cpu")).attends
+
+    @torch.inference_mode()
+    def encode(self, src: Array, src_lengths: Array) -> tuple[list[Arrays], list[Arrays]]:
+        encoded = self.model.encode(torch.from_numpy(src), torch.from_numpy(src_lengths))
+        self.memory, self.state = self.model.start(encoded)
+        return [_arrays(self.memory)], [_arrays(self.state)]
+
+    @torch.inference_mode()
+    def advance(self, ids: Array, state: list[Arrays], memory: list[Arrays]) -> Advanced:
+        parts = (_rebuilt(self.state, iter(state[0].values())),
+                 _rebuilt(self.memory, iter(memory[0].values())))  # fmt: skip
+        step = self.model.step(torch.from_numpy(ids), *parts)
+        log_probs = self.model.project(step.outputs).float().log_softmax(-1).numpy()
+        weights = step.attention_weights
+        return Advanced(
+            log_probs, [_arrays(step.state)], None if weights is None else weights.float().numpy()
+        )
+
+    def topk(self, log_probs: Array, scores: Array, count: int) -> tuple[Array, Array]:
+        totals = log_probs.reshape(*scores.shape, -1) + scores[:, :, None]
+        totals = totals.reshape(len(scores), -1)
+        places = np.argsort(-totals, axis=1, kind="stable")[:, :count]
+        return np.take_along_axis(totals, places, 1), places
+
+
+def _arrays(parts: Any) -> Arrays:
+    return {str(n): part.contiguous().numpy().copy() for n, part in enumerate(_tensors(parts))}
+
+
+def _tensors(parts: Any) -> Iterator[Tensor]:
+    for part in parts:
+        if isinstance(part, Tensor):
+            yield part
+        elif part is not None:
+            yield from _tensors(part)
+
+
+def _rebuilt(template: Any, arrays: Iterator[Array]) -> Any:
+    parts = []
+    for part in template:
+        if isinstance(part, Tensor):
+            parts.append(torch.from_numpy(next(arrays)))
+        else:
+            parts.append(None if part is None else _rebuilt(part, arrays))
+    return template._make(parts) if hasattr(template, "_make") else type(template)(parts)

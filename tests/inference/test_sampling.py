@@ -13,7 +13,7 @@ from conftest import toy_pairs
 from invariance import check_batch_invariance
 from sacrebleu.metrics import BLEU, CHRF
 from searching import search
-from seq2seq.inference.search.sampling import draw, truncated
+from seq2seq.engines.torch.sampling import draw, truncated
 from test_search import CPU, MAKERS, Oracle, ask, random_sources
 
 from seq2seq.cli.main import main

@@ -87,7 +87,7 @@ class _Batch:
         self.slots, self.trail = Slots(count), Trail(count, options.size)
         kind = _strategy(sentences[0], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
-        self.rules = RuleStates(rules_of(options), options, count, engine.vocabulary_size)
+        self.rules = RuleStates(rules_of(options), options, count, engine)
         self.encoded = self._encode()
         self.rows = engine.spread(self.encoded, options.size, _step_options(kind, options))
         self.ids = np.full(count * options.size, BOS_ID)
@@ -204,7 +204,7 @@ def _step_options(kind: type[Strategy], options: SearchOptions) -> StepOptions:
     """Return what a search reads of each step."""
     reads_scores = options.return_scores or options.repetition_penalty != 1
     return StepOptions(
-        options.forbidden_ids,
+        () if kind is PhraseBeam else options.forbidden_ids,  # a phrase may have these
         log_probs=kind is not Greedy or reads_scores,
         attention=options.return_attention or bool(options.coverage_penalty),
     )
