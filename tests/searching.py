@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -56,16 +57,19 @@ def search(
         raise
     on_host = module.search(host_engine(own), requests, options)
     for one, other in zip(found, on_host, strict=True):
-        assert [each.ids for each in other] == [each.ids for each in one]
-        for hypothesis, again in zip(one, other, strict=True):
-            check_equal(hypothesis, again)
+        scores = [each.score for each in other]
+        np.testing.assert_allclose(scores, [each.score for each in one], rtol=1e-4, atol=1e-5)
+        for hypothesis, repeated in zip(one, other, strict=True):
+            if hypothesis.ids == repeated.ids:  # otherwise they tie
+                check_equal(hypothesis, repeated)
+        different = sum(each.ids != again.ids for each, again in zip(one, other, strict=True))
+        ties = sum(math.isclose(a, b, abs_tol=1e-4) for a, b in pairwise(sorted(scores)))
+        assert different <= 2 * ties
     return found
 
 
 def check_equal(one: Hypothesis, other: Hypothesis) -> None:
-    """Assert that scores, log-probabilities and attention weights are those of another search."""
-    if not math.isnan(one.score) or not math.isnan(other.score):
-        np.testing.assert_allclose(other.score, one.score, rtol=1e-4, atol=1e-5)
+    """Assert that log-probabilities and attention weights are those of another search."""
     np.testing.assert_allclose(other.log_probs, one.log_probs, rtol=1e-4, atol=1e-5)
     assert (one.attention_weights is None) == (other.attention_weights is None)
     if one.attention_weights is not None and other.attention_weights is not None:
