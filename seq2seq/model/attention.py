@@ -1,6 +1,7 @@
 """Score functions, the masked softmax over their scores, and the context it averages."""
 
 import math
+from functools import reduce
 from typing import Protocol
 
 import torch
@@ -251,4 +252,7 @@ def context_of(weights: Tensor, values: Tensor) -> Tensor:
 
 def mean_over_heads(weights: Tensor) -> Tensor:
     """Return weights [B, K, S] as they are, and the mean of weights [B, M, K, S] of M heads."""
-    return weights if weights.dim() == 3 else weights.mean(dim=1)
+    if weights.dim() == 3:
+        return weights
+    heads = weights.unbind(1)
+    return reduce(torch.add, heads) / len(heads)  # `mean` is not batch-invariant in ONNX Runtime

@@ -82,16 +82,16 @@ class AttentionLayer(nn.Module):
 
     def attend(self, query: Tensor, state: DecoderState, memory: Memory) -> AttentionOutput:
         """Attend with the queries [N, Q] of N = B * K hypotheses."""
-        batch = len(memory.keys)
-        queries = query.unflatten(0, (batch, -1))  # [B, K, Q]
+        batch = memory.keys.shape[0]
+        queries = query.reshape(batch, -1, query.shape[-1])  # [B, K, Q]
         keys, window_weights = memory.keys, None
         coverage, position = state.coverage, state.position
         if self.coverage is not None:
             assert coverage is not None, "set by initial_attention_state"
-            keys = self.coverage(keys, coverage.unflatten(0, (batch, -1)))  # [B, K, S, A]
+            keys = self.coverage(keys, coverage.reshape(batch, -1, coverage.shape[-1]))  # [B, K, S, A]
         if self.window is not None:
             assert position is not None, "set by initial_attention_state"
-            positions = position.unflatten(0, (batch, -1))  # [B, K]
+            positions = position.reshape(batch, -1)  # [B, K]
             window_weights = self.window(queries, positions, memory.pad_mask)  # [B, K, S]
             position = position + 1
         scores = self.score(queries, keys)  # [B, K, S] or [B, M, K, S]
