@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from seq2seq.engines.graph import FLOAT, OPSET, Graph, make
 from seq2seq.engines.simplify import simplify
-from seq2seq.model.recurrent import RecurrentLayer
+from seq2seq.model.recurrent import RecurrentLayer, last_of
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, Memory
 
@@ -195,23 +195,18 @@ class _Recorded(torch.autograd.Function):
     def forward(
         ctx: Any,  # noqa: ARG004
         gates: Tensor,
-        is_real: Tensor,  # noqa: ARG004
         number: int,  # noqa: ARG004
         hidden_size: int,
         cell_size: int,
     ) -> tuple[Tensor, Tensor]:
-        return gates[..., :hidden_size].clone(), gates[:, 0, :cell_size].clone()
+        return gates[..., :hidden_size].clone(), gates[..., :cell_size].clone()
 
     @staticmethod
-    def symbolic(
-        graph: Any, gates: Any, is_real: Any, number: int, hidden_size: int, cell_size: int
-    ) -> Any:
-        hiddens, cell = graph.op(
-            f"seq2seq::{_RECURRENCE}", gates, is_real, layer_i=number, outputs=2
-        )
-        hiddens.setType(gates.type().with_sizes([None, None, hidden_size]))
-        cell.setType(gates.type().with_sizes([None, cell_size]))
-        return hiddens, cell
+    def symbolic(graph: Any, gates: Any, number: int, hidden_size: int, cell_size: int) -> Any:
+        results = graph.op(f"seq2seq::{_RECURRENCE}", gates, layer_i=number, outputs=2)
+        for result, size in zip(results, (hidden_size, cell_size), strict=True):
+            result.setType(gates.type().with_sizes([None, None, size]))
+        return results
 
 
 @contextmanager
@@ -221,10 +216,10 @@ def _recorded(model: Seq2Seq) -> Iterator[list[RecurrentLayer]]:
 
     def recorded(layer: RecurrentLayer, number: int) -> Any:
         def run(inputs: Tensor, _: Any, pad_mask: Tensor) -> tuple[Tensor, Tensor]:
-            result: tuple[Tensor, Tensor] = _Recorded.apply(  # type: ignore[no-untyped-call]
-                layer.gates(inputs), ~pad_mask, number, layer.hidden_size, layer.cell_size
+            hiddens, cells = _Recorded.apply(  # type: ignore[no-untyped-call]
+                layer.gates(inputs), number, layer.hidden_size, layer.cell_size
             )
-            return result
+            return hiddens, last_of(cells, (~pad_mask).sum(dim=1))
 
         return run
 
@@ -237,50 +232,45 @@ def _recorded(model: Seq2Seq) -> Iterator[list[RecurrentLayer]]:
             del layer.run
 
 
-def _unroll(encoder: Graph, layers: Sequence[RecurrentLayer], bodies: Sequence[Graph]) -> None:
-    """Replace each recorded layer by a loop over time; at padding the state stays as it is."""
+def _unroll(encoder: Graph, layers: Sequence[RecurrentLayer], steps: Sequence[Graph]) -> None:
+    """Replace each recorded layer by a loop over time, which runs over padding, too."""
     nodes = []
     for node in encoder.nodes:
         if node.op_type != _RECURRENCE:
             nodes.append(node)
             continue
         number = node.attribute[0].i
-        nodes += _loop(encoder, node, layers[number], bodies[number], f"layer_{number}")
+        nodes += _loop(encoder, node, layers[number], steps[number], f"layer_{number}")
     encoder.nodes = nodes
 
 
 def _loop(
-    encoder: Graph, recorded: onnx.NodeProto, layer: RecurrentLayer, body: Graph, prefix: str
+    encoder: Graph, recorded: onnx.NodeProto, layer: RecurrentLayer, step: Graph, prefix: str
 ) -> list[onnx.NodeProto]:
     """Return the operators of a layer's loop, given those of its step."""
-    gates, is_real = recorded.input
-    hiddens, last_cell = recorded.output
+    (gates,) = recorded.input
     sizes = {"hidden": layer.hidden_size} | ({"cell": layer.cell_size} if layer.has_cell else {})
-    encoder.weights |= {
-        f"{prefix}_{name}": np.array([size]) for name, size in (*sizes.items(), ("axis", 2))
-    }
-    names = {part: f"{prefix}/{part}" for part in ("gates", "real", "batch", "all", "last")}
     nodes = [
-        make("Transpose", [gates], [names["gates"]], perm=[1, 0, 2]),
-        make("Transpose", [is_real], [f"{names['real']}.flat"], perm=[1, 0]),
-        make("Unsqueeze", [f"{names['real']}.flat", f"{prefix}_axis"], [names["real"]]),
-        make("Shape", [gates], [names["batch"]], start=0, end=1),
+        make("Transpose", [gates], [f"{prefix}/gates"], perm=[1, 0, 2]),
+        make("Shape", [gates], [f"{prefix}/batch"], start=0, end=1),
     ]
-    for part in sizes:
-        shape, zero = f"{prefix}/{part}.shape", f"{prefix}/{part}.zero"
-        nodes.append(make("Concat", [names["batch"], f"{prefix}_{part}"], [shape], axis=0))
-        nodes.append(make("ConstantOfShape", [shape], [zero]))
-    last = [names["last"], last_cell][: len(sizes)]
-    nodes.append(
-        make(
-            "Scan",
-            [*(f"{prefix}/{part}.zero" for part in sizes), names["gates"], names["real"]],
-            [*last, names["all"]],
-            num_scan_inputs=2,
-            body=_body(encoder, body, sizes, layer.gate_size, prefix),
-        )
+    for part, size in sizes.items():
+        encoder.weights[f"{prefix}_{part}"] = np.array([size])
+        shape = f"{prefix}/{part}.shape"
+        nodes += [
+            make("Concat", [f"{prefix}/batch", f"{prefix}_{part}"], [shape], axis=0),
+            make("ConstantOfShape", [shape], [f"{prefix}/{part}.zero"]),
+        ]
+    starts, ends, values = (
+        [f"{prefix}/{part}.{kind}" for part in sizes] for kind in ("zero", "end", "all")
     )
-    nodes.append(make("Transpose", [names["all"]], [hiddens], perm=[1, 0, 2]))
+    body = _body(encoder, step, sizes, layer.gate_size, prefix)
+    loop = [*starts, f"{prefix}/gates"], [*ends, *values]
+    nodes.append(make("Scan", *loop, num_scan_inputs=1, body=body))
+    nodes += [
+        make("Transpose", [value], [result], perm=[1, 0, 2])
+        for value, result in zip(values, recorded.output, strict=False)
+    ]
     return nodes
 
 
@@ -295,27 +285,17 @@ def _body(
     renamed = {value: f"{prefix}.step/{value}" for node in step.nodes for value in node.output}
     renamed |= {name: f"{prefix}.step/{name}" for name in (*step.weights, *inputs)}
     encoder.weights |= {renamed[name]: array for name, array in step.weights.items()}
-    nodes = []
     for node in step.nodes:
         node.input[:] = [renamed.get(name, name) for name in node.input]
         node.output[:] = [renamed[name] for name in node.output]
-        nodes.append(node)
-    real = f"{prefix}.step/real"
-    outputs = []
-    for part, size in sizes.items():
-        new, old = renamed[f"next_{part}"], renamed[part]
-        nodes.append(make("Where", [real, new, old], [f"{new}.kept"]))
-        outputs.append(declare(f"{new}.kept", FLOAT, ["batch", size]))
-    result = f"{prefix}.step/output"
-    nodes.append(make("Identity", [outputs[0].name], [result]))
+    states = {renamed[f"next_{part}"]: ["batch", size] for part, size in sizes.items()}
+    results = {f"{name}.result": dims for name, dims in states.items()}
+    copies = [make("Identity", [name], [f"{name}.result"]) for name in states]
     return helper.make_graph(
-        nodes,
+        [*step.nodes, *copies],
         "step",
-        [
-            *(declare(renamed[name], FLOAT, dims) for name, dims in inputs.items()),
-            declare(real, onnx.TensorProto.BOOL, ["batch", 1]),
-        ],
-        [*outputs, declare(result, FLOAT, ["batch", sizes["hidden"]])],
+        [declare(renamed[name], FLOAT, dims) for name, dims in inputs.items()],
+        [declare(name, FLOAT, dims) for name, dims in (states | results).items()],
     )
 
 
