@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 import torch
 
 from seq2seq.data.vocabulary.vocabulary import Ids
-from seq2seq.inference.search import batched
-from seq2seq.inference.search.interface import Hypothesis, Model, SearchOptions
+from seq2seq.engines.torch.engine import Model, TorchEngine
+from seq2seq.inference.search import search as module
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.search.sentences import Request
@@ -34,6 +35,6 @@ def search(
     on_found: Callable[[int], None] | None = None,
     lexical: Sequence[Lexical] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search as `batched.search` does."""
+    """Search by the torch engine over a model."""
     requests = requests_of(sources, limits, prefixes, lexical)
-    return batched.search(model, requests, options, device, on_found)
+    return module.search(TorchEngine(model, device), requests, options, on_found)

@@ -7,7 +7,7 @@ import torch
 
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.inference import weights
-from seq2seq.inference.ensemble import Ensemble
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.inference.shortlist import Shortlist

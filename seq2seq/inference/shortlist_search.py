@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import PAD_ID, Ids
-from seq2seq.inference.ensemble import Ensemble
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search.batched import search
 from seq2seq.inference.search.interface import Hypothesis, Model, NonFiniteError, SearchOptions
 from seq2seq.inference.search.sentences import Request, padded_width

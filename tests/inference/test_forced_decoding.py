@@ -12,7 +12,7 @@ from test_search import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
 
 from seq2seq.data.batching import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference.ensemble import Ensemble
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.scoring import forced_log_probs
 from seq2seq.inference.search.interface import SearchOptions

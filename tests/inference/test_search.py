@@ -16,7 +16,7 @@ from torch import Tensor
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
-from seq2seq.inference.ensemble import Ensemble
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search import batched as search_module
 from seq2seq.inference.search import greedy

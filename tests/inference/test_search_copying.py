@@ -8,7 +8,7 @@ from searching import search
 from test_batch_invariance import model_of
 from test_search import CPU, random_sources, same
 
-from seq2seq.inference.ensemble import Ensemble
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.weights import Int8Weight, PackedWeight, int8_is_exact, prepacking_is_exact

@@ -107,6 +107,7 @@ class SearchOptions(NamedTuple):
     kept_ids: range = range(0)  # tokens that a hypothesis contains as its source does
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time
+    returned: int = 0  # hypotheses at most of each beam; 0: all, which takes a little longer
 
 
 class NonFiniteError(RunError):

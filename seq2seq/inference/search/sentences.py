@@ -38,7 +38,9 @@ def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> S
     """
     source, limit, prefix, lexical = request
     forced = len(prefix.states)  # tokens at most
-    kept = tuple(dict.fromkeys(each for each in source if each in options.kept_ids))
+    kept: tuple[int, ...] = ()
+    if options.kept_ids:
+        kept = tuple(dict.fromkeys(token for token in source if token in options.kept_ids))
     limit = max(limit, 1 + len(kept))
     limit = limit if forced + len(kept) < limit else limit + forced
     limit = max(limit, options.min_length, forced + lexical.total + len(kept))

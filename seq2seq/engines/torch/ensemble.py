@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.inference.search.interface import Model
+from seq2seq.engines.torch.engine import Model
 
 
 class Parts(tuple[Any, ...]):
