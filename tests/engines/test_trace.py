@@ -10,8 +10,8 @@ import torch
 from model_cases import CASES, LENGTHS, SRC, TGT_IN, Case, V, make_copying_model, make_model
 from numpy.typing import NDArray
 
-from seq2seq.engines.graph import Graph
-from seq2seq.engines.trace import trace
+from seq2seq.engines.onnx.graph import Graph
+from seq2seq.engines.onnx.trace import trace
 from seq2seq.model.seq2seq import Seq2Seq
 
 K = 3

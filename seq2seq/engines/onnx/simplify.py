@@ -7,7 +7,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
-from seq2seq.engines.graph import OPSET, Array, Graph, attribute, bodies, make
+from seq2seq.engines.onnx.graph import OPSET, Array, Graph, attribute, bodies, make
 
 _BLOCK = 16  # sums over multiples of it are rounded alike in every row and for any padding
 Types = dict[str, onnx.TypeProto.Tensor]

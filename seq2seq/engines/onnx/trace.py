@@ -17,8 +17,8 @@ import torch
 from onnx import helper
 from torch import Tensor, nn
 
-from seq2seq.engines.graph import FLOAT, OPSET, Graph, make
-from seq2seq.engines.simplify import simplify
+from seq2seq.engines.onnx.graph import FLOAT, OPSET, Graph, make
+from seq2seq.engines.onnx.simplify import simplify
 from seq2seq.model.recurrent import RecurrentLayer, last_of
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, Memory
