@@ -3,22 +3,25 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.engine import Engine
+from seq2seq.inference.exported.engine import ExportedEngine
 from seq2seq.inference.exported.model import ExportedModel
-from seq2seq.inference.exported.search import search_exported
 from seq2seq.inference.search.interface import DecodingSettings, Hypothesis, SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.inference.search.interface import Model
+    from seq2seq.engines.torch.engine import Model
     from seq2seq.inference.shortlist_search import ShortlistSearch
 
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
@@ -61,20 +64,21 @@ class LoadedModel:
     @property
     def attends(self) -> bool:
         """Return True if translations have attention weights."""
-        if isinstance(self.model, ExportedModel):
-            return self.model.attends
-        from seq2seq.inference.inference_model import trial_step
-
-        return trial_step(*self.trained).attention_weights is not None
+        return self.engine.attends
 
     @property
     def has_heads(self) -> bool:
         """Return True if translations have attention weights of several heads."""
-        if isinstance(self.model, ExportedModel):
-            return False
-        from seq2seq.inference.inference_model import trial_step
+        return self.engine.has_heads
 
-        return trial_step(*self.trained).head_weights is not None
+    @cached_property
+    def engine(self) -> Engine:
+        """Return the engine that searches with the model."""
+        if isinstance(self.model, ExportedModel):
+            return ExportedEngine(self.model)
+        from seq2seq.engines.torch.engine import TorchEngine
+
+        return TorchEngine(*self.trained)
 
     def search(
         self,
@@ -82,15 +86,10 @@ class LoadedModel:
         options: SearchOptions,
         on_found: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each request, best first; see `search` of `search.batched`."""
-        if isinstance(self.model, ExportedModel):
-            return search_exported(self.model, requests, options, on_found)
-        from seq2seq.inference.search.batched import search
-
-        model, device = self.trained
+        """Return the hypotheses for each request, best first; see `search.search.search`."""
         if self.shortlisted is not None:
-            return self.shortlisted.search(model, requests, options, device, on_found)
-        return search(model, requests, options, device, on_found)
+            return self.shortlisted.search(self.engine, requests, options, on_found)
+        return search(self.engine, requests, options, on_found)
 
 
 def check_ensemble(

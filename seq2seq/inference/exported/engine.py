@@ -1,0 +1,195 @@
+"""Search engine over exported models: arrays of the host, steps by ONNX Runtime."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
+from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, Sampling, StepOptions
+from seq2seq.inference.exported.model import Arrays, ExportedModel
+
+MAX_ROWS = 320  # hypotheses searched together
+
+
+@dataclass
+class HostRows:
+    """Memory, a row per sentence, and state, a row per hypothesis, of each network."""
+
+    memory: list[Arrays]
+    state: list[Arrays]
+    count: int  # sentences
+    size: int = 1  # hypotheses per sentence
+    options: StepOptions = StepOptions()
+
+
+@dataclass
+class HostStep:
+    """Result of one step."""
+
+    rows: HostRows
+    values: Array  # [N, V], log-probabilities
+    undefined: Array  # [N], rows whose log-probabilities are not numbers
+    attention: Array | None
+    heads: Array | None = None
+
+
+class ExportedEngine:
+    """An exported model, or an ensemble; see `Engine` for the calls.
+
+    Every call is batch-invariant, as those of `ExportedModel` are.
+    """
+
+    workers = 1
+    has_heads = False
+
+    def __init__(self, model: ExportedModel) -> None:
+        self.model = model
+
+    @cached_property
+    def vocabulary_size(self) -> int:
+        """Return the number of target tokens, V."""
+        rows = self.spread(self.encode([[]], 1), 1, StepOptions())
+        return int(self.step(rows, np.array([BOS_ID])).values.shape[1])
+
+    @property
+    def attends(self) -> bool:
+        """Return whether steps have attention weights."""
+        return self.model.attends
+
+    def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
+        """Return the number of slots for `count` sentences."""
+        return min(count, max(1, MAX_ROWS // beam_size))
+
+    def encode(self, sources: Sequence[Ids], width: int) -> HostRows:
+        """Return one row for each source."""
+        src = np.full((len(sources), width), PAD_ID, np.int64)
+        for row, ids in zip(src, sources, strict=True):
+            row[: len(ids)], row[len(ids)] = ids, EOS_ID
+        lengths = np.array([len(ids) + 1 for ids in sources])
+        return HostRows(*self.model.encode(src, lengths), len(sources))
+
+    def spread(self, rows: HostRows, beam_size: int, options: StepOptions) -> HostRows:
+        """Return slots of K hypotheses."""
+        state = rows.state
+        if beam_size > 1:
+            state = _select(state, np.arange(rows.count).repeat(beam_size))
+        return HostRows(rows.memory, state, rows.count, beam_size, options)
+
+    def put(self, rows: HostRows, slots: Array, encoded: HostRows, sentences: Array) -> HostRows:
+        """Overwrite the rows of slots by those of encoded sentences."""
+        _put(rows.memory, slots, encoded.memory, sentences)
+        hypotheses = sentences.repeat(rows.size)
+        _put(rows.state, _hypotheses(slots, rows.size), encoded.state, hypotheses)
+        return rows
+
+    def keep(self, rows: HostRows, slots: Array) -> HostRows:
+        """Return the rows of these slots."""
+        memory = _select(rows.memory, slots)
+        state = _select(rows.state, _hypotheses(slots, rows.size))
+        return replace(rows, memory=memory, state=state, count=len(slots))
+
+    def select(self, rows: HostRows, parents: Array) -> HostRows:
+        """Return the rows whose states are those of `parents` [N]."""
+        return replace(rows, state=_select(rows.state, parents))
+
+    def step(self, rows: HostRows, ids: Array) -> HostStep:
+        """Advance all rows, given their last ids [N]."""
+        found = self.model.advance(ids, rows.state, rows.memory)
+        undefined = np.isnan(found.log_probs[:, EOS_ID])
+        found.log_probs[:, list(rows.options.forbidden_ids)] = -np.inf
+        weights = found.attention_weights if rows.options.attention else None
+        return HostStep(replace(rows, state=found.state), found.log_probs, undefined, weights)
+
+    def mask(self, step: HostStep, mask: Mask) -> None:
+        """Change the log-probabilities of a step."""
+        values = step.values
+        if mask.scaled is not None:
+            values[mask.scaled[:2]] *= np.float32(mask.scaled[2])
+        if mask.allowed is not None:
+            allowed = values[mask.allowed]
+            values[np.unique(mask.allowed[0])] = -np.inf
+            values[mask.allowed] = allowed
+        if mask.forbidden is not None:
+            values[mask.forbidden] = -np.inf
+        by_slot = values.reshape(len(mask.ends), -1, values.shape[1])
+        by_slot[mask.ends == MAY_NOT_END, :, EOS_ID] = -np.inf
+        for slot in np.flatnonzero(mask.ends == MUST_END):
+            ends = by_slot[slot, :, EOS_ID].copy()
+            by_slot[slot] = -np.inf
+            by_slot[slot, :, EOS_ID] = ends
+
+    def best(self, step: HostStep, scores: Array, count: int) -> Best:
+        """Return the best continuations of groups of hypotheses."""
+        values, (groups, size) = step.values, scores.shape
+        if size == count == 1:
+            tokens = values.argmax(axis=1)[:, None]
+            log_probs = np.take_along_axis(values, tokens, 1)
+            best = Best(log_probs + scores, np.zeros_like(tokens), tokens, log_probs)
+        else:
+            totals, places = self.model.topk(values, scores, count)
+            parents, tokens = np.divmod(places, values.shape[1])
+            log_probs = values[parents + np.arange(groups)[:, None] * size, tokens]
+            best = Best(totals, parents, tokens, log_probs)
+        undefined = step.undefined.reshape(groups, size).any(axis=1)
+        best.scores[undefined], best.log_probs[undefined] = np.nan, np.nan
+        return best
+
+    def draw(self, step: HostStep, sampling: Sampling, numbers: Array) -> Best:
+        """Draw a token for each row."""
+        tokens = _drawn(_truncated(step.values, sampling), numbers)[:, None]
+        log_probs = np.take_along_axis(step.values, tokens, 1)
+        log_probs[step.undefined] = np.nan
+        return Best(log_probs, np.zeros_like(tokens), tokens, log_probs)
+
+    def log_probs(self, step: HostStep, rows: Array, tokens: Array) -> Array:
+        """Return the log-probabilities [M] of places."""
+        values: Array = step.values[rows, tokens]
+        return values
+
+
+def _select(parts: Sequence[Arrays], rows: Array) -> list[Arrays]:
+    return [{name: part.take(rows, axis=0) for name, part in each.items()} for each in parts]
+
+
+def _put(parts: Sequence[Arrays], rows: Array, others: Sequence[Arrays], taken: Array) -> None:
+    for own, other in zip(parts, others, strict=True):
+        for name, part in own.items():
+            part[rows] = other[name][taken]
+
+
+def _hypotheses(slots: Array, size: int) -> Array:
+    """Return the rows of slots [M]: [M * K]."""
+    return (slots[:, None] * size + np.arange(size)).ravel()
+
+
+def _truncated(log_probs: Array, sampling: Sampling) -> Array:
+    """Return the distribution [N, V] to draw from, in float64: temperature, top-k, then top-p.
+
+    Top-p (Holtzman et al. 2020) keeps the smallest set of most probable tokens whose probability,
+    after temperature and top-k, is at least p. Of equally probable tokens the first are kept.
+    """
+    values = log_probs.astype(np.float64)
+    values = (values - values.max(axis=1, keepdims=True)) / sampling.temperature
+    order = np.argsort(-values, axis=1, kind="stable")
+    probs = np.exp(np.take_along_axis(values, order, 1))
+    if sampling.top_k:
+        probs[:, sampling.top_k :] = 0
+    probs /= probs.sum(axis=1, keepdims=True)
+    if sampling.top_p < 1:
+        before = probs.cumsum(axis=1) - probs  # probability of the more probable tokens
+        probs[before >= sampling.top_p] = 0
+        probs /= probs.sum(axis=1, keepdims=True)
+    found = np.empty_like(probs)
+    np.put_along_axis(found, order, probs, 1)
+    return found
+
+
+def _drawn(probs: Array, numbers: Array) -> Array:
+    """Invert the distribution function of each row [N, V] at a number in [0, 1) [N]: tokens [N]."""
+    sums = probs.cumsum(axis=1)
+    places = (sums <= numbers[:, None] * sums[:, -1:]).sum(axis=1)
+    last = probs.shape[1] - 1 - (probs[:, ::-1] > 0).argmax(axis=1)  # the last possible token
+    tokens: Array = np.minimum(places, last)
+    return tokens
