@@ -11,8 +11,8 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.engine import Engine
-from seq2seq.inference.exported.engine import ExportedEngine
-from seq2seq.inference.exported.model import ExportedModel
+from seq2seq.engines.onnx.engine import ExportedEngine
+from seq2seq.engines.onnx.network import ExportedModel
 from seq2seq.inference.search.interface import DecodingSettings, Hypothesis, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request

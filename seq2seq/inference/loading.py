@@ -12,7 +12,7 @@ from seq2seq.inference.exported.folder import (
     read_graph,
     read_vocabularies,
 )
-from seq2seq.inference.exported.model import ExportedModel, Network
+from seq2seq.engines.onnx.network import ExportedModel, Network
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK
 from seq2seq.runtime import argument_types

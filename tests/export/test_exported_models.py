@@ -239,7 +239,7 @@ def test_encoder_outputs_do_not_depend_on_the_batch(
     _, exported = both(make_run(tmp_path / "run", tiny_vocabularies, scale=1, model=given))
     found = []
     for rows in (1, 5, 1000):
-        monkeypatch.setattr("seq2seq.inference.exported.model.ENCODED_ROWS", rows)
+        monkeypatch.setattr("seq2seq.engines.onnx.network.ENCODED_ROWS", rows)
         found.append(exported.translate(LINES[::2]))
     for each in zip(*found, strict=True):
         assert len({one.text for one in each}) == 1

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.inference.exported.model import Array
+from seq2seq.engines.onnx.network import Array
 from seq2seq.inference.exported.sentence_search import SentenceSearch
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions

@@ -17,7 +17,7 @@ from seq2seq.inference.exported.lexical import (
     allocate,
     constrain_lexically,
 )
-from seq2seq.inference.exported.model import Array, Arrays, ExportedModel
+from seq2seq.engines.onnx.network import Array, Arrays, ExportedModel
 from seq2seq.inference.exported.sentence_search import Finished, Node, SentenceSearch, path_to
 from seq2seq.inference.search.interface import (
     MAX_FACTOR,

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from seq2seq.inference.exported.model import Array
+from seq2seq.engines.onnx.network import Array
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.search.sentences import Sentence
 

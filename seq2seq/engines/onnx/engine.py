@@ -8,7 +8,7 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, Sampling, StepOptions
-from seq2seq.inference.exported.model import Arrays, ExportedModel
+from seq2seq.engines.onnx.network import Arrays, ExportedModel
 
 MAX_ROWS = 320  # hypotheses searched together
 
