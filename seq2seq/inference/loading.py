@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from seq2seq.engines.onnx.network import ExportedModel, Network
 from seq2seq.inference.exported.folder import (
     Description,
     is_export,
@@ -12,7 +13,6 @@ from seq2seq.inference.exported.folder import (
     read_graph,
     read_vocabularies,
 )
-from seq2seq.engines.onnx.network import ExportedModel, Network
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK
 from seq2seq.runtime import argument_types
@@ -107,7 +107,7 @@ def languages_of(folder: Path) -> tuple[str, str]:
     if is_export(folder):
         return read_description(folder).languages
     with _needs_train(folder):
-        from seq2seq.runs.checkpoint import read_config
+        from seq2seq.runs.run_config import read_config
     data = read_config(folder).data
     return data.src_lang, data.tgt_lang
 

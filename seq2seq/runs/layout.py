@@ -21,11 +21,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from seq2seq.runs import tensor_file
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
@@ -50,7 +52,7 @@ def is_own_report(path: Path) -> bool:
         return False
 
 
-def model_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """Return the tensors of a checkpoint or training state that are weights or their averages."""
     return {name: each for name, each in tensors.items() if not name.startswith(_OPTIMIZER)}
 
@@ -134,7 +136,7 @@ def _what_remains(folder: Path) -> str:
     return "Fix the problem and start again: no intact training state was found"
 
 
-def check_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:
     """Raise RunError for weights that are not finite: no file of a run may hold them."""
     if (found := tensor_file.non_finite(weights)) is not None:
         raise RunError(

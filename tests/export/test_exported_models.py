@@ -31,9 +31,10 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import SOURCE, create_run, new_model, save_weights
+from seq2seq.runs.checkpoint import create_run, new_model, save_weights
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.provenance import provenance_of
+from seq2seq.runs.run_config import SOURCE
 from seq2seq.runtime.errors import RunError, UserError
 
 TIE = 1e-4  # largest difference of scores, in nats, and of attention weights

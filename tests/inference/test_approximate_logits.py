@@ -13,8 +13,8 @@ from test_constraints import prefix_of
 from test_search import MAKERS, random_sources
 from torch import Tensor
 
-from seq2seq.inference import inference_model, weights
 from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.inference import inference_model, weights
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.prefixes import NO_PREFIX

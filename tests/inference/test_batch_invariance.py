@@ -14,8 +14,8 @@ from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference import inference_model, weights
 from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.inference import inference_model, weights
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.run_loading import for_inference
 from seq2seq.inference.search import batch_invariance as tiles

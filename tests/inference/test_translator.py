@@ -23,8 +23,8 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
-from seq2seq.inference import source_lines
 from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.inference import source_lines
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry

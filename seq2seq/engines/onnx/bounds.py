@@ -33,7 +33,9 @@ def bounds_of(graph: Graph, known: Mapping[str, float]) -> Bounds:
     return bounds
 
 
-def recurrent_bounds(graph: Graph, known: Mapping[str, float], successors: Mapping[str, str]) -> Bounds:
+def recurrent_bounds(
+    graph: Graph, known: Mapping[str, float], successors: Mapping[str, str]
+) -> Bounds:
     """Return the bounds of values where results become inputs of the next step.
 
     An input keeps its bound in `known` if its successor is within it in every step.
@@ -67,9 +69,7 @@ def _of_loop(weights: dict[str, Array], node: NodeProto) -> Bounds:
     return {name: bounds[value] for name, value in results if value in bounds}
 
 
-def _of_result(
-    node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProto]
-) -> float | None:
+def _of_result(node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProto]) -> float | None:
     kind, inputs = node.op_type, list(node.input)
     if kind in _ONE:
         return 1.0

@@ -107,7 +107,9 @@ class _Quantizer:
     def _is_vector(self, name: str) -> bool:
         """Return whether a value of the encoder is [B, *], as its states are, not [B, S, *]."""
         node = self.producers.get(name)
-        return node is not None and node.op_type in ("Slice", "Gather") and not self._reads_table(node)
+        return (
+            node is not None and node.op_type in ("Slice", "Gather") and not self._reads_table(node)
+        )
 
     def _reads_table(self, node: NodeProto) -> bool:
         return node.input[0] in self.graph.weights
@@ -165,7 +167,9 @@ class _Quantizer:
         bias = node.input[2] if len(node.input) > 2 else None
         terms, rest, start, end = self._of_tables(node.input[0], weight, depth)
         if rest is not None:
-            terms.append(self._rounded_product(rest, weight, start, end, bias if not terms else None))
+            terms.append(
+                self._rounded_product(rest, weight, start, end, bias if not terms else None)
+            )
             bias = bias if len(terms) > 1 else None
         if bias is not None:
             terms.append(bias)
@@ -249,12 +253,17 @@ class _Quantizer:
     def _table(self, node: NodeProto) -> None:
         """Take rows of a table in int8 wherever they are multiplied; elsewhere as floats."""
         table = self.graph.weights.get(node.input[0])
-        if table is None or table.ndim != 2 or attribute(node, "axis", 0) or table.dtype != np.float32:
+        if (
+            table is None
+            or table.ndim != 2
+            or attribute(node, "axis", 0)
+            or table.dtype != np.float32
+        ):
             return
         key = (node.input[0], True, -1, -1)
         if key not in self.quantized:
             integers, scales = quantize_rows(table)
-            unsigned = (integers.view(np.uint8) ^ 128)
+            unsigned = integers.view(np.uint8) ^ 128
             self.quantized[key] = self._constant(unsigned), self._constant(scales)
         names = self.quantized[key]
         integers_, scales_ = (self._op("Gather", name, node.input[1]) for name in names)

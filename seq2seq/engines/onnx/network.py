@@ -1,58 +1,73 @@
-"""Exported models behind the calls of search: encode, and advance hypotheses by one token."""
+"""The two graphs of a model in ONNX Runtime: encode sources, and advance hypotheses by one token."""
 
-import copy
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+import onnxruntime
 
-from seq2seq.runtime.extras import not_installed
+from seq2seq.engines.engine import Array
+from seq2seq.engines.onnx.approximate import RoughProjection, split_projection
+from seq2seq.engines.onnx.graph import Graph
+from seq2seq.engines.onnx.int8 import UNDEFINED
 
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
-
-Array = NDArray[Any]
 Arrays = dict[str, Array]  # parts of a memory or state by the names they have in the graphs
 
-
 ENCODED_ROWS = 32  # sources encoded together
-_PARENTS: list[object] = []  # sessions of the process that this one was forked from
+LOG_PROBS, LOGITS, OUTPUTS = "log_probs", "logits", "outputs"
+ATTENTION, HEADS = "attention_weights", "head_weights"
+_NEXT = "next_"  # prefix of the state after a step
 
 
-class Advanced(NamedTuple):
-    """Result of one step for N hypotheses."""
+class Stepped(NamedTuple):
+    """Result of one step of one network for N hypotheses."""
 
-    log_probs: Array  # [N, V], the caller's to overwrite
-    state: list[Arrays]  # for each network, a row per hypothesis
-    attention_weights: Array | None  # [N, S]
+    values: Array  # [N, V], log-probabilities, or logits, the caller's to overwrite
+    state: Arrays  # a row per hypothesis
+    undefined: Array  # [N], rows whose values are not numbers
+    attention: Array | None = None  # [N, S]
+    heads: Array | None = None  # [N, M, S]
+    outputs: Array | None = None  # [N, R]; set where the values are approximate logits
 
 
 class Network:
-    """The two graphs of one model."""
+    """The encoder and the decoder of one model.
+
+    Every call is batch-invariant: the kernels that ONNX Runtime chooses do not depend on the number
+    of rows, nor those of the encoder on the padding. Sessions have one thread and may be shared.
+    """
 
     def __init__(self, encoder: bytes, decoder: bytes) -> None:
         """Prepare the graphs; raises an error of ONNX Runtime for bytes that are none."""
         self._graphs = encoder, decoder
-        self._encoder, self._decoder = session(encoder), session(decoder)
-        self._encoded = {each.name: each.shape for each in self._encoder.get_outputs()}
-        inputs = self._decoder.get_inputs()
-        self._inputs = [each.name for each in inputs]
-        self._dims = {each.name: each.shape for each in inputs}
-        self._outputs = [each.name for each in self._decoder.get_outputs()]
-        self._state = [
-            name.removeprefix("next_") for name in self._outputs if name.startswith("next_")
-        ]
+        self._encoder = session(encoder)
+        self._encoded = {value.name: value.shape for value in self._encoder.get_outputs()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the graphs: sessions belong to this process."""
         return Network, self._graphs
 
+    @cached_property
+    def _decoder(self) -> "_Decoder":
+        return _Decoder(self._graphs[1])
+
+    @cached_property
+    def _greedy(self) -> "_Decoder":
+        """Return the decoder that stops at logits, which in float32 may be approximate."""
+        content, rough = split_projection(self._graphs[1])
+        return self._decoder if content is None else _Decoder(content, rough)
+
     @property
-    def attends(self) -> bool:
-        """Return whether steps have attention weights."""
-        return "attention_weights" in self._outputs
+    def rough(self) -> RoughProjection | None:
+        """Return the projection that makes approximate logits exact; None if they are exact."""
+        return self._greedy.rough
+
+    @cached_property
+    def outputs(self) -> dict[str, list[int | str]]:
+        """Return the names of a step's outputs with their dimensions."""
+        return self._decoder.outputs
 
     def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
         """Return the memory and the first state of sources [B, S] with lengths [B].
@@ -65,126 +80,103 @@ class Network:
             rows = slice(start, start + ENCODED_ROWS)
             longest = int(src_lengths[rows].max())
             inputs = {"src": src[rows, :longest], "src_lengths": src_lengths[rows]}
-            for name, part in zip(self._encoded, self._encoder.run(None, inputs), strict=True):
+            parts = self._encoder.run(None, inputs)
+            for (name, dims), part in zip(self._encoded.items(), parts, strict=True):
                 if name not in values:
-                    values[name] = self._padding(name, src, part)
-                values[name][self._place(name, rows, longest)] = part
-        state = {name: values.pop(name) for name in self._state if name in values}
-        for name in self._state:  # these start at zero
-            if name not in state:
-                width = self._dims[name][1]
-                width = src.shape[1] if width == "source" else width
-                state[name] = np.zeros((len(src), width), np.float32)
-        return values, state
+                    values[name] = _padding(dims, src, part)
+                values[name][_place(dims, rows, longest)] = part
+        memory = {name: values.pop(name) for name in list(values) if name.startswith("memory_")}
+        return memory, values
 
-    def _padding(self, name: str, src: Array, part: Array) -> Array:
-        """Return a part of the memory of sources [B, S] all of which are empty."""
-        dims = zip(self._encoded[name], (len(src), *part.shape[1:]), strict=True)
-        shape = [src.shape[1] if name == "source" else size for name, size in dims]
-        return np.full(shape, -np.inf if name == "mask" else 0, part.dtype)
-
-    def _place(self, name: str, rows: slice, longest: int) -> tuple[slice, ...]:
-        """Return where a part of the memory has the first positions of some rows."""
-        dims = self._encoded[name][1:]
-        return rows, *(slice(longest if each == "source" else None) for each in dims)
-
-    def advance(self, ids: Array, state: Arrays, memory: Arrays) -> tuple[Arrays, Arrays]:
-        """Return the outputs of a step by name and the next state."""
-        given = {"ids": ids, **memory, **state}
-        found = self._decoder.run(None, {name: given[name] for name in self._inputs})
-        values = dict(zip(self._outputs, found, strict=True))
-        undefined = np.isnan(values.pop("output_sum", 0.0))
-        if undefined.any():
-            values["log_probs"][undefined[:, 0]] = np.nan
-        return values, {name: values.pop(f"next_{name}") for name in self._state}
+    def step(
+        self, ids: Array, state: Arrays, memory: Arrays, log_probs: bool, read: Sequence[str]
+    ) -> Stepped:
+        """Advance hypotheses, given their last ids [N]; `read` names outputs to return as well."""
+        decoder = self._decoder if log_probs else self._greedy
+        return decoder.step({"ids": ids, **memory, **state}, read)
 
 
-class ExportedModel:
-    """One exported model, or several over the same vocabularies as an ensemble.
+class _Decoder:
+    """A session of the graph of a step."""
 
-    Every call is batch-invariant: the kernels that ONNX Runtime chooses do not depend on the number
-    of rows, nor those of the encoder on the padding.
+    def __init__(self, content: bytes, rough: RoughProjection | None = None) -> None:
+        self._session, self.rough = session(content), rough
+        self.outputs = {value.name: value.shape for value in self._session.get_outputs()}
+        self._inputs = [value.name for value in self._session.get_inputs()]
+        self._fixed = [name for name in self.outputs if name not in (ATTENTION, HEADS)]
+
+    def step(self, values: Arrays, read: Sequence[str]) -> Stepped:
+        names = self._fixed + [name for name in read if name in self.outputs]
+        inputs = {name: values[name] for name in self._inputs}
+        found = dict(zip(names, self._session.run(names, inputs), strict=True))
+        scores = found[LOG_PROBS] if LOG_PROBS in found else found[LOGITS]
+        undefined = np.isnan(found[UNDEFINED] if UNDEFINED in found else scores[:, 0])
+        state = {name.removeprefix(_NEXT): found[name] for name in names if name.startswith(_NEXT)}
+        optional = (found.get(name) for name in (ATTENTION, HEADS, OUTPUTS))
+        return Stepped(scores, state, undefined, *optional)
+
+
+def _padding(dims: Sequence[int | str], src: Array, part: Array) -> Array:
+    """Return a part of the memory or state of sources [B, S] all of which are empty."""
+    sizes = zip(dims, (len(src), *part.shape[1:]), strict=True)
+    shape = [src.shape[1] if name == "source" else size for name, size in sizes]
+    return np.full(shape, part.dtype == bool, part.dtype)  # the mask is True at padding
+
+
+def _place(dims: Sequence[int | str], rows: slice, longest: int) -> tuple[slice, ...]:
+    """Return where a part of the memory has the first positions of some rows."""
+    return rows, *(slice(longest if name == "source" else None) for name in dims[1:])
+
+
+def topk_graph() -> Graph:
+    """Return the graph of the best continuations in beam search.
+
+    It maps `log_probs` [B K, V], `scores` [B, K] and `count` [1] to `best` [B, count], the largest
+    sums of a hypothesis's score and a token's log-probability, best first, and to `places` [B,
+    count], which are `k * V + token`.
     """
+    from onnx import helper
 
-    def __init__(self, networks: Sequence[Network], topk: bytes) -> None:
-        self.networks, self._graph = list(networks), topk
-        self._topk, self._process = session(topk), os.getpid()
+    from seq2seq.engines.onnx.graph import FLOAT, INT, make
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle or copy the graphs: sessions belong to this process."""
-        return ExportedModel, (self.networks, self._graph)
-
-    @property
-    def attends(self) -> bool:
-        """Return whether steps have attention weights."""
-        return any(each.attends for each in self.networks)
-
-    def encode(self, src: Array, src_lengths: Array) -> tuple[list[Arrays], list[Arrays]]:
-        """Return the memory and the first state of sources [B, S], for each network."""
-        if os.getpid() != self._process:
-            self._renew()
-        found = [each.encode(src, src_lengths) for each in self.networks]
-        return [memory for memory, _ in found], [state for _, state in found]
-
-    def _renew(self) -> None:
-        """Create the sessions of a forked process, which has no threads of its parent's.
-
-        Those of the parent are kept: freeing them would wait for their threads.
-        """
-        _PARENTS.extend([*self.networks, self._topk])
-        self.networks = [copy.copy(each) for each in self.networks]
-        self._topk, self._process = session(self._graph), os.getpid()
-
-    def advance(self, ids: Array, state: list[Arrays], memory: list[Arrays]) -> Advanced:
-        """Advance N = B * K hypotheses, given their last ids [N], by one target position.
-
-        An ensemble has the log of the mean probability and the mean attention weights.
-        """
-        steps = [
-            network.advance(ids, *parts)
-            for network, *parts in zip(self.networks, state, memory, strict=True)
-        ]
-        weights = [
-            values["attention_weights"] for values, _ in steps if "attention_weights" in values
-        ]
-        log_probs, mean_weights = steps[0][0]["log_probs"], weights[0] if weights else None
-        if len(steps) > 1:
-            for values, _ in steps[1:]:
-                log_probs = np.logaddexp(log_probs, values["log_probs"])
-            log_probs -= np.float32(np.log(len(steps)))
-            mean_weights = np.mean(weights, axis=0) if weights else None
-        return Advanced(log_probs, [new for _, new in steps], mean_weights)
-
-    def topk(self, log_probs: Array, scores: Array, count: int) -> tuple[Array, Array]:
-        """Return the best continuations of the hypotheses of each sentence, best first.
-
-        Takes log-probabilities [B * K, V] and scores [B, K]; returns the `count` largest sums
-        [B, count] and their places [B, count] in the K * V of a sentence.
-        """
-        count = min(count, scores.shape[1] * log_probs.shape[1])
-        inputs = {"log_probs": log_probs, "scores": scores, "count": np.array([count])}
-        best, places = self._topk.run(None, inputs)
-        return best, places
+    declare = helper.make_tensor_value_info
+    graph = Graph(
+        [],
+        {"last": np.array([2]), "all": np.array([-1])},
+        [
+            declare("log_probs", FLOAT, ["rows", "vocabulary"]),
+            declare("scores", FLOAT, ["batch", "beam"]),
+            declare("count", INT, [1]),
+        ],
+        [declare("best", FLOAT, ["batch", "count"]), declare("places", INT, ["batch", "count"])],
+    )
+    graph.nodes += [
+        make("Shape", ["scores"], ["sizes"]),
+        make("Shape", ["scores"], ["sentences"], start=0, end=1),
+        make("Concat", ["sizes", "all"], ["by_hypothesis"], axis=0),
+        make("Reshape", ["log_probs", "by_hypothesis"], ["by_sentence"]),
+        make("Unsqueeze", ["scores", "last"], ["totals"]),
+        make("Add", ["by_sentence", "totals"], ["sums"]),
+        make("Concat", ["sentences", "all"], ["flat"], axis=0),
+        make("Reshape", ["sums", "flat"], ["places_sums"]),
+        make("TopK", ["places_sums", "count"], ["best", "places"]),
+    ]
+    return graph
 
 
-def session(graph: bytes) -> "InferenceSession":
-    """Return a session on the CPU with as many threads as OMP_NUM_THREADS, if that is set.
-
-    Raises UserError if ONNX Runtime is not installed.
-    """
-    try:
-        import onnxruntime
-    except ModuleNotFoundError:
-        raise not_installed("an exported model needs ONNX Runtime", "runtime") from None
+def session(content: bytes) -> onnxruntime.InferenceSession:
+    """Return a session on the CPU of one thread: batches are searched side by side."""
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors
-    options.intra_op_num_threads = _threads()
-    # Threads that wait sleep; otherwise they would take a core from the thread they wait for.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
+    options.log_severity_level = 4  # fatal errors: others are raised
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def _threads() -> int:
-    """Return the number of threads, 0 for ONNX Runtime's own choice."""
-    given = os.environ.get("OMP_NUM_THREADS", "")
-    return int(given) if given.isdecimal() else 0
+def threads() -> int:
+    """Return the number of threads: OMP_NUM_THREADS, or that of the processors."""
+    number = os.environ.get("OMP_NUM_THREADS", "")
+    if number.isdecimal() and int(number):
+        return int(number)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -240,9 +240,7 @@ def _fold_factors(graph: Graph) -> None:
     graph.nodes = nodes
 
 
-def _scaled(
-    graph: Graph, name: str, producers: dict[str, NodeProto]
-) -> tuple[str, Array | None]:
+def _scaled(graph: Graph, name: str, producers: dict[str, NodeProto]) -> tuple[str, Array | None]:
     """Return a value and the constant that it is multiplied by to give this one, if any."""
     node = producers.get(name)
     if node is not None and node.op_type == "Mul":

@@ -138,7 +138,9 @@ class _Step(nn.Module):
         for name in ("keys", "values"):
             if known[name] is None:  # of no width, or the decoder has no attention
                 known[name] = known["pad_mask"][..., None][..., :0].float()
-        layered = [[name for name in self.names.state if name.startswith(f"{kind}_")] for kind in _LAYERED]
+        layered = [
+            [name for name in self.names.state if name.startswith(f"{kind}_")] for kind in _LAYERED
+        ]
         step = self.model.step(ids, _joined(values, *layered), Memory(**known))
         return step, self.model.project(step.outputs).log_softmax(-1)
 
@@ -325,7 +327,9 @@ def _export(
     results = module(*examples.values())
     examples |= zip(outputs, results, strict=True)
     for values in (graph.inputs, graph.outputs):
-        values[:] = [_declared(value.name, examples[value.name], dims[value.name]) for value in values]
+        values[:] = [
+            _declared(value.name, examples[value.name], dims[value.name]) for value in values
+        ]
     return graph
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from seq2seq.engines.onnx.network import Array, Arrays, ExportedModel
 from seq2seq.inference.exported.constraints import constrain, has_rules, limit_length
 from seq2seq.inference.exported.lexical import (
     Advancing,
@@ -17,7 +18,6 @@ from seq2seq.inference.exported.lexical import (
     allocate,
     constrain_lexically,
 )
-from seq2seq.engines.onnx.network import Array, Arrays, ExportedModel
 from seq2seq.inference.exported.sentence_search import Finished, Node, SentenceSearch, path_to
 from seq2seq.inference.search.interface import (
     MAX_FACTOR,

@@ -17,7 +17,15 @@ from seq2seq.inference.search.interface import (
 )
 from seq2seq.inference.search.rules import RuleStates, rules_of
 from seq2seq.inference.search.sentences import Request, Sentence, make_sentence, queues
-from seq2seq.inference.search.strategies import Beam, Greedy, Sampled, Slots, Strategy, rows_of, spread
+from seq2seq.inference.search.strategies import (
+    Beam,
+    Greedy,
+    Sampled,
+    Slots,
+    Strategy,
+    rows_of,
+    spread,
+)
 from seq2seq.inference.search.trail import Trail
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
