@@ -10,7 +10,6 @@ of the host. An engine may compute lazily, as one graph: the values of a step ar
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
@@ -28,6 +27,9 @@ class StepOptions(NamedTuple):
     log_probs: bool = True  # if False, scores may be logits, which take less time
     attention: bool = False  # also return attention weights
     heads: bool = False  # also return those of each head
+
+
+DEFAULT_OPTIONS = StepOptions()
 
 
 class Sampling(NamedTuple):
@@ -84,7 +86,10 @@ class Step(Protocol):
 
 
 class Engine(Protocol):
-    """A model, or an ensemble by the mean of probabilities, that advances hypotheses."""
+    """A model, or an ensemble by the mean of probabilities, that advances hypotheses.
+
+    Rows and steps are of classes of its own.
+    """
 
     @property
     def vocabulary_size(self) -> int:
@@ -132,26 +137,21 @@ class Engine(Protocol):
         The argument must not be used again.
         """
 
-    def mask(self, step: Step, mask: Mask) -> None:
+    def mask(self, step: Any, mask: Mask) -> None:
         """Change the log-probabilities of a step; called at most once, before all that follow."""
 
-    def best(self, step: Step, scores: Array, count: int) -> Best:
+    def best(self, step: Any, scores: Array, count: int) -> Best:
         """Return the best continuations of groups of hypotheses with these scores [G, K'].
 
         G K' = N: a group is K' neighbouring rows. `count` is at most K' V.
         """
 
-    def draw(self, step: Step, sampling: Sampling, numbers: Array) -> Best:
+    def draw(self, step: Any, sampling: Sampling, numbers: Array) -> Best:
         """Draw a token for each row by inverting its distribution function at `numbers` [N].
 
         The numbers are in [0, 1). The distribution is that of masked log-probabilities, with
         temperature, top-k and top-p; returned are the log-probabilities before these: [N, 1].
         """
 
-    def log_probs(self, step: Step, rows: Array, tokens: Array) -> Array:
+    def log_probs(self, step: Any, rows: Array, tokens: Array) -> Array:
         """Return the log-probabilities [M] of places, float32, nats."""
-
-
-def no_mask(slots: int) -> Mask:
-    """Return a mask that rules nothing out, to be replaced in parts."""
-    return Mask(np.zeros(slots, np.int8))

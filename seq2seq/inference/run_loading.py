@@ -38,7 +38,7 @@ def load_runs(
     loaded = [load_model(path, chosen) for path in paths]
     projections = [each[0].projection for each in loaded]  # before weights are replaced
     weights_of = [(each.weight.detach(), each.bias.detach()) for each in projections]
-    models = [for_inference(each[0], chosen, int8, len(paths) == 1) for each in loaded]
+    models = [for_inference(each[0], chosen, int8) for each in loaded]
     _, vocabularies, limit, config = loaded[0]
     decoding = overridden_decoding(paths[0], config, overrides)
     for run, (_, other_vocabularies, _, other) in zip(paths, loaded, strict=True):
@@ -67,16 +67,12 @@ def load_runs(
     )
 
 
-def for_inference(
-    model: Seq2Seq, device: torch.device, int8: bool, is_single: bool
-) -> InferenceModel:
+def for_inference(model: Seq2Seq, device: torch.device, int8: bool) -> InferenceModel:
     """Wrap a model whose weights are final, in its fastest form on this device."""
     inference = InferenceModel(model)
     if int8:
         inference.replace_weights(weights.Int8Weight)
     elif device.type == "cpu":
-        if is_single and weights.int8_shortlist_pays_off():
-            inference.enable_int8_shortlist()
         if weights.prepacking_is_exact():
             inference.replace_weights(weights.PackedWeight)
         else:

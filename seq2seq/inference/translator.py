@@ -192,7 +192,6 @@ class Translator(LoadedModel):
     @in_callers_terms
     def score(self, lines: Any, translations: Any) -> "ScoredLine | list[ScoredLine]":
         """Score given translations of lines, as `score_lines` does; or that of one string."""
-        _ = self.trained  # raises UserError for an exported model, before torch is imported
         from seq2seq.inference.scoring import score_lines
 
         if isinstance(lines, str):

@@ -23,10 +23,10 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
+from seq2seq.engines.engine import Sampling
 from seq2seq.export import export as export_module
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

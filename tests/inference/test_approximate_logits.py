@@ -9,6 +9,11 @@ import pytest
 import torch
 from conftest import DECODERS, toy_pairs
 from searching import search
+from seq2seq.inference.search.topk import (
+    ApproximateLogits,
+    ApproximateProjection,
+    argmax_of_approximate,
+)
 from test_constraints import prefix_of
 from test_search import MAKERS, random_sources
 from torch import Tensor
@@ -18,11 +23,6 @@ from seq2seq.inference import inference_model, weights
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.prefixes import NO_PREFIX
-from seq2seq.inference.search.topk import (
-    ApproximateLogits,
-    ApproximateProjection,
-    argmax_of_approximate,
-)
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import int8_is_exact

@@ -8,6 +8,14 @@ from typing import Any
 import pytest
 import torch
 from searching import search
+from seq2seq.inference.search.constraints import (
+    ForbiddenIds,
+    KeepPrefix,
+    LengthLimits,
+    NoRepeatNgram,
+    Rows,
+    search_constraints,
+)
 from test_search import (
     CPU,
     MAKERS,
@@ -23,14 +31,6 @@ from test_search import (
 )
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
-from seq2seq.inference.search.constraints import (
-    ForbiddenIds,
-    KeepPrefix,
-    LengthLimits,
-    NoRepeatNgram,
-    Rows,
-    search_constraints,
-)
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 from searching import search
+from seq2seq.inference.search.topk import ApproximateProjection, argmax_of_approximate
 from test_search import CPU, SOURCES, Oracle
 from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.search.interface import NonFiniteError, SearchOptions
-from seq2seq.inference.search.topk import ApproximateProjection, argmax_of_approximate
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.tensor_file import read_file, save_tensors

@@ -15,9 +15,9 @@ from seq2seq import Config, Translator, load_config, train
 from seq2seq.cli.main import main
 from seq2seq.config.schema import read_config_file
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
+from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
-from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.runs.checkpoint import CONFIG
 from seq2seq.runtime import callers

@@ -11,6 +11,9 @@ import pytest
 import torch
 from conftest import DECODERS, tiny_config
 from searching import search
+from seq2seq.inference.search.batch_invariance import tile_rows
+from seq2seq.inference.search.beam import BeamSearch
+from seq2seq.inference.search.topk import argmax_token, topk_continuations
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
@@ -20,11 +23,8 @@ from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search import batched as search_module
 from seq2seq.inference.search import greedy
-from seq2seq.inference.search.batch_invariance import tile_rows
-from seq2seq.inference.search.beam import BeamSearch
 from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions
 from seq2seq.inference.search.sentences import by_width
-from seq2seq.inference.search.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
 from seq2seq.model.state import SourcePositions
 

@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from seq2seq.engines.engine import (
+    DEFAULT_OPTIONS,
+    MAY_NOT_END,
+    MUST_END,
+    Array,
+    Best,
+    Mask,
+    Sampling,
+    StepOptions,
+)
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
-from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, Sampling, StepOptions
 from seq2seq.engines.onnx.network import (
     ATTENTION,
     HEADS,
@@ -33,7 +42,7 @@ class HostRows:
     state: list[Arrays]
     count: int  # sentences
     size: int = 1  # hypotheses per sentence
-    options: StepOptions = StepOptions()
+    options: StepOptions = DEFAULT_OPTIONS
 
 
 @dataclass
@@ -218,7 +227,8 @@ def _put(parts: Sequence[Arrays], rows: Array, others: Sequence[Arrays], taken: 
 
 def _hypotheses(slots: Array, size: int) -> Array:
     """Return the rows of slots [M]: [M * K]."""
-    return (slots[:, None] * size + np.arange(size)).ravel()
+    rows: Array = (slots[:, None] * size + np.arange(size)).ravel()
+    return rows
 
 
 def _truncated(log_probs: Array, sampling: Sampling) -> Array:
@@ -238,7 +248,7 @@ def _truncated(log_probs: Array, sampling: Sampling) -> Array:
         before = probs.cumsum(axis=1) - probs  # probability of the more probable tokens
         probs[before >= sampling.top_p] = 0
         probs /= probs.sum(axis=1, keepdims=True)
-    found = np.empty_like(probs)
+    found: Array = np.empty_like(probs)
     np.put_along_axis(found, order, probs, 1)
     return found
 

@@ -11,7 +11,16 @@ from torch import Tensor
 
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids
-from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, Sampling, StepOptions
+from seq2seq.engines.engine import (
+    DEFAULT_OPTIONS,
+    MAY_NOT_END,
+    MUST_END,
+    Array,
+    Best,
+    Mask,
+    Sampling,
+    StepOptions,
+)
 from seq2seq.engines.torch.sampling import drawn
 
 MAX_POSITIONS = 16_384  # source positions per batch of long sentences on CPU
@@ -61,7 +70,7 @@ class TorchRows:
     state: Any
     count: int  # sentences
     size: int = 1  # hypotheses per sentence
-    options: StepOptions = StepOptions()
+    options: StepOptions = DEFAULT_OPTIONS
 
 
 class TorchStep:

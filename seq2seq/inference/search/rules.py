@@ -272,9 +272,8 @@ class RuleStates:
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots and renumber these in the given order."""
         ruled = [(new, old) for new, old in enumerate(slots) if old in self._rules]
-        self._rules, self._states = (
-            {new: table[old] for new, old in ruled} for table in (self._rules, self._states)
-        )
+        self._states = {new: self._states[old] for new, old in ruled}
+        self._rules = {new: self._rules[old] for new, old in ruled}
         self.slots = len(slots)
 
     def advance(self, tokens: Array, parents: Array) -> None:
@@ -287,8 +286,7 @@ class RuleStates:
                     None
                     if before is None
                     else [
-                        rule.after(state, token)
-                        for rule, state in zip(rules, before, strict=True)
+                        rule.after(state, token) for rule, state in zip(rules, before, strict=True)
                     ]
                 )
             self._states[slot] = after

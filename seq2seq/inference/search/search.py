@@ -10,6 +10,7 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
 from seq2seq.engines.engine import Engine, StepOptions
+from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
 from seq2seq.inference.search.interface import (
     Hypothesis,
     NonFiniteError,
@@ -18,7 +19,6 @@ from seq2seq.inference.search.interface import (
 from seq2seq.inference.search.rules import RuleStates, rules_of
 from seq2seq.inference.search.sentences import Request, Sentence, make_sentence, queues
 from seq2seq.inference.search.strategies import (
-    Beam,
     Greedy,
     Sampled,
     Slots,
@@ -193,7 +193,11 @@ def _strategy(sentence: Sentence, options: SearchOptions) -> type[Strategy]:
     """Return the strategy for a queue of sentences: all of them have phrases, or none."""
     if options.sampling is not None:
         return Sampled
-    return Greedy if options.size == 1 and not sentence.lexical.phrases else Beam
+    if sentence.lexical.phrases:
+        return PhraseBeam
+    if options.groups > 1:
+        return DiverseBeam
+    return Greedy if options.size == 1 else Beam
 
 
 def _step_options(kind: type[Strategy], options: SearchOptions) -> StepOptions:

@@ -50,8 +50,11 @@ class Trail:
             return
         dropped = oldest - self.first
         used = room - dropped
+        room *= 1 if 2 * used <= room else 2
         for name, before in self._parts.items():
-            after = np.zeros((room if 2 * used <= room else 2 * room, *before.shape[1:]), before.dtype)
+            after = np.zeros(
+                (room if 2 * used <= room else 2 * room, *before.shape[1:]), before.dtype
+            )
             after[:used] = before[dropped:]
             self._parts[name] = after
         self.first = oldest
