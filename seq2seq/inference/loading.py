@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seq2seq.engines.onnx.network import ExportedModel, Network
-from seq2seq.inference.exported.folder import (
+from seq2seq.runs.engine_folder import (
     Description,
     is_export,
     overridden,
