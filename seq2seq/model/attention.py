@@ -6,7 +6,6 @@ from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.layers import Linear, tanh
@@ -199,10 +198,12 @@ class LocationScore(nn.Module):
         return outputs[..., :0], outputs
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        scores = self.positions(query)[..., : keys.shape[1]]  # [B, K, at most S]
-        beyond = keys.shape[1] - scores.shape[-1]
+        scores: Tensor = self.positions(query)  # [B, K, P]
+        positions = torch.arange(keys.shape[1], device=keys.device)  # [S]
+        last = self.positions.out_features - 1
+        scores = scores.index_select(-1, positions.clamp(max=last))  # [B, K, S]
         # Finite: of a window that contains only such positions the softmax would be NaN.
-        return functional.pad(scores, (0, beyond), value=torch.finfo(scores.dtype).min)
+        return scores.masked_fill(positions > last, torch.finfo(scores.dtype).min)
 
     def weights(self) -> None:
         return None

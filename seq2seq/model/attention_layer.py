@@ -75,7 +75,7 @@ class AttentionLayer(nn.Module):
         pad_mask, dtype = encoded.pad_mask, encoded.cell.dtype
         coverage = position = None
         if self.coverage is not None:
-            coverage = torch.zeros_like(pad_mask, dtype=dtype)  # [B, S]
+            coverage = torch.zeros_like(encoded.outputs[..., 0], dtype=dtype)  # [B, S]
         if self.window is not None:
             position = torch.zeros_like(pad_mask[:, 0], dtype=torch.long)  # [B]
         return AttentionState(coverage, position)
@@ -88,7 +88,8 @@ class AttentionLayer(nn.Module):
         coverage, position = state.coverage, state.position
         if self.coverage is not None:
             assert coverage is not None, "set by initial_attention_state"
-            keys = self.coverage(keys, coverage.reshape(batch, -1, coverage.shape[-1]))  # [B, K, S, A]
+            by_sentence = coverage.reshape(batch, -1, coverage.shape[-1])  # [B, K, S]
+            keys = self.coverage(keys, by_sentence)  # [B, K, S, A]
         if self.window is not None:
             assert position is not None, "set by initial_attention_state"
             positions = position.reshape(batch, -1)  # [B, K]

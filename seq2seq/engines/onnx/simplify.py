@@ -16,9 +16,13 @@ Types = dict[str, onnx.TypeProto.Tensor]
 def simplify(graph: Graph) -> None:
     """Rewrite a traced graph in place: rows are computed in fewer operators, independently."""
     _name_constants(graph)
-    _fold_moves(graph)
-    graph.prune()
-    _fold_sizes(graph)
+    count = len(graph.nodes) + 1
+    while len(graph.nodes) < count:  # sizes are known from others
+        count = len(graph.nodes)
+        _fold_moves(graph)
+        _fold_sizes(graph)
+        _take_branches(graph)
+        graph.prune()
     _deduplicate(graph)
     _fold_factors(graph)
     graph.prune()
@@ -37,9 +41,16 @@ def _name_constants(graph: Graph) -> None:
 
 def _types(graph: Graph) -> Types:
     """Return the type and shape of each value, as far as they can be inferred."""
-    model = helper.make_model(
-        graph.proto(graph.weights), opset_imports=[helper.make_opsetid("", OPSET)]
+    small = {name: array for name, array in graph.weights.items() if array.size <= _BLOCK}
+    proto = graph.proto(small)
+    proto.input.extend(
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in graph.weights.items()
+        if name not in small
     )
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", OPSET)])
     inferred = shape_inference.infer_shapes(model, data_prop=True).graph
     values = (*inferred.value_info, *inferred.input, *inferred.output)
     return {value.name: value.type.tensor_type for value in values}
@@ -132,6 +143,22 @@ def _fold_sizes(graph: Graph) -> None:
             node.CopyFrom(size)
 
 
+def _take_branches(graph: Graph) -> None:
+    """Replace decisions on fixed sizes by the operators of the branch that is always taken."""
+    nodes: list[NodeProto] = []
+    for node in graph.nodes:
+        if node.op_type != "If" or node.input[0] not in graph.weights:
+            nodes.append(node)
+            continue
+        taken = "then_branch" if graph.weights[node.input[0]].all() else "else_branch"
+        branch = attribute(node, taken)
+        nodes += branch.node
+        results = (value.name for value in branch.output)
+        nodes += [make("Identity", [a], [b]) for a, b in zip(results, node.output, strict=True)]
+    graph.nodes = nodes
+    _name_constants(graph)
+
+
 def _shape_place(
     graph: Graph, node: NodeProto, producers: dict[str, NodeProto]
 ) -> tuple[str, int] | None:
@@ -150,6 +177,10 @@ def _fixed_size(
     graph: Graph, node: NodeProto, producers: dict[str, NodeProto], types: Types
 ) -> Array | None:
     """Return the size that an operator takes from a shape, if it is the same in every call."""
+    before = producers.get(node.input[0]) if node.input else None
+    if node.op_type == "Size" and before is not None and before.op_type == "Shape":
+        rank = _rank(types, before.input[0])
+        return None if rank is None else np.array(rank)
     found = _shape_place(graph, node, producers)
     if found is None or found[0] not in types:
         return None

@@ -254,7 +254,7 @@ def _loop(
     sizes = {"hidden": layer.hidden_size} | ({"cell": layer.cell_size} if layer.has_cell else {})
     nodes = [
         make("Transpose", [gates], [f"{prefix}/gates"], perm=[1, 0, 2]),
-        make("Shape", [gates], [f"{prefix}/batch"], start=0, end=1),
+        make("Shape", ["src_lengths"], [f"{prefix}/batch"]),
     ]
     for part, size in sizes.items():
         encoder.weights[f"{prefix}_{part}"] = np.array([size])
