@@ -1,4 +1,7 @@
-"""Folder of an exported model: its files, and the JSON file that describes them."""
+"""Files of an engine, in a run folder and as an export, and the JSON file that describes them.
+
+torch is not needed to read them. In a run folder they belong to the best weights, by checksum.
+"""
 
 import hashlib
 import json
@@ -18,8 +21,11 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, check_readable
 
-FORMAT = 1  # version of the description
+FORMAT = 2  # version of the description
 _DAMAGED = "export the run again"
+_MAX_BYTES = 1 << 31  # of a graph, as protocol buffers allow
+_MAX_DESCRIPTION = 1 << 24
+_LARGEST = 1 << 20  # of the numbers of the description
 
 
 class Files(NamedTuple):
@@ -99,14 +105,14 @@ def read_description(folder: Path) -> Description:
         raise UserError(f"{path}: is damaged ({reason}); {_DAMAGED}") from None
 
 
-def read_graph(folder: Path, name: str, description: Description) -> bytes:
+def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:
     """Read a graph; raises UserError if it is missing or damaged."""
     path = folder / name
     check_readable(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file; {_DAMAGED}")
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != description.sha256.get(name):
+    content = read_bounded(path, _MAX_BYTES)
+    if hashlib.sha256(content).hexdigest() != checksum:
         raise UserError(f"{path}: is damaged, its checksum differs from {DESCRIPTION}; {_DAMAGED}")
     return content
 

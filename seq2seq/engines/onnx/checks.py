@@ -8,12 +8,13 @@ import math
 from collections.abc import Iterator, Mapping
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, checker, shape_inference
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, checker, helper, shape_inference
 
-from seq2seq.engines.onnx.graph import CONTRIB, bodies
+from seq2seq.engines.onnx.graph import CONTRIB, IR_VERSION, bodies
 
 MAX_NODES = 10_000
 MAX_ELEMENTS = 1 << 30  # of one value, for the sizes of _TRIAL
+_SMALL = 64  # elements of weights that sizes may depend on
 _TRIAL = {"batch": 2, "rows": 4, "source": 16}  # sizes of the inputs that sizes are inferred for
 _CONTRIB_OPERATORS = frozenset(("MatMulIntegerToFloat",))
 _REFUSED = frozenset(
@@ -102,17 +103,9 @@ def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
 
 def _check_sizes(model: ModelProto) -> None:
     """Infer the size of every value for small inputs; all have to be known and small."""
-    trial = ModelProto()
-    trial.CopyFrom(model)
-    for value in trial.graph.input:
-        for dim in value.type.tensor_type.shape.dim:
-            if dim.dim_param in _TRIAL:
-                dim.dim_value = _TRIAL[dim.dim_param]
-    del trial.graph.value_info[:]
-    for value in trial.graph.output:
-        value.type.tensor_type.ClearField("shape")
     try:
-        checker.check_model(model)
+        trial = _trial(model)
+        checker.check_model(trial)
         inferred = shape_inference.infer_shapes(trial, data_prop=True, strict_mode=True).graph
     except Exception as error:  # of onnx, in its own classes
         raise GraphError("is not a valid graph") from error
@@ -129,6 +122,31 @@ def _check_sizes(model: ModelProto) -> None:
             is_known = _is_size(node.input[1], producers)
         if node.op_type in _GROWING and not is_known:
             raise GraphError(f"has the operator {node.op_type} of an unknown size")
+
+
+def _trial(model: ModelProto) -> ModelProto:
+    """Return a model whose inputs have the sizes of _TRIAL, without large weights."""
+    nodes: list[NodeProto] = []
+    for node in model.graph.node:
+        if node.op_type not in _CONTRIB_OPERATORS:
+            nodes.append(node)
+            continue
+        integers = f"{node.output[0]}/integers"
+        nodes.append(helper.make_node("MatMulInteger", node.input[:2], [integers]))
+        nodes.append(helper.make_node("Cast", [integers], node.output, to=TensorProto.FLOAT))
+    declare = helper.make_tensor_value_info
+    weights = model.graph.initializer
+    large = [one for one in weights if math.prod(one.dims) > _SMALL]
+    inputs = [declare(one.name, one.data_type, one.dims) for one in large]
+    for name, (kind, dims) in _declared(model.graph.input).items():
+        inputs.append(declare(name, kind, [_TRIAL.get(str(dim), dim) for dim in dims]))
+    outputs = [
+        declare(name, kind, [None] * len(dims))
+        for name, (kind, dims) in _declared(model.graph.output).items()
+    ]
+    small = [one for one in weights if math.prod(one.dims) <= _SMALL]
+    graph = helper.make_graph(nodes, "trial", inputs, outputs, small)
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=IR_VERSION)
 
 
 def _is_size(name: str, producers: Mapping[str, NodeProto]) -> bool:

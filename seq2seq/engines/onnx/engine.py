@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import (
     DEFAULT_OPTIONS,
     MAY_NOT_END,
@@ -18,7 +19,6 @@ from seq2seq.engines.engine import (
     Sampling,
     StepOptions,
 )
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
 from seq2seq.engines.onnx.network import (
     ATTENTION,
     HEADS,

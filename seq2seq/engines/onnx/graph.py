@@ -6,13 +6,15 @@ from typing import Any, Self
 import numpy as np
 import onnx
 from numpy.typing import NDArray
-from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
 
 OPSET = 18  # ScatterElements with a maximum
 CONTRIB = "com.microsoft"  # operators that every build of ONNX Runtime has beside ONNX's
 IR_VERSION = 9
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 Array = NDArray[Any]
+Types = dict[str, onnx.TypeProto.Tensor]
+_SMALL = 16  # elements of weights that sizes may depend on
 
 
 class Graph:
@@ -101,6 +103,28 @@ class Graph:
         self.nodes = used[::-1]
         self.weights = {name: array for name, array in self.weights.items() if name in read}
         self.inputs = [value for value in self.inputs if value.name in read]
+
+
+def types_of(graph: Graph) -> Types:
+    """Return the type and shape of each value, as far as they can be inferred."""
+    small = {name: array for name, array in graph.weights.items() if array.size <= _SMALL}
+    proto = graph.proto(small)
+    proto.input.extend(
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in graph.weights.items()
+        if name not in small
+    )
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", OPSET)])
+    inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+    values = (*inferred.value_info, *inferred.input, *inferred.output)
+    return {value.name: value.type.tensor_type for value in values}
+
+
+def rank_of(types: Types, name: str) -> int | None:
+    """Return the number of dimensions of a value; None if it is unknown."""
+    return len(types[name].shape.dim) if name in types and types[name].HasField("shape") else None
 
 
 def make(kind: str, inputs: Iterable[str], outputs: Iterable[str], **attributes: Any) -> NodeProto:

@@ -5,14 +5,23 @@ are within known bounds, and with one scale for each row otherwise, so that the 
 does not depend on the others. Rows of an embedding table are multiplied as they are stored.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from seq2seq.engines.onnx.bounds import Bounds, bounds_of, loop_body, recurrent_bounds
-from seq2seq.engines.onnx.graph import CONTRIB, FLOAT, Array, Graph, attribute, make
+from seq2seq.engines.onnx.graph import (
+    CONTRIB,
+    FLOAT,
+    Array,
+    Graph,
+    attribute,
+    make,
+    rank_of,
+    types_of,
+)
 
 UNDEFINED = "undefined"  # output [N]: NaN where a rounded value was NaN
 ZERO = 128  # zero point of rounded inputs, which are unsigned
@@ -39,7 +48,7 @@ def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
         for name, bound in known.items()
         if name in names
     }
-    _Quantizer(encoder, bounds).run_encoder(decoder)
+    _Quantizer(encoder, bounds).run_encoder()
     _Quantizer(decoder, recurrent_bounds(decoder, given, successors)).run_step()
 
 
@@ -89,10 +98,11 @@ class _Quantizer:
         self.graph.outputs.append(helper.make_tensor_value_info(UNDEFINED, FLOAT, ["rows"]))
         self.graph.prune()
 
-    def run_encoder(self, decoder: Graph) -> None:
+    def run_encoder(self) -> None:
         """Rewrite the graph of the encoder; the first state is NaN where a rounded value was."""
+        types = types_of(self.graph)
         self.rewrite()
-        ranks = {name: 2 if self._is_vector(name) else 3 for name in self.rounded}
+        ranks = {name: rank_of(types, name) or 2 for name in self.rounded}
         sums = [self._sum(name, list(range(1, rank))) for name, rank in ranks.items()]
         sums += [self._sum(name, [0, 2]) for name in self.loops]
         if not sums:
@@ -103,16 +113,6 @@ class _Quantizer:
         self._replace_output(first, column)
         self.graph.nodes = self.nodes
         self.graph.prune()
-
-    def _is_vector(self, name: str) -> bool:
-        """Return whether a value of the encoder is [B, *], as its states are, not [B, S, *]."""
-        node = self.producers.get(name)
-        return (
-            node is not None and node.op_type in ("Slice", "Gather") and not self._reads_table(node)
-        )
-
-    def _reads_table(self, node: NodeProto) -> bool:
-        return node.input[0] in self.graph.weights
 
     def _replace_output(self, name: str, column: str) -> None:
         """Add a column to an output."""
@@ -297,5 +297,3 @@ class _Quantizer:
             node.output[count + place] for place, name in enumerate(names) if name in inner.rounded
         ]
 
-
-assert Mapping

@@ -3,14 +3,22 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import onnx
-from onnx import NodeProto, helper, numpy_helper, shape_inference
+from onnx import NodeProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from seq2seq.engines.onnx.graph import OPSET, Array, Graph, attribute, bodies, make
+from seq2seq.engines.onnx.graph import (
+    OPSET,
+    Array,
+    Graph,
+    Types,
+    attribute,
+    bodies,
+    make,
+    rank_of,
+    types_of,
+)
 
 _BLOCK = 16  # sums over multiples of it are rounded alike in every row and for any padding
-Types = dict[str, onnx.TypeProto.Tensor]
 
 
 def simplify(graph: Graph) -> None:
@@ -39,30 +47,9 @@ def _name_constants(graph: Graph) -> None:
     graph.nodes = [node for node in graph.nodes if node.op_type != "Constant"]
 
 
-def _types(graph: Graph) -> Types:
-    """Return the type and shape of each value, as far as they can be inferred."""
-    small = {name: array for name, array in graph.weights.items() if array.size <= _BLOCK}
-    proto = graph.proto(small)
-    proto.input.extend(
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-        )
-        for name, array in graph.weights.items()
-        if name not in small
-    )
-    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", OPSET)])
-    inferred = shape_inference.infer_shapes(model, data_prop=True).graph
-    values = (*inferred.value_info, *inferred.input, *inferred.output)
-    return {value.name: value.type.tensor_type for value in values}
-
-
-def _rank(types: Types, name: str) -> int | None:
-    return len(types[name].shape.dim) if name in types and types[name].HasField("shape") else None
-
-
 def _fold_moves(graph: Graph) -> None:
     """Replace values that are only moved or converted to their own type by what they are."""
-    types, producers = _types(graph), graph.producers()
+    types, producers = types_of(graph), graph.producers()
     outputs = {value.name for value in graph.outputs}
     replaced: dict[str, str] = {}
     for node in graph.nodes:
@@ -127,7 +114,7 @@ def _inserts(graph: Graph, node: NodeProto, axis: int) -> bool:
 
 def _fold_sizes(graph: Graph) -> None:
     """Replace sizes that are fixed by constants; read others in one operator."""
-    types, producers = _types(graph), graph.producers()
+    types, producers = types_of(graph), graph.producers()
     nodes = []
     for node in graph.nodes:
         array = _fixed_size(graph, node, producers, types)
@@ -179,7 +166,7 @@ def _fixed_size(
     """Return the size that an operator takes from a shape, if it is the same in every call."""
     before = producers.get(node.input[0]) if node.input else None
     if node.op_type == "Size" and before is not None and before.op_type == "Shape":
-        rank = _rank(types, before.input[0])
+        rank = rank_of(types, before.input[0])
         return None if rank is None else np.array(rank)
     found = _shape_place(graph, node, producers)
     if found is None or found[0] not in types:
@@ -284,7 +271,7 @@ def _scaled(graph: Graph, name: str, producers: dict[str, NodeProto]) -> tuple[s
 
 def _join_products(graph: Graph) -> None:
     """Compute a sum of products of vectors with matrices as one product of joined ones."""
-    types = _types(graph)
+    types = types_of(graph)
     for node in reversed(graph.nodes):
         if node.op_type == "Add" and node in graph.nodes:
             _join(graph, node, types)
@@ -333,7 +320,7 @@ def _terms(node: NodeProto, producers: dict[str, NodeProto], uses: dict[str, int
 
 
 def _joinable(graph: Graph, node: NodeProto, uses: dict[str, int], types: Types) -> bool:
-    if node.op_type != "MatMul" or uses[node.output[0]] > 1 or _rank(types, node.input[0]) != 2:
+    if node.op_type != "MatMul" or uses[node.output[0]] > 1 or rank_of(types, node.input[0]) != 2:
         return False
     weight = graph.weights.get(node.input[1])
     return weight is not None and weight.ndim == 2 and uses[node.input[1]] == 1
@@ -345,7 +332,7 @@ def _separate_rows(graph: Graph) -> None:
     ONNX Runtime computes logarithms and sums in vectors and rounds the rest of a tensor in another
     way. The sum of one summand's logarithm and sums over multiples of _BLOCK are exceptions.
     """
-    types = _types(graph)
+    types = types_of(graph)
     nodes: list[NodeProto] = []
     for node in graph.nodes:
         if node.op_type == "Log":
@@ -368,7 +355,7 @@ def _log(graph: Graph, node: NodeProto) -> Sequence[NodeProto]:
 def _sum(graph: Graph, node: NodeProto, types: Types) -> Sequence[NodeProto]:
     """Append zeros to rows of a fixed width; search pads sources to multiples of _BLOCK."""
     source, axes = node.input[0], graph.weights.get(node.input[1])
-    rank = _rank(types, source)
+    rank = rank_of(types, source)
     if rank is None or axes is None or axes.tolist() not in ([-1], [rank - 1]):
         return [node]
     width = types[source].shape.dim[-1].dim_value
