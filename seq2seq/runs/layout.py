@@ -4,6 +4,7 @@ config.yaml            resolved config
 vocabulary/            joint.model, or src.model and tgt.model; names.json, if there are names
 best.safetensors       best weights, with the length limit of search
 step-N.safetensors     snapshots: the weights of other validations
+engine/                the best weights as ONNX graphs, for translation without torch
 shortlist.safetensors  lexical table for translation, which `seq2seq shortlist` writes
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
@@ -36,6 +37,7 @@ _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
 SHORTLIST = "shortlist.safetensors"
+ENGINE = "engine"
 PAGE, MODEL_CARD = "report.html", "README.md"
 REPORT_MARK = "<!-- written by seq2seq report -->"  # in the first bytes of both
 _FIRST_BYTES = 1 << 16

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import onnx
 
-from seq2seq.engines.onnx.checks import check_graphs
+from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.graph import Graph
 from seq2seq.engines.onnx.int8 import quantize_graphs
 from seq2seq.engines.onnx.network import Network
@@ -40,4 +40,9 @@ def load_network(graphs: Graphs, vocabulary_size: int, int8: bool) -> Network:
     Raises GraphError if they are not those of a model with this vocabulary.
     """
     check_graphs(*graphs, vocabulary_size)
-    return Network(*(quantized(graphs) if int8 else graphs))
+    try:
+        network = Network(*(quantized(graphs) if int8 else graphs))
+        _ = network.outputs  # prepares the decoder, too
+    except Exception as error:  # of ONNX Runtime, in its own classes
+        raise GraphError("ONNX Runtime refuses the graphs") from error
+    return network

@@ -18,13 +18,17 @@ from onnx import helper
 from torch import Tensor, nn
 
 from seq2seq.engines.onnx.graph import FLOAT, OPSET, Graph, make
+from seq2seq.engines.onnx.network import Network
 from seq2seq.engines.onnx.simplify import simplify
+from seq2seq.model.attention_layer import AttentionLayer
+from seq2seq.model.external_score import is_external
 from seq2seq.model.recurrent import RecurrentLayer, last_of
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, Memory
 
 _LAYERED = ("hidden", "cell")  # parts of a state with a tensor for each layer in the graphs
 _BY_SOURCE = ("coverage", "copied")  # parts of a state with a value for each source position
+_TOLERANCE = 1e-4  # nats
 _MEMORY = "memory_"  # prefix of the parts of a memory in the graphs
 _RECURRENCE = "Recurrence"  # stands for a recurrent layer until a loop replaces it
 
@@ -45,7 +49,7 @@ def trace(model: Seq2Seq) -> Traced:
     src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
     training = model.training
     try:
-        with torch.no_grad(), _recorded(model.eval()) as layers:
+        with _trace_errors(), torch.no_grad(), _recorded(model.eval()) as layers:
             memory, state = model.start(model.encode(src, lengths))
             names = _names(memory, state)
             encoder = _export(
@@ -63,7 +67,36 @@ def trace(model: Seq2Seq) -> Traced:
     kept = [value for value in encoder.outputs if value.name in read]
     encoder.outputs[:] = kept
     simplify(encoder)
-    return Traced(encoder, decoder)
+    traced = Traced(encoder, decoder)
+    if isinstance(model.decoder, AttentionLayer) and is_external(model.decoder.score):
+        _check_equal(model.eval(), traced)
+    return traced
+
+
+def _check_equal(model: Seq2Seq, traced: Traced) -> None:
+    """Raise TraceError if a step of the graphs differs from the model's at sizes not traced."""
+    src, lengths = torch.ones(3, 6, dtype=torch.long), torch.tensor([6, 4, 1])
+    network = Network(*(graph.content() for graph in traced))
+    encoded, first = network.encode(src.numpy(), lengths.numpy())
+    with torch.no_grad():
+        memory, state = model.start(model.encode(src, lengths))
+        rows, ids = torch.arange(3).repeat_interleave(4), torch.ones(12, dtype=torch.long)
+        step = model.step(ids, state.select(rows), memory)
+        expected = model.project(step.outputs).log_softmax(-1).numpy()
+    hypotheses = {name: part[rows.numpy()] for name, part in first.items()}
+    values = network.step(ids.numpy(), hypotheses, encoded, True, ()).values
+    if not np.allclose(values, expected, rtol=0, atol=_TOLERANCE):
+        raise TraceError("model.score does not have one graph for all sizes")
+
+
+@contextmanager
+def _trace_errors() -> Iterator[None]:
+    """Turn an error of torch's exporter, whatever its class, into a TraceError."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise TraceError(f"{type(error).__name__}: {reason}") from error
 
 
 class _Names(NamedTuple):
