@@ -11,8 +11,7 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.engine import Engine
-from seq2seq.inference.exported.engine import ExportedEngine
-from seq2seq.inference.exported.model import ExportedModel
+from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.inference.search.interface import DecodingSettings, Hypothesis, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request
@@ -31,16 +30,15 @@ AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
 class LoadedModel:
     """A trained model, or an ensemble, with its vocabularies and the settings of its config.
 
-    The model is one of run folders, which torch computes, or of exported folders; torch is imported
-    for the former alone.
+    On a CPU the model is an engine of ONNX Runtime, for which torch is not imported.
     """
 
-    model: "Model | ExportedModel"
+    model: "Model | OnnxEngine"
     vocabularies: Vocabularies
     limit: LengthLimit
     decoding: DecodingSettings
     max_length: int  # lines of more tokens are split
-    device: "torch.device | str"  # "cpu" for an exported model
+    device: "torch.device | str"  # "cpu" for ONNX Runtime
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
     shortlisted: "ShortlistSearch | None" = None  # in place of search over all tokens
@@ -48,14 +46,14 @@ class LoadedModel:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights; raises TypeError for int8 weights."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        if isinstance(self.model, ExportedModel):
+        if isinstance(self.model, OnnxEngine):
             return _restored, (type(self), None, fields)
         return _restored, (type(self), _DeviceName(str(self.device)), fields)
 
     @property
     def trained(self) -> "tuple[Model, torch.device]":
         """Return the model of run folders and its device; raises UserError for an exported one."""
-        if isinstance(self.model, ExportedModel) or isinstance(self.device, str):
+        if isinstance(self.model, OnnxEngine) or isinstance(self.device, str):
             raise UserError(
                 f"{self.name}: is an exported model, which translates only; use the run folder"
             )
@@ -74,8 +72,8 @@ class LoadedModel:
     @cached_property
     def engine(self) -> Engine:
         """Return the engine that searches with the model."""
-        if isinstance(self.model, ExportedModel):
-            return ExportedEngine(self.model)
+        if isinstance(self.model, OnnxEngine):
+            return self.model
         from seq2seq.engines.torch.engine import TorchEngine
 
         return TorchEngine(*self.trained)

@@ -13,7 +13,8 @@ from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
+from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.run_config import overridden_decoding, read_source_profile
 from seq2seq.runs.shortlist_file import read_shortlist
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.device import choose_device

@@ -1,12 +1,14 @@
-"""Search engine over exported models: arrays of the host, steps by ONNX Runtime."""
+"""Engine on ONNX Runtime: arrays of the host, steps of one thread each."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import onnxruntime
 
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import (
     DEFAULT_OPTIONS,
     MAY_NOT_END,
@@ -17,7 +19,17 @@ from seq2seq.engines.engine import (
     Sampling,
     StepOptions,
 )
-from seq2seq.inference.exported.model import Arrays, ExportedModel
+from seq2seq.engines.onnx.network import (
+    ATTENTION,
+    HEADS,
+    LOG_PROBS,
+    Arrays,
+    Network,
+    Stepped,
+    session,
+    threads,
+    topk_graph,
+)
 
 MAX_ROWS = 320  # hypotheses searched together
 
@@ -38,34 +50,49 @@ class HostStep:
     """Result of one step."""
 
     rows: HostRows
-    values: Array  # [N, V], log-probabilities
+    values: Array  # [N, V], log-probabilities, or logits if only the best is read
     undefined: Array  # [N], rows whose log-probabilities are not numbers
     attention: Array | None
     heads: Array | None = None
+    outputs: Array | None = None  # [N, R], of which the values are approximate logits
 
 
-class ExportedEngine:
-    """An exported model, or an ensemble; see `Engine` for the calls.
+class OnnxEngine:
+    """A model, or an ensemble by the mean of probabilities; see `Engine` for the calls.
 
-    Every call is batch-invariant, as those of `ExportedModel` are.
+    Every call is batch-invariant, as those of `Network` are, and may be made from several threads.
     """
 
-    workers = 1
-    has_heads = False
+    def __init__(self, networks: Sequence[Network]) -> None:
+        self.networks = list(networks)
 
-    def __init__(self, model: ExportedModel) -> None:
-        self.model = model
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the graphs: sessions belong to this process."""
+        return OnnxEngine, (self.networks,)
 
-    @cached_property
+    @property
     def vocabulary_size(self) -> int:
         """Return the number of target tokens, V."""
-        rows = self.spread(self.encode([[]], 1), 1, StepOptions())
-        return int(self.step(rows, np.array([BOS_ID])).values.shape[1])
+        return int(self.networks[0].outputs[LOG_PROBS][1])
 
     @property
     def attends(self) -> bool:
         """Return whether steps have attention weights."""
-        return self.model.attends
+        return any(ATTENTION in network.outputs for network in self.networks)
+
+    @property
+    def has_heads(self) -> bool:
+        """Return whether steps have attention weights of several heads."""
+        return len(self.networks) == 1 and HEADS in self.networks[0].outputs
+
+    @property
+    def workers(self) -> int:
+        """Return how many threads of Python should search batches of their own side by side."""
+        return threads()
+
+    @cached_property
+    def _topk(self) -> onnxruntime.InferenceSession:
+        return session(topk_graph().content())
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots for `count` sentences."""
@@ -77,7 +104,10 @@ class ExportedEngine:
         for row, ids in zip(src, sources, strict=True):
             row[: len(ids)], row[len(ids)] = ids, EOS_ID
         lengths = np.array([len(ids) + 1 for ids in sources])
-        return HostRows(*self.model.encode(src, lengths), len(sources))
+        memory, state = zip(
+            *(network.encode(src, lengths) for network in self.networks), strict=True
+        )
+        return HostRows(list(memory), list(state), len(sources))
 
     def spread(self, rows: HostRows, beam_size: int, options: StepOptions) -> HostRows:
         """Return slots of K hypotheses."""
@@ -105,11 +135,17 @@ class ExportedEngine:
 
     def step(self, rows: HostRows, ids: Array) -> HostStep:
         """Advance all rows, given their last ids [N]."""
-        found = self.model.advance(ids, rows.state, rows.memory)
-        undefined = np.isnan(found.log_probs[:, EOS_ID])
-        found.log_probs[:, list(rows.options.forbidden_ids)] = -np.inf
-        weights = found.attention_weights if rows.options.attention else None
-        return HostStep(replace(rows, state=found.state), found.log_probs, undefined, weights)
+        options = rows.options
+        read = [ATTENTION] * options.attention + [HEADS] * options.heads
+        log_probs = options.log_probs or len(self.networks) > 1
+        steps = [
+            network.step(ids, state, memory, log_probs, read)
+            for network, state, memory in zip(self.networks, rows.state, rows.memory, strict=True)
+        ]
+        state = [step.state for step in steps]
+        step = steps[0] if len(steps) == 1 else _mean(steps)
+        step.values[:, list(options.forbidden_ids)] = -np.inf
+        return HostStep(replace(rows, state=state), step.values, step.undefined, *step[3:])
 
     def mask(self, step: HostStep, mask: Mask) -> None:
         """Change the log-probabilities of a step."""
@@ -133,17 +169,26 @@ class ExportedEngine:
         """Return the best continuations of groups of hypotheses."""
         values, (groups, size) = step.values, scores.shape
         if size == count == 1:
-            tokens = values.argmax(axis=1)[:, None]
-            log_probs = np.take_along_axis(values, tokens, 1)
+            tokens, log_probs = self._argmax(step)
             best = Best(log_probs + scores, np.zeros_like(tokens), tokens, log_probs)
         else:
-            totals, places = self.model.topk(values, scores, count)
+            inputs = {"log_probs": values, "scores": scores, "count": np.array([count])}
+            totals, places = self._topk.run(None, inputs)
             parents, tokens = np.divmod(places, values.shape[1])
             log_probs = values[parents + np.arange(groups)[:, None] * size, tokens]
             best = Best(totals, parents, tokens, log_probs)
         undefined = step.undefined.reshape(groups, size).any(axis=1)
         best.scores[undefined], best.log_probs[undefined] = np.nan, np.nan
         return best
+
+    def _argmax(self, step: HostStep) -> tuple[Array, Array]:
+        """Return the best token of each row, and its log-probability or logit: [N, 1], [N, 1]."""
+        rough = self.networks[0].rough if step.outputs is not None else None
+        if rough is not None and step.outputs is not None:
+            tokens, values = rough.argmax(step.values, step.outputs)
+            return tokens[:, None], values[:, None]
+        places = step.values.argmax(axis=1)[:, None]
+        return places, np.take_along_axis(step.values, places, 1)
 
     def draw(self, step: HostStep, sampling: Sampling, numbers: Array) -> Best:
         """Draw a token for each row."""
@@ -156,6 +201,18 @@ class ExportedEngine:
         """Return the log-probabilities [M] of places."""
         values: Array = step.values[rows, tokens]
         return values
+
+
+def _mean(steps: Sequence[Stepped]) -> Stepped:
+    """Return the log of the mean probability and the mean attention weights of networks."""
+    values = steps[0].values
+    for step in steps[1:]:
+        values = np.logaddexp(values, step.values)
+    values -= np.float32(np.log(len(steps)))
+    undefined = np.any([step.undefined for step in steps], axis=0)
+    weights = [step.attention for step in steps if step.attention is not None]
+    mean = np.mean(weights, axis=0) if weights else None
+    return Stepped(values, {}, undefined, mean)
 
 
 def _select(parts: Sequence[Arrays], rows: Array) -> list[Arrays]:
