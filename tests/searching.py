@@ -13,9 +13,9 @@ from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.engines.engine import Array
+from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.onnx.network import ATTENTION, LOG_PROBS, Arrays, Stepped
 from seq2seq.engines.torch.engine import Model, TorchEngine
-from seq2seq.inference.exported.engine import ExportedEngine
-from seq2seq.inference.exported.model import Advanced, Arrays
 from seq2seq.inference.search import search as module
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
@@ -48,13 +48,16 @@ def search(
     """Search by the torch engine over a model; the engine of exported models must find the same."""
     requests = requests_of(sources, limits, prefixes, lexical)
     own = copy.deepcopy(model)  # before the search, for models that count their steps
+    error = None
     try:
         found = module.search(TorchEngine(model, device), requests, options, on_found)
-    except NonFiniteError as error:
+    except NonFiniteError as raised:
+        error = raised
+    if error is not None:
         with pytest.raises(NonFiniteError) as again:
             module.search(host_engine(own), requests, options)
         assert again.value.sentence == error.sentence
-        raise
+        raise error
     on_host = module.search(host_engine(own), requests, options)
     for one, other in zip(found, on_host, strict=True):
         scores = [each.score for each in other]
@@ -78,13 +81,16 @@ def check_equal(one: Hypothesis, other: Hypothesis) -> None:
         )
 
 
-def host_engine(model: Model) -> ExportedEngine:
-    """Return the engine of exported models over a torch model."""
-    return ExportedEngine(HostModel(model))  # type: ignore[arg-type]
+def host_engine(model: Model) -> OnnxEngine:
+    """Return the engine on ONNX Runtime, with a torch model in place of its graphs."""
+    network: Any = HostNetwork(model)
+    return OnnxEngine([network])
 
 
-class HostModel:
-    """A torch model behind the calls of an exported model: memory and state are arrays."""
+class HostNetwork:
+    """A torch model behind the calls of a `Network`: memory and state are arrays."""
+
+    rough = None
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -92,31 +98,36 @@ class HostModel:
         self.state: Any = None
 
     @property
-    def attends(self) -> bool:
-        return TorchEngine(self.model, torch.device("cpu")).attends
+    def outputs(self) -> dict[str, list[Any]]:
+        engine = TorchEngine(copy.deepcopy(self.model), torch.device("cpu"))
+        found: dict[str, list[Any]] = {LOG_PROBS: ["rows", engine.vocabulary_size]}
+        return found | ({ATTENTION: []} if engine.attends else {})
 
     @torch.inference_mode()
-    def encode(self, src: Array, src_lengths: Array) -> tuple[list[Arrays], list[Arrays]]:
+    def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
         encoded = self.model.encode(torch.from_numpy(src), torch.from_numpy(src_lengths))
         self.memory, self.state = self.model.start(encoded)
-        return [_arrays(self.memory)], [_arrays(self.state)]
+        return _arrays(self.memory), _arrays(self.state)
 
     @torch.inference_mode()
-    def advance(self, ids: Array, state: list[Arrays], memory: list[Arrays]) -> Advanced:
-        parts = (_rebuilt(self.state, iter(state[0].values())),
-                 _rebuilt(self.memory, iter(memory[0].values())))  # fmt: skip
-        step = self.model.step(torch.from_numpy(ids), *parts)
-        log_probs = self.model.project(step.outputs).float().log_softmax(-1).numpy()
-        weights = step.attention_weights
-        return Advanced(
-            log_probs, [_arrays(step.state)], None if weights is None else weights.float().numpy()
+    def step(
+        self, ids: Array, state: Arrays, memory: Arrays, log_probs: bool, read: Sequence[str]
+    ) -> Stepped:
+        parts = (
+            _rebuilt(self.state, iter(state.values())),
+            _rebuilt(self.memory, iter(memory.values())),
         )
-
-    def topk(self, log_probs: Array, scores: Array, count: int) -> tuple[Array, Array]:
-        totals = log_probs.reshape(*scores.shape, -1) + scores[:, :, None]
-        totals = totals.reshape(len(scores), -1)
-        places = np.argsort(-totals, axis=1, kind="stable")[:, :count]
-        return np.take_along_axis(totals, places, 1), places
+        step = self.model.step(torch.from_numpy(ids), *parts)
+        values = self.model.project(step.outputs).float()
+        values = (values.log_softmax(-1) if log_probs else values.clone()).numpy()
+        weights = step.attention_weights if ATTENTION in read else None
+        undefined = np.isnan(torch.from_numpy(values).log_softmax(-1).numpy()).any(axis=1)
+        return Stepped(
+            values,
+            _arrays(step.state),
+            undefined,
+            None if weights is None else weights.float().numpy(),
+        )
 
 
 def _arrays(parts: Any) -> Arrays:

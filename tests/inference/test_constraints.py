@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 import numpy as np
+import pytest
 from searching import search
 from test_search import (
     CPU,

@@ -17,9 +17,9 @@ from torch import Tensor
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
+from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.torch.engine import TorchEngine, TorchStep
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.exported.engine import ExportedEngine
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search import search as search_module
 from seq2seq.inference.search import trail
@@ -522,7 +522,7 @@ def test_tiles_of_few_rows_search_every_sentence(
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for rows in (1, 3):
-        for engine in (TorchEngine, ExportedEngine):
+        for engine in (TorchEngine, OnnxEngine):
             monkeypatch.setattr(engine, "slots", lambda *_, rows=rows: rows)
         found = search(model, sources, limits, SearchOptions(beam_size), CPU)
         assert [each[0].ids for each in found] == [each[0].ids for each in expected]
