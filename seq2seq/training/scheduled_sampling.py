@@ -15,7 +15,7 @@ from torch import Tensor
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.model.seq2seq import Seq2Seq
 
 
 def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
@@ -35,7 +35,7 @@ def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
     return k / (k + math.exp(min(step / k, 700.0)))
 
 
-def sample_inputs(model: InferenceModel, batch: Batch, rate: float) -> Batch:
+def sample_inputs(model: Seq2Seq, batch: Batch, rate: float) -> Batch:
     """Keep each input after BOS with probability `rate`; replace the others by predictions.
 
     Draws from torch's CPU generator, unless every input is kept. PAD, BOS and EOS are never
@@ -50,7 +50,7 @@ def sample_inputs(model: InferenceModel, batch: Batch, rate: float) -> Batch:
 
 
 @torch.no_grad()
-def _predict_inputs(model: InferenceModel, batch: Batch, kept: Tensor) -> Tensor:
+def _predict_inputs(model: Seq2Seq, batch: Batch, kept: Tensor) -> Tensor:
     """Return inputs [B, T]: the batch's where `kept` [B, T], greedy predictions elsewhere."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
     ids = batch.tgt_in[:, 0]

@@ -20,8 +20,7 @@ from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.model.seq2seq import Seq2Seq, named_weights
+from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, engine_files, layout
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.provenance import provenance_of
@@ -120,9 +119,9 @@ class TrainingSession:
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
 
     @cached_property
-    def inference(self) -> InferenceModel:
+    def inference(self) -> Seq2Seq:
         """The model as search sees it, with the weights in training."""
-        return InferenceModel(self.model)
+        return evaluation_copy(self.model)
 
     @cached_property
     def exchange(self) -> GradientExchange | None:

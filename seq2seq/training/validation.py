@@ -14,7 +14,7 @@ from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
-from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.engines.torch.engine import Model
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
@@ -120,7 +120,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
 
 
 def greedy_bleu(
-    model: InferenceModel,
+    model: Model,
     vocabularies: Vocabularies,
     limit: LengthLimit,
     source: SourceProfile,

@@ -16,7 +16,6 @@ from seq2seq.analysis.attention.maps import maps_of, translation_by_words
 from seq2seq.analysis.attention.plot import write_attention
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.scoring import attend
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.token_labels import joined, word_spans

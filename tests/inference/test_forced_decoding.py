@@ -15,10 +15,10 @@ from seq2seq.data.batching import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.scoring import forced_log_probs
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.strategies import length_penalty
+from seq2seq.model.seq2seq import Seq2Seq
 
 CPU = torch.device("cpu")
 SOURCES = random_sources(70, seed=8)
@@ -44,7 +44,7 @@ def forced(model: Any, rows: Sequence[int]) -> list[list[float]]:
 
 
 @torch.no_grad()
-def log_probs_of(model: InferenceModel, source: Ids, target: Ids) -> list[float]:
+def log_probs_of(model: Seq2Seq, source: Ids, target: Ids) -> list[float]:
     """Return the same log-probabilities from one pass over the complete target."""
     batch = make_batch([source], [target])
     log_probs = teacher_forced(model, batch.src, batch.src_lengths, batch.tgt_in)

@@ -20,13 +20,13 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, I
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.torch.engine import TorchEngine, TorchStep
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search import search as search_module
 from seq2seq.inference.search import trail
 from seq2seq.inference.search.beam import Beam
 from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions
 from seq2seq.inference.search.sentences import by_width
 from seq2seq.model.builder import build_model
+from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions
 
 CPU = torch.device("cpu")
@@ -317,7 +317,7 @@ VOCABULARY_SIZE = 43
 
 def random_model(
     decoder: str, seed: int, end: float = 2.0, family: dict[str, object] | None = None
-) -> InferenceModel:
+) -> Seq2Seq:
     """Return a model with large random weights, whose outputs depend on the source; EOS is likely.
 
     `family` sets more keys of its config.
@@ -333,7 +333,7 @@ def random_model(
         for weight in model.parameters():
             weight.mul_(3)
         model.projection.bias[EOS_ID] += end
-    return InferenceModel(model)
+    return model.eval()
 
 
 def random_sources(count: int, seed: int, longest: int = 25) -> list[Ids]:
@@ -404,9 +404,7 @@ def test_a_beam_returns_the_requested_number_of_hypotheses(model: Any) -> None:
     assert {len(hypotheses) for hypotheses in found} == {6}
 
 
-def teacher_forced(
-    model: InferenceModel, src: Tensor, src_lengths: Tensor, tgt_in: Tensor
-) -> Tensor:
+def teacher_forced(model: Seq2Seq, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
     """Return log-probabilities [T, V] of one sentence from one pass over the complete target."""
     network = model.network
     unrolled = network.unroll(src, src_lengths, tgt_in)

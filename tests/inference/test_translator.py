@@ -25,7 +25,6 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import source_lines
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
@@ -479,7 +478,7 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
                 weight.mul_(4)
             network.projection.bias[UNK_ID] += 14
             network.projection.bias[EOS_ID] += 4
-        models.append(InferenceModel(network))
+        models.append(network)
     model: Any = Ensemble(models)
     if request.param in DECODERS:
         model = models[DECODERS.index(request.param)]
