@@ -3,9 +3,7 @@
 The kernels return the cell after the last position only. So that this is the cell after the last
 real one, padding leaves the cell as it is: an indicator of padding is part of the inputs, with
 weights that open the forget gate and close the input gate, exactly 1 and 0. Nothing is packed, as
-packing needs the lengths on the host. The bias is the weight of an input that is always 1, so that
-its gradient is part of a product: cuDNN adds it up ten times as slowly. Gates are in torch's order
-(i, f, g, o).
+packing needs the lengths on the host. Gates are in torch's order (i, f, g, o).
 """
 
 import torch
@@ -13,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 PADDING_GATE = 1e4  # its logistic function is 1, and that of its negative 0, also in half precision
-PADDING, BIAS = 0, 1  # columns of the indicators
 INDICATORS = 8  # columns: matrices stay a multiple of 8 wide, as tensor cores need it
 
 
@@ -45,17 +42,16 @@ def _run(
 ) -> tuple[Tensor, Tensor]:
     """Return what `run_library_lstm` does, computed in the dtype of the inputs."""
     input_weight, hidden_weight, bias = (_in_torchs_order(each.to(inputs)) for each in weights)
-    indicators = inputs.new_zeros(inputs.shape[1], len(inputs), INDICATORS)
-    indicators[..., BIAS] = 1
+    time_major = inputs.transpose(0, 1)  # [T, B, I]
     if pad_mask is not None:
-        indicators[..., PADDING] = pad_mask.t()
-    time_major = torch.cat([inputs.transpose(0, 1), indicators], dim=-1)  # [T, B, I + 8]
-    input_weight = torch.cat([input_weight, _indicator_weight(bias)], dim=1)
-    flat = _contiguous([input_weight, hidden_weight])
+        indicators = F.pad(pad_mask.t()[..., None].to(inputs.dtype), (0, INDICATORS - 1))
+        time_major = torch.cat([time_major, indicators], dim=-1)
+        input_weight = torch.cat([input_weight, _indicator_weight(bias)], dim=1)
+    flat = _contiguous([input_weight, hidden_weight, bias, torch.zeros_like(bias)])
     states = [each[None].to(inputs).contiguous() for each in state]
     needs_grad = torch.is_grad_enabled()
-    outputs = torch.lstm(time_major, states, flat, False, 1, 0.0, needs_grad, False, False)
-    hiddens, _, cells = outputs
+    time_major = time_major.contiguous()
+    hiddens, _, cells = torch.lstm(time_major, states, flat, True, 1, 0.0, needs_grad, False, False)
     return hiddens.transpose(0, 1), cells[0].to(state[1].dtype)
 
 
@@ -66,12 +62,11 @@ def _in_torchs_order(weight: Tensor) -> Tensor:
 
 
 def _indicator_weight(bias: Tensor) -> Tensor:
-    """Return the weight [4H, 8] of the indicators: of padding -1e4 for i and 1e4 for f."""
+    """Return the weight [4H, 8] of the indicators: -1e4 for i and 1e4 for f, in the first."""
     size = len(bias) // 4
-    padding = torch.zeros_like(bias)
-    padding[:size], padding[size : 2 * size] = -PADDING_GATE, PADDING_GATE
-    columns = torch.stack([padding, bias], dim=1)
-    return F.pad(columns, (0, INDICATORS - columns.shape[1]))
+    weight = bias.new_zeros(len(bias), INDICATORS)
+    weight[:size, 0], weight[size : 2 * size, 0] = -PADDING_GATE, PADDING_GATE
+    return weight
 
 
 def _contiguous(weights: list[Tensor]) -> list[Tensor]:
