@@ -21,9 +21,10 @@ from seq2seq.data.corpus import read_pairs
 from seq2seq.data.lexical_table import train_lexical_table
 from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
+from seq2seq.engines.torch.engine import Model, TorchEngine
 from seq2seq.inference.run_loading import for_inference
-from seq2seq.inference.search.batched import search
-from seq2seq.inference.search.interface import Model, SearchOptions
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.inference.shortlist_search import ShortlistedModel
@@ -59,7 +60,7 @@ def main() -> None:
     network.projection.bias[EOS_ID] = -100  # no translation ends before its limit
     weight, bias = network.projection.weight.clone(), network.projection.bias.clone()
     for int8 in (False, True):
-        full = for_inference(copy.deepcopy(network), device, int8, is_single=True)
+        full = for_inference(copy.deepcopy(network), device, int8)
         own = Shortlist.of(table, vocabularies)
         models = (full, ShortlistedModel(full, own, weight, bias))
         for beam in (1, 5):
@@ -85,7 +86,7 @@ def _measure(models: Sequence[Model], requests: Sequence[Request], beam: int, na
 def _seconds(model: Model, requests: Sequence[Request], beam: int) -> float:
     options = SearchOptions(beam, return_scores=False, return_attention=False)
     began = time.process_time()
-    search(model, requests, options, torch.device("cpu"))
+    search(TorchEngine(model, torch.device("cpu")), requests, options)
     return time.process_time() - began
 
 

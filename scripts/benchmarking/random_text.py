@@ -12,9 +12,9 @@ from benchmarking.machine import peak_mib
 from benchmarking.standard import Work, work
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, make_batch
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.search.batched import search
+from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
@@ -173,7 +173,7 @@ def search_speed(name: str, beam: int, sentences: int, device: str) -> Speed:
     The GFLOP/s are not counted.
     """
     session = new_session(name, "float32", choose_device(device))
-    model = InferenceModel(session.model.eval())
+    engine = TorchEngine(session.model.eval(), session.device)
     with torch.no_grad():
         session.model.projection.bias[2:4] = -1e4  # no end-of-sentence before the limit
     rng = np.random.default_rng(3)
@@ -181,10 +181,10 @@ def search_speed(name: str, beam: int, sentences: int, device: str) -> Speed:
     sources = [rng.integers(FIRST_ID, MODELS[name][0], n).tolist() for n in sizes]
     options = SearchOptions(beam, return_scores=False, return_attention=False)
     requests = [Request(*each) for each in zip(sources, sizes, strict=True)]
-    search(model, requests[:64], options, session.device)
+    search(engine, requests[:64], options)
     synchronize(session.device)
     started = time.perf_counter()
-    found = search(model, requests, options, session.device)
+    found = search(engine, requests, options)
     synchronize(session.device)
     elapsed = time.perf_counter() - started
     tgt = sum(len(hypotheses[0].ids) for hypotheses in found)

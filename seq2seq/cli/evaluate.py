@@ -190,9 +190,9 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     if not models:
         return None, ""
     with frozen_objects():
-        from seq2seq.inference.exported.folder import is_export
+        from seq2seq.runs.engine_folder import is_export
         from seq2seq.inference.loading import languages_of
-        from seq2seq.runs.checkpoint import read_config
+        from seq2seq.runs.run_config import read_config
     first = Path(models[0])
     if is_export(first):
         return None, languages_of(first)[1]

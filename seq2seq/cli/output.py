@@ -260,7 +260,7 @@ def _check_replaces_nothing(path: Path, others: Sequence[Path], runs: Sequence[P
 
 def _belongs_to(model: Path, path: Path) -> bool:
     """Return whether a path is a file of a run folder or of an exported model."""
-    from seq2seq.inference.exported.folder import is_export
+    from seq2seq.runs.engine_folder import is_export
 
     if is_export(model):  # torch and its companions may be missing
         return any(same_file(path, each) for each in model.rglob("*"))

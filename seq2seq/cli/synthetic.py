@@ -118,7 +118,7 @@ def write_corpus(options: argparse.Namespace, corpus: SyntheticCorpus) -> int:
 def config_of(run: str) -> "Config":
     """Return the config of a run; raises UserError if it has none."""
     with frozen_objects():
-        from seq2seq.runs.checkpoint import read_config
+        from seq2seq.runs.run_config import read_config
 
     return read_config(Path(run))
 

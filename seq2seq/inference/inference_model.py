@@ -8,10 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.data.batching import pad_sources
-from seq2seq.data.vocabulary.vocabulary import BOS_ID
-from seq2seq.inference.search.interface import Model, ModelStep
-from seq2seq.inference.search.topk import ApproximateLogits, ApproximateProjection
 from seq2seq.inference.weights import InferenceWeight
 from seq2seq.model.attention import DotScore, GeneralScore
 from seq2seq.model.copying import CopyOutputs, CopyStep
@@ -24,7 +20,6 @@ from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step
 
 MAX_TABLE_ENTRIES = 1 << 25  # larger tables of input gates take too long to compute
-MIN_INT8_SHORTLIST_WEIGHTS = 1 << 18  # a smaller output projection takes no noticeable time
 
 
 class InferenceLayer(RecurrentLayer):
@@ -84,8 +79,8 @@ class InferenceModel:
     """A `Seq2Seq` in evaluation mode behind the calls of search; to be called without gradients.
 
     It has modules of its own but shares the parameters, so it follows a model in training. Once
-    the weights are final, `replace_weights`, `precompute_input_gates` and `enable_int8_shortlist`
-    make it faster; from then on it no longer follows them.
+    the weights are final, `replace_weights` and `precompute_input_gates` make it faster; from then
+    on it no longer follows them.
     """
 
     def __init__(self, model: Seq2Seq) -> None:
@@ -100,7 +95,6 @@ class InferenceModel:
         self._reads_embeddings = isinstance(self.network.decoder, BahdanauDecoder)
         self._source_table = False  # True: the encoder reads ids, not embeddings
         self._target_gates: Tensor | None = None  # [V, 4H]
-        self._shortlist: ApproximateProjection | None = None
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> EncoderOutput:
         """Encode source ids [B, S] with lengths [B]; padding beyond the longest costs no time."""
@@ -141,26 +135,6 @@ class InferenceModel:
         if outputs.device.type != "cpu" or isinstance(weight, InferenceWeight):
             return F.linear(outputs, weight, bias)
         return F.linear(outputs, weight).add_(bias)  # 10% faster on CPU than with the bias
-
-    def project_approximately(self, outputs: Tensor | CopyOutputs) -> ApproximateLogits | None:
-        """Return int8 logits [N, V] for outputs [N, R]; None unless the shortlist is enabled.
-
-        A mixture with copied tokens has none: its argmax is not that of the logits.
-        """
-        if self._shortlist is None or isinstance(outputs, CopyOutputs):
-            return None
-        return self._shortlist(outputs)
-
-    @torch.no_grad()
-    def enable_int8_shortlist(self) -> None:
-        """Keep an int8 copy of the output projection, if it is large, to shortlist the argmax.
-
-        Weights whose norms overflow have no error bound, and no shortlist.
-        """
-        weight, bias = self.network.projection.weight, self.network.projection.bias
-        if weight.numel() >= MIN_INT8_SHORTLIST_WEIGHTS:
-            shortlist = ApproximateProjection(weight, bias)
-            self._shortlist = shortlist if shortlist.is_bounded else None
 
     @torch.no_grad()
     def replace_weights(
@@ -217,12 +191,3 @@ class InferenceModel:
 
 def _all_ids(embedding: nn.Embedding) -> Tensor:
     return torch.arange(embedding.num_embeddings, device=embedding.weight.device)
-
-
-@torch.inference_mode()
-def trial_step(model: Model, device: torch.device) -> ModelStep:
-    """Return the first step of a model for an empty source, to see which weights it has."""
-    src, lengths = pad_sources([[]])
-    memory, state = model.start(model.encode(src.to(device), lengths.to(device)))
-    bos = torch.tensor([BOS_ID], device=device)
-    return model.step(bos, state, memory)

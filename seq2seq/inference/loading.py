@@ -1,24 +1,50 @@
-"""Load models for translation: run folders, which torch computes, and exported folders."""
+"""Load models for translation: run folders and exported folders.
 
+On a CPU both are computed by ONNX Runtime, without torch.
+"""
+
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from seq2seq.inference.exported.folder import (
+from seq2seq.config.schema import DecodingConfig
+from seq2seq.data.length_limit import LengthLimit
+from seq2seq.data.vocabulary.files import checksums_of
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.onnx.checks import GraphError
+from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.onnx.files import Graphs, load_network
+from seq2seq.engines.onnx.network import Network
+from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
+from seq2seq.runs import tensor_file
+from seq2seq.runs.engine_folder import (
     Description,
     is_export,
     overridden,
     read_description,
     read_graph,
     read_vocabularies,
+    stored_graphs,
 )
-from seq2seq.inference.exported.model import ExportedModel, Network
-from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
-from seq2seq.runs.exported_files import DESCRIPTION, TOPK
+from seq2seq.runs.exported_files import DESCRIPTION
+from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY, with_recovery_hint
+from seq2seq.runs.provenance import check_model_keys, recorded_vocabularies
+from seq2seq.runs.run_config import (
+    check_exists,
+    overridden_decoding,
+    read_config,
+    read_source_profile,
+)
 from seq2seq.runtime import argument_types
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import needs_train
 from seq2seq.runtime.suggestions import suggest_file
+
+# devices of the drivers without which torch has no GPU: CUDA, ROCm, CUDA in WSL, Jetson
+_GPU_DRIVERS = [Path("/dev", name) for name in ("nvidiactl", "kfd", "dxg", "nvhost-gpu")]
 
 
 def load_folders(
@@ -46,9 +72,112 @@ def load_folders(
         )
     if exported:
         return _load_exports(kind, paths, device, int8, overrides)
+    if not shortlist and _is_cpu(argument_types.device_name(device)):
+        runs_on_cpu = [_stored_run(path) for path in paths]
+        networks = _networks_of(paths, runs_on_cpu, int8)
+        if networks is not None:
+            return _load_runs(kind, paths, runs_on_cpu, networks, overrides)
     with _needs_train(paths[0]):
         from seq2seq.inference.run_loading import load_runs
     return load_runs(kind, paths, device, int8, overrides, shortlist)
+
+
+def _is_cpu(device: str) -> bool:
+    """Return whether a model runs on the CPU; torch is imported only if there may be a GPU."""
+    if device == "auto" and "torch" not in sys.modules:
+        return not any(driver.exists() for driver in _GPU_DRIVERS)
+    if device != "auto":
+        return device == "cpu"
+    from seq2seq.runtime.device import choose_device
+
+    return choose_device(device).type == "cpu"
+
+
+class _StoredRun(NamedTuple):
+    """A run folder, but for its weights."""
+
+    decoding: DecodingConfig
+    vocabularies: Vocabularies
+    limit: LengthLimit
+    max_length: int
+    direction: str
+    checksum: str  # of the weights
+
+
+def _stored_run(folder: Path) -> _StoredRun:
+    """Read a run folder without its weights; raises UserError as `load_model` does."""
+    config, path = read_config(folder), folder / BEST
+    check_exists(path)
+    with with_recovery_hint(path):
+        header, _ = tensor_file.read_header(path)
+        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
+        check_model_keys(path, header, config, folder / CONFIG)
+        vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
+    longest, checksum = config.data.max_length, str(header["tensors"])
+    direction = config.data.direction
+    return _StoredRun(config.decoding, vocabularies, limit, longest, direction, checksum)
+
+
+def _networks_of(
+    paths: Sequence[Path], runs: Sequence[_StoredRun], int8: bool
+) -> list[Network] | None:
+    """Return the networks of run folders; None if a model has a part that cannot be traced."""
+    networks = []
+    for path, run in zip(paths, runs, strict=True):
+        size = len(run.vocabularies.tgt)
+        graphs = stored_graphs(path, run.checksum)
+        network = None if graphs is None else _valid_network(graphs, size, int8)
+        if network is None:
+            graphs = _rebuilt(path)
+            if graphs is None:
+                return None
+            network = load_network(graphs, size, int8)
+        networks.append(network)
+    return networks
+
+
+def _valid_network(graphs: Graphs, vocabulary_size: int, int8: bool) -> Network | None:
+    try:
+        return load_network(graphs, vocabulary_size, int8)
+    except GraphError:
+        return None
+
+
+def _rebuilt(path: Path) -> Graphs | None:
+    """Make the graphs of a run from its weights; None, with a note, if that is not possible."""
+    with _needs_train(path):
+        from seq2seq.engines.onnx.trace import TraceError
+        from seq2seq.runs import engine_files
+    try:
+        return engine_files.rebuild(path)
+    except TraceError as error:
+        logger.info(f"note: {path}: has no ONNX form ({error}); torch computes it")
+        return None
+
+
+def _load_runs(
+    kind: type[AnyLoaded],
+    paths: Sequence[Path],
+    runs: Sequence[_StoredRun],
+    networks: Sequence[Network],
+    overrides: Iterable[str],
+) -> AnyLoaded:
+    """Return run folders as a model of this kind; raises UserError if they do not fit together."""
+    first = runs[0]
+    decoding = overridden_decoding(paths[0], read_config(paths[0]), overrides)
+    for path, run in zip(paths, runs, strict=True):
+        same = checksums_of(run.vocabularies) == checksums_of(first.vocabularies)
+        check_ensemble(path, paths[0], same, run.direction, first.direction)
+    return kind(
+        model=OnnxEngine(networks),
+        vocabularies=first.vocabularies,
+        limit=first.limit,
+        decoding=decoding,
+        max_length=first.max_length,
+        device="cpu",
+        source=read_source_profile(paths[0]),
+        name=", ".join(map(str, paths)),
+    )
 
 
 def _load_exports(
@@ -60,8 +189,7 @@ def _load_exports(
 ) -> AnyLoaded:
     """Return exported folders as a model of this kind; see `Translator.load`.
 
-    Raises UserError for a device other than the CPU, for `int8` unless the folder has int8 weights,
-    and for folders that are damaged or do not fit together.
+    Raises UserError for a device other than the CPU, and for folders that are damaged or do not fit together.
     """
     if argument_types.device_name(device) not in ("auto", "cpu"):
         raise UserError(
@@ -71,21 +199,18 @@ def _load_exports(
     described = [read_description(folder) for folder in folders]
     first = described[0]
     for folder, each in zip(folders, described, strict=True):
-        if int8 and not each.int8:
-            raise UserError(
-                f"--int8: {folder} has float32 weights; export the run again with --int8"
-            )
         same = each.vocabularies == first.vocabularies
         check_ensemble(folder, folders[0], same, each.direction, first.direction)
     decoding = overridden(first, overrides)
+    vocabularies = read_vocabularies(folders[0], first)
     networks = [
         network
         for folder, each in zip(folders, described, strict=True)
-        for network in _networks(folder, each)
+        for network in _networks(folder, each, len(vocabularies.tgt), int8)
     ]
     return kind(
-        model=ExportedModel(networks, read_graph(folders[0], TOPK, first)),
-        vocabularies=read_vocabularies(folders[0], first),
+        model=OnnxEngine(networks),
+        vocabularies=vocabularies,
         limit=first.limit,
         decoding=decoding,
         max_length=first.max_length,
@@ -95,19 +220,28 @@ def _load_exports(
     )
 
 
-def _networks(folder: Path, description: Description) -> list[Network]:
-    return [
-        Network(*(read_graph(folder, name, description) for name in files))
-        for files in description.models
-    ]
+def _networks(
+    folder: Path, description: Description, vocabulary_size: int, int8: bool
+) -> list[Network]:
+    networks = []
+    for names in description.models:
+        sums = description.sha256
+        graphs = Graphs(*(read_graph(folder, name, sums.get(name)) for name in names))
+        try:
+            quantize = int8 and not description.int8
+            networks.append(load_network(graphs, vocabulary_size, quantize))
+        except GraphError as error:
+            raise UserError(
+                f"{folder}: {names.encoder} and {names.decoder} cannot be used: {error}; "
+                "export the run again"
+            ) from None
+    return networks
 
 
 def languages_of(folder: Path) -> tuple[str, str]:
     """Return the codes of the source and target language of a run folder or an exported model."""
     if is_export(folder):
         return read_description(folder).languages
-    with _needs_train(folder):
-        from seq2seq.runs.checkpoint import read_config
     data = read_config(folder).data
     return data.src_lang, data.tgt_lang
 

@@ -6,14 +6,15 @@ from pathlib import Path
 import torch
 
 from seq2seq.data.vocabulary.files import checksums_of
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import weights
-from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch
 from seq2seq.model.seq2seq import Seq2Seq
-from seq2seq.runs.checkpoint import load_model, overridden_decoding, read_source_profile
+from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.run_config import overridden_decoding, read_source_profile
 from seq2seq.runs.shortlist_file import read_shortlist
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.device import choose_device
@@ -37,7 +38,7 @@ def load_runs(
     loaded = [load_model(path, chosen) for path in paths]
     projections = [each[0].projection for each in loaded]  # before weights are replaced
     weights_of = [(each.weight.detach(), each.bias.detach()) for each in projections]
-    models = [for_inference(each[0], chosen, int8, len(paths) == 1) for each in loaded]
+    models = [for_inference(each[0], chosen, int8) for each in loaded]
     _, vocabularies, limit, config = loaded[0]
     decoding = overridden_decoding(paths[0], config, overrides)
     for run, (_, other_vocabularies, _, other) in zip(paths, loaded, strict=True):
@@ -66,16 +67,12 @@ def load_runs(
     )
 
 
-def for_inference(
-    model: Seq2Seq, device: torch.device, int8: bool, is_single: bool
-) -> InferenceModel:
+def for_inference(model: Seq2Seq, device: torch.device, int8: bool) -> InferenceModel:
     """Wrap a model whose weights are final, in its fastest form on this device."""
     inference = InferenceModel(model)
     if int8:
         inference.replace_weights(weights.Int8Weight)
     elif device.type == "cpu":
-        if is_single and weights.int8_shortlist_pays_off():
-            inference.enable_int8_shortlist()
         if weights.prepacking_is_exact():
             inference.replace_weights(weights.PackedWeight)
         else:

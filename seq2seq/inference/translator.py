@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from seq2seq.data.names.names import Masked
-from seq2seq.inference.exported.model import ExportedModel
-from seq2seq.inference.exported.search import check_settings
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
@@ -194,7 +192,6 @@ class Translator(LoadedModel):
     @in_callers_terms
     def score(self, lines: Any, translations: Any) -> "ScoredLine | list[ScoredLine]":
         """Score given translations of lines, as `score_lines` does; or that of one string."""
-        _ = self.trained  # raises UserError for an exported model, before torch is imported
         from seq2seq.inference.scoring import score_lines
 
         if isinstance(lines, str):
@@ -245,13 +242,10 @@ class Translator(LoadedModel):
     ) -> int:
         """Return the beam size, 1 for sampling; raises UserError for too few candidates.
 
-        Raises UserError for settings that an exported model lacks, too, and TypeError for anything
-        but settings.
+        Raises TypeError for anything but settings.
         """
         remedy = "leave it out for those of the config"
         argument_types.check_instance(settings, SearchSettings, "settings", remedy)
-        if isinstance(self.model, ExportedModel):
-            check_settings(settings)
         sampling = settings.sampling
         size = self.beam_size(wanted, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:

@@ -19,7 +19,6 @@ MIN_ROWS, MIN_COLUMNS = 8, 32  # oneDNN multiplies smaller int8 inputs in a scal
 ZERO_POINT = 128  # represents zero in unsigned inputs
 MAX_SLOWDOWN = 10  # oneDNN to torch._int_mm; hundreds without int8 instructions
 MAX_INT8_TIME_RATIO = 1.5  # int8 to float32 products; tens for scalar loops
-MAX_SHORTLIST_TIME_RATIO = 0.6
 
 # Operators convert Python numbers to tensors each time, which takes longer than small operations.
 _LARGEST = torch.tensor(float(INT8_MAX))
@@ -249,11 +248,6 @@ def check_int8(device: torch.device) -> None:
             f"--int8: int8 products take {ratio:.1f} times as long as float32 products on this "
             "processor; remove the option"
         )
-
-
-def int8_shortlist_pays_off() -> bool:
-    """Check that shortlisting the argmax by int8 logits saves time on this processor."""
-    return int8_is_exact() and _int8_time_ratio() < MAX_SHORTLIST_TIME_RATIO
 
 
 def _int8_time_ratio() -> float:

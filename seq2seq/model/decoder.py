@@ -160,7 +160,7 @@ class LuongDecoder(AttentionLayer):
         self.attentional = Linear(score.context_size + hidden_size, output_size, bias=False)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
-        input_feed = encoded.hidden.new_zeros(len(encoded.hidden), self.input_feed_size)
+        input_feed = encoded.hidden.new_zeros(encoded.hidden.shape[0], self.input_feed_size)
         hidden, cell = final_states(encoded, self.layers)
         state = DecoderState(hidden, cell, input_feed, *self.initial_attention_state(encoded))
         return self.memory(encoded), state

@@ -68,7 +68,7 @@ class Seq2Seq(nn.Module):
         weights = step.attention_weights
         assert weights is not None, "no copying without attention"
         assert state.copied is not None, "set by start"
-        positions = memory.positions(len(weights))
+        positions = memory.positions(ids.shape[0])
         continued = continuation(state.copied, ids, positions.src)
         copied, shares = self.copying(step.outputs, weights, continued, positions)
         state = step.state._replace(copied=shares)

@@ -4,6 +4,7 @@ config.yaml            resolved config
 vocabulary/            joint.model, or src.model and tgt.model; names.json, if there are names
 best.safetensors       best weights, with the length limit of search
 step-N.safetensors     snapshots: the weights of other validations
+engine/                the best weights as ONNX graphs, for translation without torch
 shortlist.safetensors  lexical table for translation, which `seq2seq shortlist` writes
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
@@ -21,11 +22,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from seq2seq.runs import tensor_file
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
@@ -34,6 +37,7 @@ _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
 SHORTLIST = "shortlist.safetensors"
+ENGINE = "engine"
 PAGE, MODEL_CARD = "report.html", "README.md"
 REPORT_MARK = "<!-- written by seq2seq report -->"  # in the first bytes of both
 _FIRST_BYTES = 1 << 16
@@ -50,7 +54,7 @@ def is_own_report(path: Path) -> bool:
         return False
 
 
-def model_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """Return the tensors of a checkpoint or training state that are weights or their averages."""
     return {name: each for name, each in tensors.items() if not name.startswith(_OPTIMIZER)}
 
@@ -134,7 +138,7 @@ def _what_remains(folder: Path) -> str:
     return "Fix the problem and start again: no intact training state was found"
 
 
-def check_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:
     """Raise RunError for weights that are not finite: no file of a run may hold them."""
     if (found := tensor_file.non_finite(weights)) is not None:
         raise RunError(

@@ -22,9 +22,10 @@ from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs import checkpoint, layout
+from seq2seq.runs import checkpoint, engine_files, layout
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.provenance import provenance_of
+from seq2seq.runs.run_config import SOURCE
 from seq2seq.runs.training_state import (
     Progress,
     TrainingState,
@@ -95,10 +96,11 @@ class RunWriter(NullWriter):
         folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
         self.verify_lock()
         provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
-        provenance[checkpoint.SOURCE] = asdict(data.source)
+        provenance[SOURCE] = asdict(data.source)
         if best:
             path = folder / layout.BEST
             checkpoint.save_weights(path, weights, data.limit, step, bleu, provenance)
+            engine_files.write(folder, session.model)
         if keep:
             checkpoint.save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)
 

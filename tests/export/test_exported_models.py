@@ -23,17 +23,18 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
+from seq2seq.engines.engine import Sampling
 from seq2seq.export import export as export_module
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import SOURCE, create_run, new_model, save_weights
+from seq2seq.runs.checkpoint import create_run, new_model, save_weights
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.provenance import provenance_of
+from seq2seq.runs.run_config import SOURCE
 from seq2seq.runtime.errors import RunError, UserError
 
 TIE = 1e-4  # largest difference of scores, in nats, and of attention weights
@@ -239,7 +240,7 @@ def test_encoder_outputs_do_not_depend_on_the_batch(
     _, exported = both(make_run(tmp_path / "run", tiny_vocabularies, scale=1, model=given))
     found = []
     for rows in (1, 5, 1000):
-        monkeypatch.setattr("seq2seq.inference.exported.model.ENCODED_ROWS", rows)
+        monkeypatch.setattr("seq2seq.engines.onnx.network.ENCODED_ROWS", rows)
         found.append(exported.translate(LINES[::2]))
     for each in zip(*found, strict=True):
         assert len({one.text for one in each}) == 1

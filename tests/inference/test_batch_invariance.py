@@ -9,16 +9,6 @@ import pytest
 import torch
 from invariance import check_batch_invariance
 from searching import search
-from test_search import CPU, MAKERS, random_sources, same
-from torch import Tensor
-
-from seq2seq.config.schema import ModelConfig
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference import inference_model, weights
-from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.run_loading import for_inference
-from seq2seq.inference.search import batch_invariance as tiles
 from seq2seq.inference.search.batch_invariance import (
     GPU_FACTOR,
     smallest_fitting,
@@ -26,6 +16,16 @@ from seq2seq.inference.search.batch_invariance import (
     tile_sizes,
 )
 from seq2seq.inference.search.continuous_batching import ContinuousBatch
+from test_search import CPU, MAKERS, random_sources, same
+from torch import Tensor
+
+from seq2seq.config.schema import ModelConfig
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.inference import inference_model, weights
+from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.inference.run_loading import for_inference
+from seq2seq.inference.search import batch_invariance as tiles
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.weights import PackedWeight, int8_is_exact, prepacking_is_exact
 from seq2seq.model.builder import build_model

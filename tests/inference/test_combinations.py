@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pytest
 from conftest import toy_pairs
 
+from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.inference.weights import check_int8

@@ -8,7 +8,7 @@ from searching import search
 from test_batch_invariance import model_of
 from test_search import CPU, random_sources, same
 
-from seq2seq.inference.ensemble import Ensemble
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.weights import Int8Weight, PackedWeight, int8_is_exact, prepacking_is_exact
@@ -70,13 +70,3 @@ def test_a_closed_gate_copies_attended_tokens_alone() -> None:
         assert {*best.ids} <= {*source, 3}
         assert best.attention_weights is not None
         assert math.isfinite(best.score)
-
-
-def test_int8_logits_are_not_used_for_the_mixture() -> None:
-    plain, shortlisting = copying_model("luong"), copying_model("luong")
-    shortlisting._shortlist = lambda outputs: pytest.fail(f"asked for {outputs}")  # type: ignore[assignment]
-    sources, options = random_sources(20, seed=4), SearchOptions(1, return_scores=False)
-    found, expected = (
-        search(each, sources, [9] * 20, options, CPU) for each in (shortlisting, plain)
-    )
-    assert [each[0].ids for each in found] == [each[0].ids for each in expected]

@@ -20,11 +20,12 @@ from seq2seq.cli.main import main
 from seq2seq.data.lexical_table import LexicalTable, train_lexical_table
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
+from seq2seq.engines.engine import Sampling
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import shortlist as shortlists
-from seq2seq.inference.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search import batched
-from seq2seq.inference.search.interface import Hypothesis, Sampling, SearchOptions
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, lexical_of
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
 from seq2seq.inference.search.sentences import padded_width

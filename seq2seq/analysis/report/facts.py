@@ -19,9 +19,9 @@ from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.checkpoint import check_exists, read_config
 from seq2seq.runs.layout import BEST, TIMING
 from seq2seq.runs.metrics_file import read_metrics
+from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.inference.search.interface import Model
+from seq2seq.engines.torch.engine import Model
 
 
 class Parts(tuple[Any, ...]):
@@ -73,7 +73,3 @@ class Ensemble:
             ]
         )
         return log_probs.logsumexp(dim=0) - math.log(len(self.models))
-
-    def project_approximately(self, outputs: tuple[Any, ...]) -> None:  # noqa: ARG002
-        """Return None: the error bound of a mean of approximate probabilities is unknown."""
-        return

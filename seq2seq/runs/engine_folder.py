@@ -1,4 +1,7 @@
-"""Folder of an exported model: its files, and the JSON file that describes them."""
+"""Files of an engine, in a run folder and as an export, and the JSON file that describes them.
+
+torch is not needed to read them. In a run folder they belong to the best weights, by checksum.
+"""
 
 import hashlib
 import json
@@ -13,13 +16,19 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.onnx.files import Graphs
 from seq2seq.runs.exported_files import DESCRIPTION, VOCABULARY
+from seq2seq.runs.layout import ENGINE
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_paths, check_readable
+from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
 
-FORMAT = 1  # version of the description
+FORMAT = 2  # version of the description
 _DAMAGED = "export the run again"
+_MAX_BYTES = 1 << 31  # of a graph, as protocol buffers allow
+_MAX_DESCRIPTION = 1 << 24
+_LARGEST = 1 << 20  # of the numbers of the description
+_ENGINE_JSON = "engine.json"
 
 
 class Files(NamedTuple):
@@ -27,6 +36,18 @@ class Files(NamedTuple):
 
     encoder: str
     decoder: str
+
+
+_DECODING = {
+    "beam_size": int,
+    "length_penalty": float,
+    "coverage_penalty": float,
+    "no_repeat_ngram": int,
+    "replace_unknown": bool,
+    "max_length": int,
+    "min_length": int,
+    "repetition_penalty": float,
+}
 
 
 @dataclass(frozen=True)
@@ -76,14 +97,15 @@ def read_description(folder: Path) -> Description:
     path = folder / DESCRIPTION
     check_readable(path)
     try:
-        stored = json.loads(path.read_bytes())
+        stored = json.loads(read_bounded(path, _MAX_DESCRIPTION))
         if stored["format"] != FORMAT:
             raise UserError(
-                f"{path}: has format {stored['format']}, and this version of seq2seq reads "
+                f"{path}: has format {stored['format']!a:.20}, and this version of seq2seq reads "
                 f"{FORMAT}; {_DAMAGED} with this version"
             )
+        _check_types(stored)
         return Description(
-            [Files(**each) for each in stored["models"]],
+            [Files(**names) for names in stored["models"]],
             stored["int8"],
             (stored["src_lang"], stored["tgt_lang"]),
             LengthLimit(**stored["limit"]),
@@ -94,21 +116,83 @@ def read_description(folder: Path) -> Description:
             stored["vocabularies"],
             stored["sha256"],
         )
-    except (KeyError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
+        reason = ascii(" ".join(str(error).split())[:200])
         raise UserError(f"{path}: is damaged ({reason}); {_DAMAGED}") from None
 
 
-def read_graph(folder: Path, name: str, description: Description) -> bytes:
+def _check_types(stored: Mapping[str, Any]) -> None:
+    """Raise TypeError or ValueError for fields of another type, or of numbers beyond reason."""
+    texts = [stored["src_lang"], stored["tgt_lang"]]
+    texts += [name for names in stored["models"] for name in names.values()]
+    for checksums in (stored["sha256"], stored["vocabularies"]):
+        texts += [*checksums, *checksums.values()]
+    if not stored["models"] or not all(isinstance(text, str) for text in texts):
+        raise TypeError("names and checksums are not texts")
+    if any(Path(name).name != name for names in stored["models"] for name in names.values()):
+        raise ValueError("a file of another folder")
+    if not isinstance(stored["int8"], bool):
+        raise TypeError("int8")
+    for values, types in (
+        (stored["limit"], {"ratio": float, "extra": int}),
+        (stored["decoding"], _DECODING),
+        ({"max_length": stored["max_length"]}, {"max_length": int}),
+    ):
+        for key, kind in types.items():
+            _check_number(key, values[key], kind)
+
+
+def _check_number(key: str, value: object, kind: type) -> None:
+    if kind is bool or (key == "max_length" and value is None):
+        is_valid = value is None or isinstance(value, bool)
+    else:
+        is_valid = isinstance(value, int | float if kind is float else int)
+        is_valid = is_valid and not isinstance(value, bool)
+    if not is_valid or (value is not None and not 0 <= float(value) <= _LARGEST):  # type: ignore[arg-type]
+        raise ValueError(f"{key}: {value!a:.40}")
+
+
+def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:
     """Read a graph; raises UserError if it is missing or damaged."""
     path = folder / name
     check_readable(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file; {_DAMAGED}")
-    content = path.read_bytes()
-    if hashlib.sha256(content).hexdigest() != description.sha256.get(name):
+    content = read_bounded(path, _MAX_BYTES)
+    if hashlib.sha256(content).hexdigest() != checksum:
         raise UserError(f"{path}: is damaged, its checksum differs from {DESCRIPTION}; {_DAMAGED}")
     return content
+
+
+def stored_graphs(run: Path, weights: str) -> Graphs | None:
+    """Return the graphs in a run folder that were made of weights with this checksum.
+
+    None if there are none, they are of other weights, or they are damaged.
+    """
+    folder = run / ENGINE
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, UserError):
+        stored = json.loads(read_bounded(folder / _ENGINE_JSON, _MAX_DESCRIPTION))
+        if stored["format"] != FORMAT or stored["weights"] != weights:
+            return None
+        names = (f"{part}.onnx" for part in Graphs._fields)
+        return Graphs(*(read_graph(folder, name, stored["sha256"][name]) for name in names))
+    return None
+
+
+def store_graphs(run: Path, weights: str, graphs: Graphs) -> None:
+    """Write the graphs of weights with this checksum into a run folder; raises OSError.
+
+    The file that says which weights they are of is written last, each file at once: whatever is
+    written halfway belongs to no weights.
+    """
+    folder = run / ENGINE
+    folder.mkdir(exist_ok=True)
+    files = {f"{part}.onnx": content for part, content in graphs._asdict().items()}
+    for name, content in files.items():
+        atomic_write(folder / name, content)
+    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+    description = {"format": FORMAT, "weights": weights, "sha256": sums}
+    atomic_write(folder / _ENGINE_JSON, json.dumps(description).encode())
 
 
 def read_vocabularies(folder: Path, description: Description) -> Vocabularies:
