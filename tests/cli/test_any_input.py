@@ -178,7 +178,7 @@ def test_the_fuzzing_corpus_has_every_kind_of_line() -> None:
     assert sum(not is_utf8(line) for line in lines) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_line_of_a_fuzzing_corpus_is_lost(translate: Caller) -> None:
     """SEQ2SEQ_FUZZ_LINES sets the number of lines."""
     content = b"".join(line + b"\n" for line in fuzz_lines(LINES, seed=1))
@@ -200,7 +200,7 @@ LONG = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", LONG.values(), ids=list(LONG))
 def test_the_time_of_a_long_line_is_proportional_to_its_length(
     translate: Caller, part: str

@@ -12,7 +12,7 @@ def run(*arguments: object) -> None:
     assert main([str(argument) for argument in arguments]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
 def test_train_translate_evaluate_and_plot(
     small_corpus: Path,

@@ -824,7 +824,7 @@ def test_unequal_counts_are_refused(
 
 
 @pytest.mark.parametrize(
-    "suffix", ["json", "html", "svg", pytest.param("png", marks=pytest.mark.slow)]
+    "suffix", ["json", "html", "svg", pytest.param("png", marks=pytest.mark.thorough)]
 )
 def test_attention_is_written(
     call: Call, tiny_runs: dict[str, Path], tmp_path: Path, suffix: str
@@ -1165,7 +1165,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> No
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "start"),
     [(signal.SIGINT, ["-m", "seq2seq", "train"]), (signal.SIGTERM, ["scripts/train.py"])],

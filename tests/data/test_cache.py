@@ -460,7 +460,7 @@ load_data(ParallelFiles(src=data / "train.src", tgt=data / "train.tgt"), Path(sy
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 def test_a_cache_whose_build_was_killed_is_completed(files: ParallelFiles, run: Path) -> None:
     """The process is killed while writing text, vocabulary and ids, each time a little later."""
@@ -551,7 +551,7 @@ def test_training_continues_without_its_cache_and_reports_counts(
     assert not (again / FOLDER).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     """Memory is constant for twenty times the text: 5 MB of text, 10 MB of ids, 100 MB as lists."""

@@ -203,7 +203,7 @@ def peak_and_size(*arguments: object, output: Path) -> tuple[int, int]:
     return int(done.stderr.splitlines()[-1]), output.stat().st_size
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["translate", "attention"])
 @pytest.mark.parametrize("shape", ["one line", "many lines"])
 def test_peak_memory_grows_at_most_linearly(

@@ -239,7 +239,7 @@ def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> N
     assert joined.text.split() == [word for each in alone for word in each.text.split()]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_very_long_line_takes_little_time_and_memory(
     tiny_runs: dict[str, Path],
 ) -> None:

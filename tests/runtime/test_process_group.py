@@ -602,7 +602,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_torchrun_restarts_a_run_from_its_saved_state(
     trainings: Trainings, uninterrupted: TrainingResult, tmp_path: Path
 ) -> None:

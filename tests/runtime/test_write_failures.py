@@ -264,7 +264,7 @@ def test_tensorboard_that_cannot_be_written_ends_training_with_one_line(
     assert_intact(tmp_path / "run", LAST)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="limits are those of POSIX")
 def test_tensorboard_itself_fails_without_a_traceback(tmp_path: Path) -> None:
     """It writes in its own thread, where a failure would print a traceback."""
@@ -366,7 +366,7 @@ def test_a_folder_made_read_only_ends_training_with_one_line(
     assert_same_state(run, finished.parent / "finished")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="limits are those of POSIX")
 @pytest.mark.parametrize("limit", [100_000, 1_000])
 def test_a_limit_on_file_sizes_is_reported_in_one_line(
@@ -431,7 +431,7 @@ def test_output_to_a_full_disk_fails_with_one_line(
 
 
 @needs_full
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", ["translate -m RUN -i SRC", "evaluate --hyp TGT -r TGT"])
 def test_a_full_stdout_fails_with_one_line(finished: Path, words: str) -> None:
     for name, path in (("RUN", "finished"), ("SRC", "test.src"), ("TGT", "test.tgt")):

@@ -128,7 +128,7 @@ def test_the_site_builds_without_a_warning() -> None:
 # ------------------------------------------------------------------- notebooks, formulas, excerpts
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_docs
 @pytest.mark.parametrize("name", ["attention", "language-pair", "comparison"])
 def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

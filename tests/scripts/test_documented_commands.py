@@ -280,7 +280,7 @@ def workplace(
     return tmp_path / "work"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
 @pytest.mark.parametrize("page", GUIDES)
 def test_the_commands_of_a_guide_run(
@@ -305,7 +305,7 @@ def test_the_commands_of_a_guide_run(
         assert done.returncode == 0, f"{line}\n{done.stderr}"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("page", ["README.md", "docs/how-to/python.md"])
 def test_the_python_of_a_guide_runs(page: str, workplace: Path) -> None:
     if page == "README.md":
@@ -316,7 +316,7 @@ def test_the_python_of_a_guide_runs(page: str, workplace: Path) -> None:
         exec(compile(code, page, "exec"), {})
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_every_file_of_a_run_folder_is_documented(prepared: Path) -> None:
     page = (ROOT / "docs/reference/run-folder.md").read_text(encoding="utf-8")
     names = [path.name for path in (prepared / "runs/my-run").iterdir()]

@@ -23,7 +23,7 @@ def test_answers_under_load_equal_those_of_the_command_line(
     check(tiny_runs["luong"], tmp_path, lines=40, requests=30 * clients, clients=clients)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("requests", [500, pytest.param(10_000, marks=pytest.mark.load)])
 def test_64_clients_and_fuzz_lines(
     requests: int, tiny_runs: dict[str, Path], tmp_path: Path

@@ -290,7 +290,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 def test_a_killed_weighted_run_ends_as_an_uninterrupted_one(small_corpus: Path) -> None:
     folder = small_corpus.parent

@@ -156,7 +156,7 @@ training: {{max_steps: 300, learning_rate: 5e-3, decay: linear, batch_tokens: 30
     return config
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "decoder",
     [
@@ -420,7 +420,7 @@ def test_the_same_config_gives_the_same_run(small_corpus: Path, uninterrupted_ru
     assert_same_run(again, uninterrupted_run)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
     """Python hashes strings differently in each process: no order may depend on it."""
     settings = ("decoding.max_length=9", "training.max_steps=8", "training.max_minutes=9")

@@ -216,7 +216,7 @@ def test_the_table_has_a_row_for_each_step() -> None:
     assert metrics_table([]) == "step\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     with RunReporter(tmp_path, step=0, last_step=3) as reporter:
@@ -228,7 +228,7 @@ def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
         assert content.count(name) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_tensorboard_shows_samples_attention_and_hyperparameters(
     tmp_path: Path, small_corpus: Path
 ) -> None:

@@ -69,7 +69,7 @@ def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return steps
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Path) -> None:
     """The kills precede the first validation, so that no validation has saved a state."""

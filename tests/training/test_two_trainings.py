@@ -83,7 +83,7 @@ def test_a_run_that_replaced_this_one_is_not_overwritten(
     assert contents(folder) == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_second_training_is_refused_even_if_the_lock_file_was_removed(
     small_corpus: Path,
 ) -> None:
