@@ -558,12 +558,15 @@ IMPORTING = (
 )
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_module_executes_what_it_reads(path: Path) -> None:
+def test_no_module_executes_what_it_reads() -> None:
     """The allowed modules import a user's own score or modules named in the project's code."""
-    importing = path.relative_to(ROOT).as_posix() in IMPORTING
-    allowed = ["importlib.import_module"] if importing else []
-    assert unsafe_calls(path.read_text(encoding="utf-8")) == allowed
+    assert len(SOURCES) > 200
+    calls = {
+        path.relative_to(ROOT).as_posix(): unsafe_calls(path.read_text(encoding="utf-8"))
+        for path in SOURCES
+    }
+    allowed = {path: ["importlib.import_module"] for path in IMPORTING}
+    assert {path: names for path, names in calls.items() if names} == allowed
 
 
 @pytest.mark.parametrize(

@@ -492,12 +492,12 @@ LISTS = ("compare-", "students-", "teachers-")  # variants: see test_variants.py
 RUNS = sorted(path for path in SHIPPED.glob("*.yaml") if not path.stem.startswith(LISTS))
 
 
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_every_shipped_config_is_valid(path: Path) -> None:
-    config, notes = read_config_file(path)
-    assert notes == []
-    assert config.name == path.stem
-    assert config.run_dir == Path("runs") / path.stem
+def test_every_shipped_config_is_valid() -> None:
+    assert len(RUNS) > 20
+    for path in RUNS:
+        config, notes = read_config_file(path)
+        assert (notes, config.name) == ([], path.stem)
+        assert config.run_dir == Path("runs") / path.stem
 
 
 def test_a_misspelt_score_is_refused_by_every_decoder(tmp_path: Path) -> None:
