@@ -575,29 +575,35 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
 
 
 BUSY = """
-import os, signal, time
+import os, signal, sys, time
+from pathlib import Path
 from seq2seq.data.cache import workers
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in background
 with workers._worker_pool(2) as pool:
-    for _ in range(2):
-        workers._submit(pool, time.sleep, 600)
-    {wait}
+    for pipe in sys.argv[1:3]:
+        workers._submit(pool, Path(pipe).read_bytes)  # waits for its end
+    # Opening a pipe returns once a worker reads it.
+    pipes = [open(pipe, "wb") for pipe in sys.argv[1:3]] if sys.argv[3:] else []
     print("busy", flush=True)
-    time.sleep(600)
+    while True:
+        time.sleep(0.1)  # a signal just before the call is handled after it
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("wait", ["pass", "time.sleep(3)"], ids=["starting", "busy"])
+@pytest.mark.parametrize("state", ["starting", "busy"])
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
 def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
-    tmp_path: Path, wait: str, name: str
+    tmp_path: Path, state: str, name: str
 ) -> None:
     signal_ = signal.Signals[name]
     script = tmp_path / "script.py"
-    script.write_text(BUSY.format(wait=wait))
+    script.write_text(BUSY)
+    pipes = [tmp_path / "first", tmp_path / "second"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
     process = subprocess.Popen(
-        [sys.executable, script],
+        [sys.executable, script, *pipes, *(["wait"] if state == "busy" else [])],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
