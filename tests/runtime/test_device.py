@@ -261,9 +261,9 @@ def test_load_on_the_machine_does_not_affect_the_precision(
     )
     assert device_module._bf16_time.__wrapped__() == 0.5
     for clock in clocks:
-        start = clock()
+        start, wall_start = clock(), time.monotonic()
         time.sleep(0.05)
-        assert clock() - start < 0.02
+        assert clock() - start < (time.monotonic() - wall_start) / 2
 
 
 @pytest.mark.parametrize(("bf16", "expected"), [(3.0, "3.0 times as long"), (0.5, None)])
