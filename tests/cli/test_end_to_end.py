@@ -64,6 +64,7 @@ def test_train_translate_evaluate_and_plot(
         assert Path("plot.html").read_text(encoding="utf-8").count("<table") == 11
 
 
+@pytest.mark.thorough
 def test_a_run_folder_can_be_moved(
     small_corpus: Path,
     tmp_path_factory: pytest.TempPathFactory,

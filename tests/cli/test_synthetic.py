@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import toy_pairs
+from tiers import one_quick
 
 from seq2seq.cli import synthetic
 from seq2seq.cli.main import main
@@ -51,6 +51,7 @@ def run(tiny_runs: dict[str, Path]) -> str:
     return str(tiny_runs["luong"])
 
 
+@pytest.mark.thorough
 def test_distillation_pairs_the_training_text_with_its_translations(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,7 +74,7 @@ def test_distillation_pairs_the_training_text_with_its_translations(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", ["back.tsv", "back.csv", "back.jsonl.gz", "back.json"])
+@pytest.mark.parametrize("name", one_quick(["back.tsv", "back.csv", "back.jsonl.gz", "back.json"]))
 def test_a_back_translation_can_be_an_entry_of_data_train(
     run: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,7 +133,7 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("number", one_quick(["SIGKILL", "SIGTERM", "SIGINT"]))
 def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     folder: Path, run: str, number: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,6 +188,7 @@ def _refuse(*_: object, **__: object) -> None:
     raise OSError(1, "killed here")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("folder")
 def test_a_call_with_other_settings_is_not_resumed(
     run: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]

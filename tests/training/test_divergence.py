@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
@@ -108,6 +109,7 @@ def test_a_shorter_logging_interval_does_not_blame_other_steps(
     assert "step 2 skipped: non-finite" in log
 
 
+@pytest.mark.thorough
 def test_skipped_batches_of_an_earlier_epoch_are_named(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +173,7 @@ def test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate(
     assert rates[25] == [0.5e-3]
 
 
+@pytest.mark.thorough
 def test_a_run_that_rolling_back_does_not_help_ends_with_one_line(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +202,7 @@ def test_training_rolls_back_to_the_start_before_the_first_validation(
     assert "back to step 0, with 0.5 of the learning rate" in (run / LOG).read_text()
 
 
-@pytest.mark.parametrize("every", [1, 4])
+@pytest.mark.parametrize("every", one_quick([1, 4]))
 def test_a_huge_learning_rate_ends_training_with_one_line(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], every: int
 ) -> None:
