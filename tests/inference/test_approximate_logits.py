@@ -11,6 +11,7 @@ from conftest import DECODERS, toy_pairs
 from searching import search
 from test_constraints import prefix_of
 from test_search import MAKERS, random_sources
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.inference import inference_model, weights
@@ -194,7 +195,7 @@ def text_and_tokens(translation: Translation) -> tuple[Translation, str, list[st
 
 @exact_int8
 @pytest.mark.usefixtures("always_approximate")
-@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("decoder", one_quick(DECODERS))
 def test_translations_equal_those_of_exact_logits(
     tiny_runs: dict[str, Path], decoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,18 +110,20 @@ def test_a_shrinking_tile_gives_the_same_results(
 
 @pytest.mark.parametrize(
     "keys",
-    [
-        {"decoder": "bahdanau"},
-        {"decoder": "luong"},
-        {"decoder": "none"},
-        {"decoder": "bahdanau", "cell": "gru", "maxout": True},
-        {"decoder": "luong", "cell": "gru"},
-        {"decoder": "bahdanau", "cell": "layer_norm_lstm"},
-        {"decoder": "luong", "cell": "layer_norm_lstm", "layers": 2},
-    ],
+    one_quick(
+        [
+            {"decoder": "bahdanau"},
+            {"decoder": "luong"},
+            {"decoder": "none"},
+            {"decoder": "bahdanau", "cell": "gru", "maxout": True},
+            {"decoder": "luong", "cell": "gru"},
+            {"decoder": "bahdanau", "cell": "layer_norm_lstm"},
+            {"decoder": "luong", "cell": "layer_norm_lstm", "layers": 2},
+        ]
+    ),
     ids=lambda keys: "-".join(map(str, keys.values())),
 )
-@pytest.mark.parametrize("beam_size", [1, 5])
+@pytest.mark.parametrize("beam_size", one_quick([1, 5]))
 def test_tested_tile_sizes_leave_results_bitwise_unchanged(
     keys: dict[str, object], beam_size: int
 ) -> None:

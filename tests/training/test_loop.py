@@ -19,6 +19,7 @@ import pytest
 import torch
 from conftest import take_step
 from safetensors import safe_open
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
@@ -336,6 +337,7 @@ def test_the_average_follows_the_weights(
 # -------------------------------------------------------------------------------------------- seed
 
 
+@pytest.mark.thorough
 def test_the_seed_determines_all_metrics_and_weights(small_corpus: Path) -> None:
     overrides = ("vocabulary.sampling=0.3", "training.max_steps=6", "training.validate_every=3")
     first = trained(small_corpus, *overrides, run="first")
@@ -378,7 +380,7 @@ EVENTFUL = (
     "training.patience=3",
     "training.decay=cosine",
     "training.warmup_steps=3",
-    "training.batch_tokens={tokens: 220, accumulate: 2}",
+    "training.batch_tokens={tokens: 400, accumulate: 2}",
     "training.max_epochs=2",
 )
 
@@ -441,7 +443,7 @@ def steps_of(run: Path) -> int:
     return int(state_of(run / LAST)[0]["progress"]["step"])
 
 
-@pytest.mark.parametrize("at", [1, 4, "end of an epoch", "last"])
+@pytest.mark.parametrize("at", one_quick([1, 4, "end of an epoch", "last"], quick=1))
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int | str
 ) -> None:
@@ -482,6 +484,7 @@ def test_an_interruption_after_the_last_step_is_not_lost(
     assert "Training has already finished (" in log_of(config.run_dir)
 
 
+@pytest.mark.thorough
 def test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -497,6 +500,7 @@ def test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one(
     assert_same_run(config.run_dir, uninterrupted_run)
 
 
+@pytest.mark.thorough
 def test_checkpoints_of_later_steps_are_removed_and_saved_again(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -566,7 +570,7 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     assert ordered == [0, position["epoch"]]  # epoch 0 is ordered for its length
 
 
-@pytest.mark.parametrize("at", [5, 7])
+@pytest.mark.parametrize("at", one_quick([5, 7]))
 def test_a_killed_run_resumes_from_its_last_saved_state(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
