@@ -14,8 +14,8 @@ def one_quick(values: Iterable[Any], quick: int = 0) -> list[Any]:
 
 
 def marked_thorough(value: Any) -> Any:
-    """Return a value of a parametrization, or a set of them, marked `thorough`."""
+    """Return a value marked `thorough`; a plain tuple is the values of several parameters."""
     if isinstance(value, type(pytest.param())):
         return pytest.param(*value.values, marks=(*value.marks, pytest.mark.thorough), id=value.id)
-    values = value if isinstance(value, tuple) else (value,)
+    values = value if type(value) is tuple else (value,)
     return pytest.param(*values, marks=pytest.mark.thorough)

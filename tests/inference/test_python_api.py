@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import toy_pairs
+from tiers import one_quick
 
 from seq2seq import Config, Translator, load_config, train
 from seq2seq.cli.main import main
@@ -55,15 +56,17 @@ def texts(translator: Translator, lines: Any, **options: Any) -> list[str]:
 
 @pytest.mark.parametrize(
     "form",
-    [
-        tuple,
-        iter,
-        np.array,
-        lambda lines: (line for line in lines),
-        lambda lines: map(str, lines),
-        lambda lines: io.StringIO("".join(f"{line}\n" for line in lines)),
-        lambda lines: io.StringIO("".join(f"{line}\r\n" for line in lines), newline=""),
-    ],
+    one_quick(
+        [
+            tuple,
+            iter,
+            np.array,
+            lambda lines: (line for line in lines),
+            lambda lines: map(str, lines),
+            lambda lines: io.StringIO("".join(f"{line}\n" for line in lines)),
+            lambda lines: io.StringIO("".join(f"{line}\r\n" for line in lines), newline=""),
+        ]
+    ),
 )
 def test_any_ordered_iterable_of_strings_is_lines(
     translator: Translator, form: Callable[[list[str]], Any]

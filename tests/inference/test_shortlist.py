@@ -14,6 +14,7 @@ from conftest import copy_with_vocabularies, tiny_config, toy_pairs
 from invariance import check_batch_invariance
 from searching import requests_of, search
 from test_batch_invariance import model_of
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
@@ -203,9 +204,9 @@ def test_search_equals_search_over_all_tokens_with_the_others_masked(
                 torch.testing.assert_close(one.attention_weights, other.attention_weights)
 
 
-@pytest.mark.parametrize("int8", [False, True])
-@pytest.mark.parametrize("how", ["greedy", "beam", "samples"])
-@pytest.mark.parametrize("kind", ["luong", "copying", "ensemble"])
+@pytest.mark.parametrize("int8", one_quick([False, True]))
+@pytest.mark.parametrize("how", one_quick(["greedy", "beam", "samples"]))
+@pytest.mark.parametrize("kind", one_quick(["luong", "copying", "ensemble"]))
 def test_results_equal_those_of_a_sentence_alone(kind: str, how: str, int8: bool) -> None:
     if int8 and not int8_is_exact():
         pytest.skip("this processor's int8 products overflow")
@@ -270,7 +271,7 @@ def run(tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies, tmp_path: P
 LINES = [*toy_pairs(20, seed=5)[0], "", "Unseen \N{SNOWMAN}!"]
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize("int8", one_quick([False, True]))
 def test_a_translator_takes_the_shortlist_of_its_run(run: Path, int8: bool) -> None:
     if int8 and not int8_is_exact():
         pytest.skip("this processor's int8 products overflow")
@@ -414,6 +415,7 @@ def test_an_exported_model_has_none(
 # ------------------------------------------------------------------------------------- the command
 
 
+@pytest.mark.thorough
 def test_the_command_writes_what_translate_reads(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -600,6 +600,7 @@ def test_a_killed_run_resumes_from_its_last_saved_state(
     assert counters["progress"]["tokens"] == wanted["progress"]["tokens"]
 
 
+@pytest.mark.thorough
 def test_a_finished_run_can_be_extended(small_corpus: Path) -> None:
     long = trained(small_corpus, "training.max_epochs=3", run="long")
     short = trained(small_corpus, "training.max_epochs=2", run="short")
@@ -719,7 +720,7 @@ def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) 
     assert steps_of(run) == 8
 
 
-@pytest.mark.parametrize("decay", ["linear", "cosine"])
+@pytest.mark.parametrize("decay", one_quick(["linear", "cosine"]))
 def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
     small_corpus: Path, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch, decay: str
 ) -> None:
@@ -821,7 +822,7 @@ BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_ever
 KEYS = {"data.max_length", *(f"training.{key}" for key in TrainingConfig.model_fields)}
 
 
-@pytest.mark.parametrize("key", sorted(KEYS - TESTED_ELSEWHERE))
+@pytest.mark.parametrize("key", one_quick(sorted(KEYS - TESTED_ELSEWHERE)))
 def test_every_key_has_an_effect(
     small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
 ) -> None:
@@ -839,13 +840,15 @@ def test_every_key_has_an_effect(
 
 @pytest.mark.parametrize(
     ("base", "changed"),
-    [
-        (("training.optimizer=adamw",), "training.optimizer={adamw: 0.1}"),
-        (("training.decay=plateau", "training.patience=1"), "training.decay={plateau: 0.1}"),
-        (("training.metric=loss", "training.patience=1"), "training.metric={loss: 100}"),
-        (("model.score=coverage",), "training.losses={coverage: 2}"),
-        ((), "training.batch_tokens={tokens: 1500, accumulate: 2}"),
-    ],
+    one_quick(
+        [
+            (("training.optimizer=adamw",), "training.optimizer={adamw: 0.1}"),
+            (("training.decay=plateau", "training.patience=1"), "training.decay={plateau: 0.1}"),
+            (("training.metric=loss", "training.patience=1"), "training.metric={loss: 100}"),
+            (("model.score=coverage",), "training.losses={coverage: 2}"),
+            ((), "training.batch_tokens={tokens: 1500, accumulate: 2}"),
+        ]
+    ),
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_every_parameter_has_an_effect(
@@ -994,6 +997,7 @@ def test_with_equal_bleu_the_weights_with_the_lower_loss_are_kept(
     assert state_of(run / BEST)[0]["step"] == 2
 
 
+@pytest.mark.thorough
 def test_chrf_and_loss_select_weights_too(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.metric=chrf")
     line = validations(run)[-1]
@@ -1064,7 +1068,9 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
 LEFT_BY_A_KILL = ("lock", ".token-cache/", "config.yaml.part", "vocabulary.part")
 
 
-@pytest.mark.parametrize("files", [None, (), LEFT_BY_A_KILL], ids=["absent", "empty", "killed"])
+@pytest.mark.parametrize(
+    "files", one_quick([None, [], [*LEFT_BY_A_KILL]]), ids=["absent", "empty", "killed"]
+)
 def test_resume_starts_a_run_in_an_absent_or_empty_folder(
     small_corpus: Path, files: Sequence[str] | None
 ) -> None:
@@ -1295,7 +1301,7 @@ def test_the_folder_is_checked_only_once_it_is_locked(
     assert contents(config.run_dir) == contents(finished)
 
 
-@pytest.mark.parametrize("found", [None, 1, 99])
+@pytest.mark.parametrize("found", one_quick([None, 1, 99]))
 def test_the_state_of_another_format_is_refused_in_one_line(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], found: int | None
 ) -> None:
@@ -1325,14 +1331,16 @@ def test_the_state_of_another_format_is_refused_in_one_line(
 
 @pytest.mark.parametrize(
     ("override", "warned"),
-    [
-        (
-            "training.decay=inverse_sqrt",
-            "training.decay: inverse_sqrt with training.warmup_steps 0",
-        ),
-        ("training.warmup_steps=50", "training.warmup_steps: 50 is more than the 2 steps"),
-        ("training.decay=linear", None),
-    ],
+    one_quick(
+        [
+            (
+                "training.decay=inverse_sqrt",
+                "training.decay: inverse_sqrt with training.warmup_steps 0",
+            ),
+            ("training.warmup_steps=50", "training.warmup_steps: 50 is more than the 2 steps"),
+            ("training.decay=linear", None),
+        ]
+    ),
 )
 def test_an_unsuitable_schedule_gives_one_warning(
     small_corpus: Path, override: str, warned: str | None

@@ -82,6 +82,7 @@ def best_lines(run: Path) -> list[str]:
     return [each for each in (run / LOG).read_text("utf-8").splitlines() if "Best valid" in each]
 
 
+@pytest.mark.thorough
 def test_samples_and_the_table_are_exact_after_a_resume(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
