@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 
 import pytest
+from tiers import one_quick
 
 import seq2seq
 
@@ -137,7 +138,7 @@ COMMANDS: dict[
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", one_quick(COMMANDS))
 def test_a_command_imports_only_what_it_needs_without_garbage_collection(
     name: str, tiny_runs: dict[str, Path], small_corpus: Path
 ) -> None:
