@@ -18,6 +18,7 @@ import pytest
 from conftest import toy_pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import one_quick
 
 import scaling
 from seq2seq.config.schema import Corpus, ParallelFiles, VocabularyConfig, load_config
@@ -169,6 +170,7 @@ def test_a_built_and_a_reused_cache_equal_data_in_memory(
         assert_same_data(found, wanted)
 
 
+@pytest.mark.thorough
 def test_workers_give_the_same_data(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,7 +430,7 @@ def die(*_: object) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("call", ["_train", "_encode_range"])
+@pytest.mark.parametrize("call", one_quick(["_train", "_encode_range"]))
 def test_a_lost_worker_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
