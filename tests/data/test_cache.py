@@ -516,6 +516,7 @@ def test_a_pipe_is_read_once_into_memory(files: ParallelFiles, run: Path, tmp_pa
 # ----------------------------------------------------------------------------------------- training
 
 
+@pytest.mark.thorough
 def test_training_continues_without_its_cache_and_reports_counts(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -593,8 +594,8 @@ with workers._worker_pool(2) as pool:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("state", ["starting", "busy"])
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+@pytest.mark.parametrize("state", one_quick(["starting", "busy"]))
+@pytest.mark.parametrize("name", one_quick(["SIGKILL", "SIGINT"]))
 def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
     tmp_path: Path, state: str, name: str
 ) -> None:
@@ -637,7 +638,7 @@ with workers._worker_pool(1) as pool:
 """
 
 
-@pytest.mark.parametrize("way", ["script", "-c", "-"])
+@pytest.mark.parametrize("way", one_quick(["script", "-c", "-"]))
 def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, way: str) -> None:
     (tmp_path / "script.py").write_text(ASKED)
     arguments = {"script": [str(tmp_path / "script.py")], "-c": ["-c", ASKED], "-": ["-"]}[way]

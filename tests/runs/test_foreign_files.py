@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_small_corpus
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
@@ -115,22 +116,24 @@ def test_a_linked_model_in_the_vocabulary_is_replaced(
 
 
 @as_root
-@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+@pytest.mark.parametrize("option", one_quick(["--resume", "--overwrite"]))
 @pytest.mark.parametrize(
     "name",
-    [
-        METRICS,
-        METRICS_TABLE,
-        SAMPLES,
-        TIMING,
-        LOG,
-        TENSORBOARD,
-        VOCABULARY,
-        CONFIG,
-        BEST,
-        LAST,
-        "step-2.safetensors",
-    ],
+    one_quick(
+        [
+            METRICS,
+            METRICS_TABLE,
+            SAMPLES,
+            TIMING,
+            LOG,
+            TENSORBOARD,
+            VOCABULARY,
+            CONFIG,
+            BEST,
+            LAST,
+            "step-2.safetensors",
+        ]
+    ),
 )
 def test_files_of_another_user_are_refused(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str, option: str
