@@ -109,7 +109,7 @@ def metrics_of(run: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (run / METRICS).read_text().splitlines()]
 
 
-@pytest.mark.parametrize("name", one_quick(TRAININGS))
+@one_quick("name", TRAININGS)
 def test_training_equals_that_on_the_cpu(name: str, small_corpus: Path) -> None:
     """No step reads a value on the host; losses equal those on the CPU up to rounding and dropout.
 
@@ -203,9 +203,10 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("name", "decoder"),
-    one_quick([*zip(SEARCHES, itertools.cycle(DECODERS), strict=False), ("n-best", "luong")], 1),
+    [*zip(SEARCHES, itertools.cycle(DECODERS), strict=False), ("n-best", "luong")],
+    quick=1,
 )
 def test_search_results_equal_those_on_the_cpu(
     name: str,
@@ -241,9 +242,7 @@ def assert_same(found: str, expected: str) -> None:
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, abs=3e-6)
 
 
-@pytest.mark.parametrize(
-    "command", one_quick(["score", "ensemble", "constraints", "attention", "evaluate"])
-)
+@one_quick("command", ["score", "ensemble", "constraints", "attention", "evaluate"])
 def test_output_of_other_commands_equals_that_on_the_cpu(
     command: str, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -138,7 +138,7 @@ COMMANDS: dict[
 }
 
 
-@pytest.mark.parametrize("name", one_quick(COMMANDS))
+@one_quick("name", COMMANDS)
 def test_a_command_imports_only_what_it_needs_without_garbage_collection(
     name: str, tiny_runs: dict[str, Path], small_corpus: Path
 ) -> None:

@@ -95,13 +95,13 @@ def with_exchanged(pairs: Pairs, share: float, neighbours: bool = False) -> tupl
     return (src, tgt), {row + 1 for swap in swaps for row in swap}
 
 
-@pytest.mark.parametrize("name", one_quick(CORPORA))
+@one_quick("name", CORPORA)
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_correct_text_shows_no_sign_of_misalignment(name: str, split: str) -> None:
     check_correct(trained(name)[0] if split == "train" else measured_with(name, split))
 
 
-@pytest.mark.parametrize(("name", "split"), one_quick(zip(CORPORA, SPLITS, strict=True), quick=2))
+@one_quick(("name", "split"), zip(CORPORA, SPLITS, strict=True), quick=2)
 def test_a_correct_text_sorted_by_length_shows_no_sign_of_misalignment(
     name: str, split: str
 ) -> None:
@@ -191,7 +191,7 @@ def test_a_shuffled_side_is_found(name: str) -> None:
     assert "no sign that line n of train.tgt translates line n of train.src" in finding.text
 
 
-@pytest.mark.parametrize("name", one_quick(CORPORA))
+@one_quick("name", CORPORA)
 def test_validation_text_is_measured_by_evidence_of_the_training_text(name: str) -> None:
     src, tgt = corpus(name, "valid")
     (stretch,) = measured((src[:-1], tgt[1:]), evidence(name)).stretches

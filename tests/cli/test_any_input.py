@@ -14,7 +14,7 @@ import regex  # dependency of sacrebleu
 from fuzz_lines import KINDS, fuzz_lines
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tiers import one_quick
+from tiers import quick_values
 
 from seq2seq.cli.main import main
 from seq2seq.inference.translator import Translator
@@ -55,7 +55,7 @@ class Caller:
         return Result(code, lines, err.buffer.getvalue().decode())  # type: ignore[attr-defined]
 
 
-@pytest.fixture(scope="module", params=one_quick(["luong", "none"]))
+@pytest.fixture(scope="module", params=quick_values(["luong", "none"]))
 def translate(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Iterator[Caller]:
     """Translate with a model with attention, and one without."""
     with pytest.MonkeyPatch.context() as patch:

@@ -88,7 +88,7 @@ def write(folder: Path, name: str) -> tuple[Path, list[str], list[str]]:
     return path, ["--columns", columns], ["--columns", columns.split(",")[0]]
 
 
-@pytest.mark.parametrize("name", one_quick(TABLES))
+@one_quick("name", TABLES)
 def test_a_table_is_read_as_its_columns(
     call: Call, plain: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:
@@ -100,7 +100,7 @@ def test_a_table_is_read_as_its_columns(
     assert call("score", "-i", table, "-r", plain[1], *both) == expected
 
 
-@pytest.mark.parametrize("name", one_quick(["two.tsv", "named.tsv", "languages.csv"]))
+@one_quick("name", ["two.tsv", "named.tsv", "languages.csv"])
 def test_evaluate_and_attention_read_tables_too(
     call: Call, plain: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:

@@ -125,7 +125,7 @@ def test_a_line_is_translated_while_the_stream_stays_open(tiny_runs: dict[str, P
         assert process.wait() == 0
 
 
-@pytest.mark.parametrize("how", one_quick(["", "--stream"]))
+@one_quick("how", ["", "--stream"])
 def test_a_closed_reader_ends_the_command_quietly(
     tiny_runs: dict[str, Path], tmp_path: Path, how: str
 ) -> None:

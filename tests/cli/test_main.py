@@ -238,7 +238,7 @@ def test_an_overlong_word_is_truncated_and_reported(call: Call, luong: Path) -> 
     assert "only its start was translated: 1 line (2)" in result.err
 
 
-@pytest.mark.parametrize("beam", one_quick([1, 3]))
+@one_quick("beam", [1, 3])
 def test_output_does_not_depend_on_the_batch_size(
     call: Call, tiny_run: Path, src: Path, beam: int
 ) -> None:
@@ -321,7 +321,7 @@ def test_json_has_n_best_lists_on_request(call: Call, luong: Path) -> None:
         }
 
 
-@pytest.mark.parametrize("beam", one_quick([1, 3]))
+@one_quick("beam", [1, 3])
 def test_translations_start_with_the_given_prefix(
     call: Call, tiny_run: Path, tmp_path: Path, beam: int
 ) -> None:

@@ -172,7 +172,7 @@ def test_files_of_other_names_are_written(here: Path, path: str) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
-@pytest.mark.parametrize("name", one_quick(["SIGTERM", "SIGHUP"]))
+@one_quick("name", ["SIGTERM", "SIGHUP"])
 def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> None:
     number = getattr(signal, name)
     if signal.getsignal(number) is signal.SIG_IGN:
@@ -195,7 +195,7 @@ def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> No
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
-@pytest.mark.parametrize("name", one_quick(["SIGTERM", "SIGINT"]))
+@one_quick("name", ["SIGTERM", "SIGINT"])
 def test_a_terminated_call_keeps_finished_translations(here: Path, name: str) -> None:
     number = getattr(signal, name)
     if signal.getsignal(number) is signal.SIG_IGN:

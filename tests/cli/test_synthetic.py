@@ -74,7 +74,7 @@ def test_distillation_pairs_the_training_text_with_its_translations(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", one_quick(["back.tsv", "back.csv", "back.jsonl.gz", "back.json"]))
+@one_quick("name", ["back.tsv", "back.csv", "back.jsonl.gz", "back.json"])
 def test_a_back_translation_can_be_an_entry_of_data_train(
     run: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +133,7 @@ main(sys.argv[1:])
 """
 
 
-@pytest.mark.parametrize("number", one_quick(["SIGKILL", "SIGTERM", "SIGINT"]))
+@one_quick("number", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     folder: Path, run: str, number: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

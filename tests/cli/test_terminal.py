@@ -65,7 +65,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("options", one_quick([(), ("--n-best", "2"), ("--json",)]))
+@one_quick("options", [(), ("--n-best", "2"), ("--json",)])
 def test_a_translation_is_escaped_on_a_terminal_only(
     tiny_runs: dict[str, Path], line: Path, options: tuple[str, ...]
 ) -> None:

@@ -430,7 +430,7 @@ def die(*_: object) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("call", one_quick(["_train", "_encode_range"]))
+@one_quick("call", ["_train", "_encode_range"])
 def test_a_lost_worker_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -594,8 +594,8 @@ with workers._worker_pool(2) as pool:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("state", one_quick(["starting", "busy"]))
-@pytest.mark.parametrize("name", one_quick(["SIGKILL", "SIGINT"]))
+@one_quick("state", ["starting", "busy"])
+@one_quick("name", ["SIGKILL", "SIGINT"])
 def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
     tmp_path: Path, state: str, name: str
 ) -> None:
@@ -638,7 +638,7 @@ with workers._worker_pool(1) as pool:
 """
 
 
-@pytest.mark.parametrize("way", one_quick(["script", "-c", "-"]))
+@one_quick("way", ["script", "-c", "-"])
 def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, way: str) -> None:
     (tmp_path / "script.py").write_text(ASKED)
     arguments = {"script": [str(tmp_path / "script.py")], "-c": ["-c", ASKED], "-": ["-"]}[way]

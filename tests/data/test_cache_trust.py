@@ -744,7 +744,7 @@ def test_deleted_files_remain_readable(built: Built, run: Path) -> None:
 
 
 @pytest.mark.usefixtures("read_on_demand")
-@pytest.mark.parametrize("sampling", one_quick([0, 0.3]))
+@one_quick("sampling", [0, 0.3])
 def test_training_on_a_truncated_cache_ends_in_one_line_and_resumes(
     corpus: Path,
     monkeypatch: pytest.MonkeyPatch,

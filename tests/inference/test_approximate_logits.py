@@ -195,7 +195,7 @@ def text_and_tokens(translation: Translation) -> tuple[Translation, str, list[st
 
 @exact_int8
 @pytest.mark.usefixtures("always_approximate")
-@pytest.mark.parametrize("decoder", one_quick(DECODERS))
+@one_quick("decoder", DECODERS)
 def test_translations_equal_those_of_exact_logits(
     tiny_runs: dict[str, Path], decoder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

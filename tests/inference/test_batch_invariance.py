@@ -71,9 +71,9 @@ def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 SETTINGS = [(1, 0.0, 0), (4, 0.3, 0), (1, 0.0, 2), (4, 0.0, 2)]
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("maker", "settings"),
-    one_quick(
+    (
         (maker, setting)
         for n, maker in enumerate(MAKERS)
         for setting in (SETTINGS[n % 2], SETTINGS[2 + n // 2 % 2])
@@ -108,22 +108,20 @@ def test_a_shrinking_tile_gives_the_same_results(
                 torch.testing.assert_close(one.attention_weights, other.attention_weights)
 
 
-@pytest.mark.parametrize(
+@one_quick(
     "keys",
-    one_quick(
-        [
-            {"decoder": "bahdanau"},
-            {"decoder": "luong"},
-            {"decoder": "none"},
-            {"decoder": "bahdanau", "cell": "gru", "maxout": True},
-            {"decoder": "luong", "cell": "gru"},
-            {"decoder": "bahdanau", "cell": "layer_norm_lstm"},
-            {"decoder": "luong", "cell": "layer_norm_lstm", "layers": 2},
-        ]
-    ),
+    [
+        {"decoder": "bahdanau"},
+        {"decoder": "luong"},
+        {"decoder": "none"},
+        {"decoder": "bahdanau", "cell": "gru", "maxout": True},
+        {"decoder": "luong", "cell": "gru"},
+        {"decoder": "bahdanau", "cell": "layer_norm_lstm"},
+        {"decoder": "luong", "cell": "layer_norm_lstm", "layers": 2},
+    ],
     ids=lambda keys: "-".join(map(str, keys.values())),
 )
-@pytest.mark.parametrize("beam_size", one_quick([1, 5]))
+@one_quick("beam_size", [1, 5])
 def test_tested_tile_sizes_leave_results_bitwise_unchanged(
     keys: dict[str, object], beam_size: int
 ) -> None:
@@ -161,9 +159,9 @@ WEIGHTS_AND_OPTIONS = [
 ]
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("keys", "settings"),
-    one_quick(
+    (
         (keys, WEIGHTS_AND_OPTIONS[setting])
         for n, keys in enumerate(MODELS)
         for setting in ((0, 3), (1, 2))[n % 2]  # each model with both weights and both searches
@@ -186,7 +184,7 @@ def test_a_sentence_alone_is_translated_as_in_any_batch(
         check_batch_invariance(found, 40, batch)
 
 
-@pytest.mark.parametrize(("beam_size", "count"), one_quick([(1, 700), (2, 150)], quick=1))
+@one_quick(("beam_size", "count"), [(1, 700), (2, 150)], quick=1)
 def test_a_predicted_window_depends_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
     """Its centre is one number per row, which rarely reveals that a size is unsafe."""
     model, sources = model_of("luong", window=("local_p", 3)), random_sources(count, 8)

@@ -98,7 +98,7 @@ def check(translator: Translator, case: Case) -> None:
                 assert found == together[row], (size, LINES[row])
 
 
-@pytest.mark.parametrize(("name", "runs"), one_quick(zip(CASES, cycle(RUNS), strict=False), 4))
+@one_quick(("name", "runs"), zip(CASES, cycle(RUNS), strict=False), quick=4)
 def test_a_translation_does_not_depend_on_the_batch(
     tiny_runs: dict[str, Path], runs: Sequence[str], name: str
 ) -> None:

@@ -21,7 +21,7 @@ from test_search import (
     random_sources,
     same,
 )
-from tiers import one_quick
+from tiers import one_quick, quick_values
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
 from seq2seq.inference.search.constraints import (
@@ -138,7 +138,7 @@ def constrained_greedy(model: Oracle, source: Ids, limit: int, ngram: int, prefi
     return chain
 
 
-@pytest.fixture(scope="module", params=one_quick(MAKERS))
+@pytest.fixture(scope="module", params=quick_values(MAKERS))
 def model(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]()
 
@@ -291,8 +291,8 @@ def test_lengths_are_limited_from_both_sides() -> None:
     assert rows.free() == [2]
 
 
-@pytest.mark.parametrize("kind", one_quick(["bahdanau", "luong", "ensemble"]))
-@pytest.mark.parametrize(("beam_size", "ngram"), one_quick([(1, 1), (4, 0), (4, 1)]))
+@one_quick("kind", ["bahdanau", "luong", "ensemble"])
+@one_quick(("beam_size", "ngram"), [(1, 1), (4, 0), (4, 1)])
 def test_kept_tokens_occur_once_in_every_hypothesis(kind: str, beam_size: int, ngram: int) -> None:
     """For any limit, prefix and batch."""
     model, kept = MAKERS[kind](), range(5, 9)

@@ -123,7 +123,7 @@ class Products(TorchDispatchMode):
 
 @DIRECTIONS
 @LAYERS
-@pytest.mark.parametrize("tables", one_quick([True, False]))
+@one_quick("tables", [True, False])
 def test_no_encoder_product_depends_on_the_length_of_the_longest_source(
     num_layers: int, direction: str, tables: bool
 ) -> None:

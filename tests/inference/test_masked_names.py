@@ -279,7 +279,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.parametrize("name", one_quick(SETTINGS))
+@one_quick("name", SETTINGS)
 def test_names_and_other_settings_do_not_depend_on_the_batch(
     translator: Translator, name: str
 ) -> None:

@@ -96,7 +96,7 @@ def test_five_entries_are_five_different_texts(
         assert (one.tokens, one.log_probs) == (one.n_best[0].tokens, one.n_best[0].log_probs)
 
 
-@pytest.mark.parametrize("batch", one_quick([1, 7]))
+@one_quick("batch", [1, 7])
 def test_n_best_lists_are_batch_invariant(tiny_run: Path, batch: int) -> None:
     translator = Translator.load(tiny_run, device="cpu")
     together = translator.translate(LINES, beam_size=4, n_best=4)

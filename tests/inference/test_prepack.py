@@ -65,8 +65,8 @@ def test_packed_products_equal_those_of_the_weight(
 
 
 @packs
-@pytest.mark.parametrize("decoder", one_quick(DECODERS))
-@pytest.mark.parametrize("beam", one_quick([1, 3]))
+@one_quick("decoder", DECODERS)
+@one_quick("beam", [1, 3])
 def test_packed_weights_give_the_same_translations(
     tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,8 +23,8 @@ from seq2seq.runtime.errors import UserError
 LINES, OTHERS = toy_pairs(30, seed=9)
 
 
-@pytest.mark.parametrize("how", one_quick(["pickle", "deepcopy", "copy"]))
-@pytest.mark.parametrize("runs", one_quick([1, 2]))
+@one_quick("how", ["pickle", "deepcopy", "copy"])
+@one_quick("runs", [1, 2])
 def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None:
     translator = Translator.load(*[tiny_run] * runs, device="cpu")
     expected = translator.translate(LINES, 3, 3)
@@ -77,7 +77,7 @@ def test_the_calls_of_a_model_work_with_gradients_enabled(tiny_run: Path) -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.parametrize("used", one_quick([True, False]))
+@one_quick("used", [True, False])
 def test_a_forked_process_translates(tiny_runs: dict[str, Path], used: bool) -> None:
     """With two threads, and translations before the fork or none."""
     code = """

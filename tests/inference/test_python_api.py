@@ -54,19 +54,17 @@ def texts(translator: Translator, lines: Any, **options: Any) -> list[str]:
 # --------------------------------------------------------------------------------- accepted values
 
 
-@pytest.mark.parametrize(
+@one_quick(
     "form",
-    one_quick(
-        [
-            tuple,
-            iter,
-            np.array,
-            lambda lines: (line for line in lines),
-            lambda lines: map(str, lines),
-            lambda lines: io.StringIO("".join(f"{line}\n" for line in lines)),
-            lambda lines: io.StringIO("".join(f"{line}\r\n" for line in lines), newline=""),
-        ]
-    ),
+    [
+        tuple,
+        iter,
+        np.array,
+        lambda lines: (line for line in lines),
+        lambda lines: map(str, lines),
+        lambda lines: io.StringIO("".join(f"{line}\n" for line in lines)),
+        lambda lines: io.StringIO("".join(f"{line}\r\n" for line in lines), newline=""),
+    ],
 )
 def test_any_ordered_iterable_of_strings_is_lines(
     translator: Translator, form: Callable[[list[str]], Any]

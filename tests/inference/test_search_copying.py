@@ -27,9 +27,9 @@ def copying_model(decoder: str, weight_format: str = "") -> InferenceModel:
     return model
 
 
-@pytest.mark.parametrize("decoder", one_quick(["bahdanau", "luong"]))
-@pytest.mark.parametrize("weight_format", one_quick(["", "packed", "int8"]))
-@pytest.mark.parametrize("beam_size", one_quick([1, 5]))
+@one_quick("decoder", ["bahdanau", "luong"])
+@one_quick("weight_format", ["", "packed", "int8"])
+@one_quick("beam_size", [1, 5])
 def test_results_equal_those_of_a_sentence_alone(
     decoder: str, weight_format: str, beam_size: int
 ) -> None:

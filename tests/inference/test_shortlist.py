@@ -204,9 +204,9 @@ def test_search_equals_search_over_all_tokens_with_the_others_masked(
                 torch.testing.assert_close(one.attention_weights, other.attention_weights)
 
 
-@pytest.mark.parametrize("int8", one_quick([False, True]))
-@pytest.mark.parametrize("how", one_quick(["greedy", "beam", "samples"]))
-@pytest.mark.parametrize("kind", one_quick(["luong", "copying", "ensemble"]))
+@one_quick("int8", [False, True])
+@one_quick("how", ["greedy", "beam", "samples"])
+@one_quick("kind", ["luong", "copying", "ensemble"])
 def test_results_equal_those_of_a_sentence_alone(kind: str, how: str, int8: bool) -> None:
     if int8 and not int8_is_exact():
         pytest.skip("this processor's int8 products overflow")
@@ -271,7 +271,7 @@ def run(tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies, tmp_path: P
 LINES = [*toy_pairs(20, seed=5)[0], "", "Unseen \N{SNOWMAN}!"]
 
 
-@pytest.mark.parametrize("int8", one_quick([False, True]))
+@one_quick("int8", [False, True])
 def test_a_translator_takes_the_shortlist_of_its_run(run: Path, int8: bool) -> None:
     if int8 and not int8_is_exact():
         pytest.skip("this processor's int8 products overflow")

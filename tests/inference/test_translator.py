@@ -420,7 +420,7 @@ def test_no_bigram_occurs_twice_if_the_config_forbids_it(
 PREFIXES = ["Ba k", "zu ti ", "日本", "e\u0301x", "  mo\u2028ta▁k", "", "1 " * 60, "ve."]
 
 
-@pytest.mark.parametrize("beam_size", one_quick([1, 3]))
+@one_quick("beam_size", [1, 3])
 def test_translations_begin_with_their_prefixes(translator: Translator, beam_size: int) -> None:
     lines = [*LINES[: len(PREFIXES) - 2], TOO_LONG["sentences"], TOO_LONG["no spaces, unseen"]]
     n_best = min(2, beam_size)

@@ -126,7 +126,7 @@ OTHER_USES = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), one_quick(OTHER_USES.values()), ids=OTHER_USES)
+@one_quick(("old", "new"), OTHER_USES.values(), ids=OTHER_USES)
 def test_a_score_may_use_its_weights_in_any_way(
     scores: Path, tiny_vocabularies: Vocabularies, tmp_path: Path, old: str, new: str
 ) -> None:

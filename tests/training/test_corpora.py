@@ -198,8 +198,8 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
     assert len(lengths) > 1
 
 
-@pytest.mark.parametrize("size", one_quick([1, 37, 60]))
-@pytest.mark.parametrize("weight", one_quick(["", ", weight: 0.5", ", weight: 3"]))
+@one_quick("size", [1, 37, 60])
+@one_quick("weight", ["", ", weight: 0.5", ", weight: 3"])
 def test_two_halves_of_equal_weights_train_as_the_undivided_corpus(
     small_corpus: Path, size: int, weight: str
 ) -> None:

@@ -202,7 +202,7 @@ def test_training_rolls_back_to_the_start_before_the_first_validation(
     assert "back to step 0, with 0.5 of the learning rate" in (run / LOG).read_text()
 
 
-@pytest.mark.parametrize("every", one_quick([1, 4]))
+@one_quick("every", [1, 4])
 def test_a_huge_learning_rate_ends_training_with_one_line(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], every: int
 ) -> None:

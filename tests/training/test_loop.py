@@ -443,7 +443,7 @@ def steps_of(run: Path) -> int:
     return int(state_of(run / LAST)[0]["progress"]["step"])
 
 
-@pytest.mark.parametrize("at", one_quick([1, 4, "end of an epoch", "last"], quick=1))
+@one_quick("at", [1, 4, "end of an epoch", "last"], quick=1)
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int | str
 ) -> None:
@@ -570,7 +570,7 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     assert ordered == [0, position["epoch"]]  # epoch 0 is ordered for its length
 
 
-@pytest.mark.parametrize("at", one_quick([5, 7]))
+@one_quick("at", [5, 7])
 def test_a_killed_run_resumes_from_its_last_saved_state(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
@@ -720,7 +720,7 @@ def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) 
     assert steps_of(run) == 8
 
 
-@pytest.mark.parametrize("decay", one_quick(["linear", "cosine"]))
+@one_quick("decay", ["linear", "cosine"])
 def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
     small_corpus: Path, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch, decay: str
 ) -> None:
@@ -822,7 +822,7 @@ BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_ever
 KEYS = {"data.max_length", *(f"training.{key}" for key in TrainingConfig.model_fields)}
 
 
-@pytest.mark.parametrize("key", one_quick(sorted(KEYS - TESTED_ELSEWHERE)))
+@one_quick("key", sorted(KEYS - TESTED_ELSEWHERE))
 def test_every_key_has_an_effect(
     small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
 ) -> None:
@@ -838,17 +838,15 @@ def test_every_key_has_an_effect(
     assert fingerprint(changed) != base_prints[name]
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("base", "changed"),
-    one_quick(
-        [
-            (("training.optimizer=adamw",), "training.optimizer={adamw: 0.1}"),
-            (("training.decay=plateau", "training.patience=1"), "training.decay={plateau: 0.1}"),
-            (("training.metric=loss", "training.patience=1"), "training.metric={loss: 100}"),
-            (("model.score=coverage",), "training.losses={coverage: 2}"),
-            ((), "training.batch_tokens={tokens: 1500, accumulate: 2}"),
-        ]
-    ),
+    [
+        (("training.optimizer=adamw",), "training.optimizer={adamw: 0.1}"),
+        (("training.decay=plateau", "training.patience=1"), "training.decay={plateau: 0.1}"),
+        (("training.metric=loss", "training.patience=1"), "training.metric={loss: 100}"),
+        (("model.score=coverage",), "training.losses={coverage: 2}"),
+        ((), "training.batch_tokens={tokens: 1500, accumulate: 2}"),
+    ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_every_parameter_has_an_effect(
@@ -1068,9 +1066,7 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
 LEFT_BY_A_KILL = ("lock", ".token-cache/", "config.yaml.part", "vocabulary.part")
 
 
-@pytest.mark.parametrize(
-    "files", one_quick([None, [], [*LEFT_BY_A_KILL]]), ids=["absent", "empty", "killed"]
-)
+@one_quick("files", [None, [], [*LEFT_BY_A_KILL]], ids=["absent", "empty", "killed"])
 def test_resume_starts_a_run_in_an_absent_or_empty_folder(
     small_corpus: Path, files: Sequence[str] | None
 ) -> None:
@@ -1301,7 +1297,7 @@ def test_the_folder_is_checked_only_once_it_is_locked(
     assert contents(config.run_dir) == contents(finished)
 
 
-@pytest.mark.parametrize("found", one_quick([None, 1, 99]))
+@one_quick("found", [None, 1, 99])
 def test_the_state_of_another_format_is_refused_in_one_line(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], found: int | None
 ) -> None:
@@ -1329,18 +1325,16 @@ def test_the_state_of_another_format_is_refused_in_one_line(
     assert "initialised from" in log_of(again.run_dir)
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("override", "warned"),
-    one_quick(
-        [
-            (
-                "training.decay=inverse_sqrt",
-                "training.decay: inverse_sqrt with training.warmup_steps 0",
-            ),
-            ("training.warmup_steps=50", "training.warmup_steps: 50 is more than the 2 steps"),
-            ("training.decay=linear", None),
-        ]
-    ),
+    [
+        (
+            "training.decay=inverse_sqrt",
+            "training.decay: inverse_sqrt with training.warmup_steps 0",
+        ),
+        ("training.warmup_steps=50", "training.warmup_steps: 50 is more than the 2 steps"),
+        ("training.decay=linear", None),
+    ],
 )
 def test_an_unsuitable_schedule_gives_one_warning(
     small_corpus: Path, override: str, warned: str | None
