@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tiers import one_quick
 
 from seq2seq.analysis.compare import figure
 from seq2seq.analysis.compare.compare import _time_left
@@ -115,6 +116,7 @@ def test_a_comparison_reports_the_scores_of_its_runs(
     assert err.count("Run ") == 4
 
 
+@pytest.mark.thorough
 def test_a_finished_run_is_not_trained_again(trained_steps: list[str]) -> None:
     assert compare("--seeds", "1") == 0
     before = texts(Path("out"), "*-seed1/**/*.*")
@@ -129,6 +131,7 @@ def test_a_finished_run_is_not_trained_again(trained_steps: list[str]) -> None:
     assert compare("--seeds", "1") == 2  # less training than the runs have
 
 
+@pytest.mark.thorough
 def test_the_state_of_a_finished_run_is_read_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +160,7 @@ def test_the_state_of_a_finished_run_is_read_once(
     assert f"warning: {path}: not as it was saved" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_runs_of_other_text_or_longer_training_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -177,6 +181,7 @@ def test_runs_of_other_text_or_longer_training_are_refused(
     assert "data.train: is not the text that out/none-seed1 was" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "step_number", [7, 8]
 )  # counted over all runs: within the second run, and its last step
@@ -234,7 +239,7 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
     )
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("change", "more", "message"),
     [
         (rewrite("luong}", "luong, model.dropout: 0.5}"), [], "model.dropout: 0.25 -> 0.5"),

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import one_quick
 
 from seq2seq.config.compound import Named
 from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
@@ -434,7 +435,7 @@ def test_an_override_sets_part_of_a_value(
     assert getattr(load(tmp_path, file, (override,)).model, key) == expected
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("value", "reason"),
     [
         ("{tokens: 1, tokens: 2000}", "tokens is set twice; remove one of the two"),

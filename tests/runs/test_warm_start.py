@@ -80,6 +80,7 @@ def test_training_starts_from_these_weights_and_leaves_the_run_unchanged(
     assert any(not torch.equal(weights(second)[name], known[name]) for name in known)
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_continues_with_its_own_weights(small_corpus: Path, first: Path) -> None:
     """The same command with --resume works after the first run was removed."""
     decay = "training.decay=constant"
@@ -137,6 +138,7 @@ def test_the_log_reports_other_languages(small_corpus: Path, first: Path) -> Non
     assert note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
 
 
+@pytest.mark.thorough
 def test_a_damaged_vocabulary_is_copied_again(small_corpus: Path, first: Path) -> None:
     """The vocabulary comes from the first run, not from the text of the second."""
     decay = "training.decay=constant"
@@ -185,6 +187,7 @@ def test_another_model_is_refused(small_corpus: Path, first: Path) -> None:
     assert not config.run_dir.exists()
 
 
+@pytest.mark.thorough
 def test_another_vocabulary_is_trained_on_the_new_text(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus, "vocabulary.type=bpe", "training.max_steps=1")
     second = train(config, "cpu", init_from=first)

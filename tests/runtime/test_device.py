@@ -193,6 +193,7 @@ def test_the_memory_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert total_memory(torch.device("cpu")) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
 def test_freed_memory_is_returned_to_the_system() -> None:
     program = """

@@ -12,6 +12,7 @@ from typing import IO
 
 import pytest
 from conftest import write_small_corpus
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.runs.layout import (
@@ -171,7 +172,7 @@ class FullDisk:
         raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@one_quick("name", TEXTS)
 def test_a_log_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
@@ -201,6 +202,7 @@ def test_a_log_that_cannot_be_written_ends_training_with_one_line(
     assert_same_state(run, finished.parent / "finished")
 
 
+@pytest.mark.thorough
 def test_a_table_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
@@ -294,8 +296,8 @@ except RunError as error:
     assert f"{tmp_path / TENSORBOARD}: cannot be written (File too large)" in done.stdout
 
 
-@pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
-@pytest.mark.parametrize("at", [1, 4])
+@one_quick("failing", ["os.fsync", "pathlib.Path.replace"])
+@one_quick("at", [1, 4])
 def test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
