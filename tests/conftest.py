@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 DECODERS = ("bahdanau", "luong", "none")
 os.environ.pop("SEQ2SEQ_CACHE", None)  # a variable of the user who runs the tests
+# No example fails because other programs keep the machine busy.
+settings.register_profile(
+    "busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy")
 ONSETS, VOWELS = "bdgklmnprstvz", "aeiou"
 
 
