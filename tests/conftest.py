@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 DECODERS = ("bahdanau", "luong", "none")
 os.environ.pop("SEQ2SEQ_CACHE", None)  # a variable of the user who runs the tests
+sys.modules["torch.utils.tensorboard"] = None  # type: ignore[assignment]  # see `tensorboard`
 # No example fails because other programs keep the machine busy.
 settings.register_profile(
     "busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -83,6 +85,13 @@ def on_console() -> Iterator[None]:
     """Print messages on stderr, as the command line does."""
     with console():
         yield
+
+
+@pytest.fixture
+def tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let training write to TensorBoard, which takes longer than these trainings."""
+    pytest.importorskip("tensorboard")
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard")
 
 
 @pytest.fixture(scope="session")

@@ -44,7 +44,6 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable figures and TensorBoard, which take longer than training and have their own tests."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda *_: [])
     monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
 

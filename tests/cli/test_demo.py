@@ -34,7 +34,6 @@ def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     assert main(["demo", *SHORT]) == 0
     out = capsys.readouterr().out
     for command in ("train", "translate", "evaluate", "attention"):

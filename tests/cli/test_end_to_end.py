@@ -65,6 +65,7 @@ def test_train_translate_evaluate_and_plot(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("tensorboard")
 def test_a_run_folder_can_be_moved(
     small_corpus: Path,
     tmp_path_factory: pytest.TempPathFactory,

@@ -94,9 +94,8 @@ def test_a_message_has_no_forged_lines(
 
 
 def test_each_note_and_log_message_is_one_line(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     with console():
         logger.info(f"note: {NAME}")
         with RunReporter(here, step=0, last_step=1) as reporter:

@@ -48,15 +48,6 @@ MEMORY = 1 << 30  # bytes of address space in addition to what the process uses
 resource = pytest.importorskip("resource", reason="limits, links and pipes are those of POSIX")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_tensorboard() -> Iterator[None]:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-    yield
-    patch.undo()
-
-
 @contextmanager
 def limited_memory() -> Iterator[None]:
     """Make large allocations fail."""

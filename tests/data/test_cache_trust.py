@@ -656,8 +656,7 @@ SETTINGS = (
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
+def corpus(tmp_path: Path) -> Path:
     return write_small_corpus(tmp_path)
 
 

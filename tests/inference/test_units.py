@@ -32,11 +32,6 @@ LINES = toy_pairs(12, seed=5)[0]
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     settings = ("training.max_steps=6", "training.log_every=1", "training.average=0.9")
     return load_config(corpus, [*settings, f"run_dir={corpus.parent / run}", *overrides])

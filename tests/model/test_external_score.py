@@ -80,7 +80,6 @@ def test_all_decoders_with_attention_support_it(decoder: str) -> None:
 def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "decoding.max_length=9", "training.keep=2"]
 
     def trained(run: str, *overrides: str, **options: Any) -> Path:
@@ -231,7 +230,6 @@ def test_a_score_may_drop_out(scores: Path) -> None:
 def test_a_run_without_its_module_is_refused(
     scores: Path, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "training.max_steps=2", "decoding.max_length=9"]
     run = train(load_config(small_corpus, keys), "cpu", quiet=True)
     scores.unlink()

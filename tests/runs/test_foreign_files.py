@@ -119,6 +119,7 @@ def test_a_linked_model_in_the_vocabulary_is_replaced(
 def test_files_of_another_user_are_refused(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
+    (run / TENSORBOARD).mkdir(exist_ok=True)
     files = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD, VOCABULARY, CONFIG)
     for name in (*files, BEST, LAST, "step-2.safetensors"):
         os.chown(run / name, STRANGER, -1)

@@ -23,11 +23,6 @@ from seq2seq.training.preparation import prepare
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 @pytest.fixture
 def first(small_corpus: Path) -> Path:
     """Train a run."""

@@ -42,20 +42,11 @@ SETTINGS = (
 TEXTS = (METRICS, SAMPLES, TIMING, LOG)
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The config of a finished run in the folder beside it; tests must not change either."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
-    patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     assert train(corpus, corpus.parent / "finished") == 0
-    patch.undo()
     return corpus
 
 
@@ -250,6 +241,7 @@ class FullBoard:
             raise OSError(28, "No space left on device")
 
 
+@pytest.mark.usefixtures("tensorboard")
 @pytest.mark.parametrize("room", [2, 9, 18])
 def test_tensorboard_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,

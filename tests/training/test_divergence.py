@@ -25,11 +25,6 @@ from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
     short = ("decoding.max_length=9", "training.max_epochs=null", "training.log_every=5")
     return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])
@@ -88,7 +83,6 @@ def test_skipped_steps_are_logged_after_an_interruption(
         train(config, "cpu")
     assert "skipped: non-finite" not in (config.run_dir / LOG).read_text()
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     run = train(config, "cpu", resume=True)
     assert "step 2 skipped: non-finite" in (run / LOG).read_text()
 
@@ -102,7 +96,6 @@ def test_a_shorter_logging_interval_does_not_blame_other_steps(
     with pytest.raises(Interrupted):
         train(config, "cpu")
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     often = configured(small_corpus, "training.max_steps=9", "training.log_every=3")
     log = (train(often, "cpu", resume=True) / LOG).read_text()
     assert log.count(" skipped: non-finite") == 1

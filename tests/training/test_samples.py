@@ -21,11 +21,6 @@ from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def text_of(src: Sequence[str], tgt: Sequence[str]) -> ParallelText:
     return ParallelText(src, tgt)
 

@@ -46,12 +46,6 @@ loop.train(load_config(sys.argv[1], sys.argv[3:]), "cpu", resume=True)
 """
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     return load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / run}", *overrides])
 

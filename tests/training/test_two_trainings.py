@@ -36,12 +36,6 @@ train(load_config(sys.argv[1], sys.argv[2:]), "cpu")
 """
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     short = ("decoding.max_length=9", "training.max_steps=4", f"run_dir={corpus.parent / run}")
     return load_config(corpus, [*short, *overrides])
