@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tiers import quick_values
 
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -180,7 +181,7 @@ def train_until(config: Config, step: int, monkeypatch: pytest.MonkeyPatch) -> N
             loop.train(config, "cpu")
 
 
-@pytest.fixture(params=DECODERS)
+@pytest.fixture(params=quick_values(DECODERS))
 def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path:
     """Return each of the run folders in turn."""
     return tiny_runs[request.param]

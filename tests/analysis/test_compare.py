@@ -380,6 +380,7 @@ def test_labels_are_moved_apart_only_as_far_as_needed(heights: list[float]) -> N
     assert sum(placed) == pytest.approx(sum(heights))
 
 
+@pytest.mark.thorough
 def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -440,6 +441,7 @@ def _numbers(row: list[str]) -> list[str]:
     return [re.sub(r"\\textbf\{(.*)\}", r"\1", cell.strip().strip("*")) for cell in row]
 
 
+@pytest.mark.thorough
 def test_tables_in_all_formats_have_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     for side in ("src", "tgt"):  # enough sentences for p-values
         path = Path(f"valid.{side}")
@@ -521,6 +523,7 @@ def test_a_table_needs_a_known_format(capsys: pytest.CaptureFixture[str]) -> Non
     assert not Path("out").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("form", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_figures_are_drawn_in_other_formats(
     monkeypatch: pytest.MonkeyPatch, form: str, start: bytes

@@ -125,6 +125,7 @@ def test_every_input_line_has_an_output_line(translate: Caller, content: bytes) 
     check(content, translate(content))
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=20)
 @given(content=CONTENTS)
 def test_a_stream_and_a_file_have_the_same_output(translate: Caller, content: bytes) -> None:

@@ -171,8 +171,9 @@ def test_files_of_other_names_are_written(here: Path, path: str) -> None:
     assert (here / path).read_bytes().count(b"\n") == 11
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
-@one_quick("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> None:
     number = getattr(signal, name)
     if signal.getsignal(number) is signal.SIG_IGN:

@@ -133,7 +133,8 @@ main(sys.argv[1:])
 """
 
 
-@one_quick("number", ["SIGKILL", "SIGTERM", "SIGINT"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     folder: Path, run: str, number: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -81,8 +81,8 @@ def kept(line: str, text: str) -> list[bool]:
     return [spelled(name) in text or name in text for name in NAMES if name in words]
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-@pytest.mark.parametrize("text_only", [False, True])
+@one_quick("beam_size", [1, 3])
+@one_quick("text_only", [False, True])
 def test_no_name_is_lost(translator: Translator, beam_size: int, text_only: bool) -> None:
     found = translator.translate(LINES, beam_size, text_only=text_only)
     for line, translation in zip(LINES, found, strict=True):
@@ -279,7 +279,8 @@ SETTINGS = {
 }
 
 
-@one_quick("name", SETTINGS)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", SETTINGS)
 def test_names_and_other_settings_do_not_depend_on_the_batch(
     translator: Translator, name: str
 ) -> None:

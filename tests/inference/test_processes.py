@@ -76,8 +76,9 @@ def test_the_calls_of_a_model_work_with_gradients_enabled(tiny_run: Path) -> Non
             assert torch.equal(model.project(step.outputs), logits)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@one_quick("used", [True, False])
+@pytest.mark.parametrize("used", [True, False])
 def test_a_forked_process_translates(tiny_runs: dict[str, Path], used: bool) -> None:
     """With two threads, and translations before the fork or none."""
     code = """

@@ -37,6 +37,7 @@ def configured(corpus: Path, run: str, *overrides: str) -> Config:
     return load_config(corpus, [*settings, f"run_dir={corpus.parent / run}", *overrides])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_run_is_resumed_exactly(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, unit: str
@@ -51,6 +52,7 @@ def test_a_run_is_resumed_exactly(
     assert all(map(torch.equal, *weights))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
 def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None:
     settings = ("training.max_steps=30", "training.keep=2", "training.validate_every=15")
