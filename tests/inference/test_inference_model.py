@@ -25,6 +25,7 @@ from model_cases import (
     stepped,
 )
 from model_cases import make_model as make_case
+from tiers import one_quick
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -122,7 +123,7 @@ class Products(TorchDispatchMode):
 
 @DIRECTIONS
 @LAYERS
-@pytest.mark.parametrize("tables", [True, False])
+@one_quick("tables", [True, False])
 def test_no_encoder_product_depends_on_the_length_of_the_longest_source(
     num_layers: int, direction: str, tables: bool
 ) -> None:

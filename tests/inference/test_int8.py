@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import DECODERS, toy_pairs
+from tiers import one_quick
 from torch.nn import functional as F
 
 from seq2seq.cli.main import main as cli
@@ -140,8 +141,8 @@ def test_a_row_does_not_depend_on_the_others_and_zeros_stay_zeros() -> None:
     assert torch.equal(shaped.flatten(0, 2), together[:60])
 
 
-@pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("beam", [1, 3])
+@one_quick("decoder", DECODERS)
+@one_quick("beam", [1, 3])
 def test_a_translation_does_not_depend_on_the_batch(
     tiny_runs: dict[str, Path], decoder: str, beam: int
 ) -> None:

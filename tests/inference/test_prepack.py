@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import DECODERS, toy_pairs
+from tiers import one_quick
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -64,8 +65,8 @@ def test_packed_products_equal_those_of_the_weight(
 
 
 @packs
-@pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("beam", [1, 3])
+@one_quick("decoder", DECODERS)
+@one_quick("beam", [1, 3])
 def test_packed_weights_give_the_same_translations(
     tiny_runs: dict[str, Path], decoder: str, beam: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import torch
 from searching import search
 from test_batch_invariance import model_of
 from test_search import CPU, random_sources, same
+from tiers import one_quick
 
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.inference_model import InferenceModel
@@ -26,9 +27,9 @@ def copying_model(decoder: str, weight_format: str = "") -> InferenceModel:
     return model
 
 
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-@pytest.mark.parametrize("weight_format", ["", "packed", "int8"])
-@pytest.mark.parametrize("beam_size", [1, 5])
+@one_quick("decoder", ["bahdanau", "luong"])
+@one_quick("weight_format", ["", "packed", "int8"])
+@one_quick("beam_size", [1, 5])
 def test_results_equal_those_of_a_sentence_alone(
     decoder: str, weight_format: str, beam_size: int
 ) -> None:

@@ -14,6 +14,7 @@ from conftest import copy_with_vocabularies, tiny_config, toy_pairs
 from invariance import check_batch_invariance
 from searching import requests_of, search
 from test_batch_invariance import model_of
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
@@ -204,9 +205,9 @@ def test_search_equals_search_over_all_tokens_with_the_others_masked(
                 torch.testing.assert_close(one.attention_weights, other.attention_weights)
 
 
-@pytest.mark.parametrize("int8", [False, True])
-@pytest.mark.parametrize("how", ["greedy", "beam", "samples"])
-@pytest.mark.parametrize("kind", ["luong", "copying", "ensemble"])
+@one_quick("int8", [False, True])
+@one_quick("how", ["greedy", "beam", "samples"])
+@one_quick("kind", ["luong", "copying", "ensemble"])
 def test_results_equal_those_of_a_sentence_alone(kind: str, how: str, int8: bool) -> None:
     if int8 and not int8_is_exact():
         pytest.skip("this processor's int8 products overflow")
@@ -271,7 +272,7 @@ def run(tiny_runs: dict[str, Path], tiny_vocabularies: Vocabularies, tmp_path: P
 LINES = [*toy_pairs(20, seed=5)[0], "", "Unseen \N{SNOWMAN}!"]
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@one_quick("int8", [False, True])
 def test_a_translator_takes_the_shortlist_of_its_run(run: Path, int8: bool) -> None:
     if int8 and not int8_is_exact():
         pytest.skip("this processor's int8 products overflow")
@@ -415,6 +416,7 @@ def test_an_exported_model_has_none(
 # ------------------------------------------------------------------------------------- the command
 
 
+@pytest.mark.thorough
 def test_the_command_writes_what_translate_reads(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
