@@ -20,6 +20,8 @@ from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, engine_files, layout
@@ -124,6 +126,11 @@ class TrainingSession:
     def inference(self) -> InferenceModel:
         """The model as search sees it, with the weights in training."""
         return InferenceModel(self.model)
+
+    @cached_property
+    def engine(self) -> TorchEngine:
+        """The engine of validation, with the weights in training."""
+        return engine_for(self.inference, self.device)
 
     @property
     def is_static(self) -> bool:

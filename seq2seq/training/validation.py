@@ -12,6 +12,7 @@ from seq2seq.data.corpus import ParallelText
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.inference_model import InferenceModel
@@ -94,7 +95,7 @@ def valid_loss(session: TrainingSession) -> float:
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
     data, config, device = session.data, session.config, session.device
-    model, group = session.inference, session.group
+    model, group = session.engine, session.group
     bleu, session.hypotheses = greedy_bleu(
         model, data.vocabularies, data.limit, data.source, config, data.valid, device, group
     )
@@ -108,7 +109,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
         return []
     longest, decoding, valid = config.data.max_length, config.decoding, data.valid
     translator = Translator(
-        session.inference,
+        session.engine,
         data.vocabularies,
         data.limit,
         decoding,
@@ -120,7 +121,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
 
 
 def greedy_bleu(
-    model: InferenceModel,
+    model: TorchEngine | InferenceModel,
     vocabularies: Vocabularies,
     limit: LengthLimit,
     source: SourceProfile,
