@@ -111,6 +111,7 @@ def _bleu(
     on_translated: Callable[[int], object] | None,
 ) -> float | None:
     """Measure and report the validation BLEU; report only the name without validation text."""
+    from seq2seq.engines.torch.graphs import engine_for
     from seq2seq.training.validation import greedy_bleu
 
     if valid is None:
@@ -118,7 +119,7 @@ def _bleu(
         return None
     device = next(checkpoint.model.parameters()).device
     bleu, _ = greedy_bleu(
-        checkpoint.model.eval(),
+        engine_for(checkpoint.model.eval(), device),
         checkpoint.vocabularies,
         checkpoint.limit,
         checkpoint.source,

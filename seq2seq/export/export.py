@@ -18,9 +18,9 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.export.decoder import decoder_graph
 from seq2seq.export.encoder import encoder_graph
 from seq2seq.export.graph import INT, Graph
-from seq2seq.runs.engine_folder import FORMAT
 from seq2seq.inference.loaded_model import check_ensemble
 from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.engine_folder import FORMAT
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK, VOCABULARY
 from seq2seq.runs.run_config import read_source_profile
 from seq2seq.runtime.errors import UserError

@@ -20,7 +20,7 @@ from seq2seq.runtime.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.engines.torch.engine import Model
+    from seq2seq.engines.torch.engine import Model, TorchEngine
     from seq2seq.inference.shortlist_search import ShortlistSearch
 
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
@@ -33,7 +33,7 @@ class LoadedModel:
     On a CPU the model is an engine of ONNX Runtime, for which torch is not imported.
     """
 
-    model: "Model | OnnxEngine"
+    model: "Model | TorchEngine | OnnxEngine"
     vocabularies: Vocabularies
     limit: LengthLimit
     decoding: DecodingSettings
@@ -57,7 +57,7 @@ class LoadedModel:
             raise UserError(
                 f"{self.name}: is an exported model, which translates only; use the run folder"
             )
-        return self.model, self.device
+        return getattr(self.model, "model", self.model), self.device
 
     @property
     def attends(self) -> bool:
@@ -75,8 +75,9 @@ class LoadedModel:
         if isinstance(self.model, OnnxEngine):
             return self.model
         from seq2seq.engines.torch.engine import TorchEngine
+        from seq2seq.engines.torch.graphs import engine_for
 
-        return TorchEngine(*self.trained)
+        return self.model if isinstance(self.model, TorchEngine) else engine_for(*self.trained)
 
     def search(
         self,

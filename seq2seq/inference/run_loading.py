@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import torch
-
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble

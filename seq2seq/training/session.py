@@ -20,6 +20,8 @@ from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, engine_files, layout
 from seq2seq.runs.metrics_file import LineCount
@@ -32,6 +34,7 @@ from seq2seq.runs.training_state import (
     save_state,
 )
 from seq2seq.runs.warm_start import WarmStart
+from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import derive_seed, resolve_precision
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
@@ -122,6 +125,26 @@ class TrainingSession:
     def inference(self) -> Seq2Seq:
         """The model as search sees it, with the weights in training."""
         return evaluation_copy(self.model)
+
+    @cached_property
+    def engine(self) -> TorchEngine:
+        """The engine of validation, with the weights in training."""
+        return engine_for(self.inference, self.device)
+
+    @property
+    def is_static(self) -> bool:
+        """Return whether steps read and write the same tensors, as CUDA graphs do."""
+        return self.device.type not in ("cpu", "mps")
+
+    @cached_property
+    def graphs(self) -> Graphs:
+        """The CUDA graphs of a step."""
+        return Graphs(self.device)
+
+    @cached_property
+    def sums(self) -> Tensor:
+        """The summed losses [2] of the micro-batches of a step."""
+        return torch.zeros(2, device=self.device)
 
     @cached_property
     def exchange(self) -> GradientExchange | None:
@@ -217,6 +240,7 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     If the best weights are damaged, let the next validation write them again and return a note.
     """
     config, progress = session.config, state.progress
+    session.graphs.clear()  # they read tensors that are replaced
     restore_tensors(state, named_weights(session.model), session.averages, session.optimizer.state)
     progress.move_to(session.device, config.training.log_every)
     progress.precision = progress.precision or session.progress.precision

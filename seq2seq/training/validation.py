@@ -12,9 +12,9 @@ from seq2seq.data.corpus import ParallelText
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.engine import Engine
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
-from seq2seq.engines.torch.engine import Model
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
@@ -94,7 +94,7 @@ def valid_loss(session: TrainingSession) -> float:
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
     data, config, device = session.data, session.config, session.device
-    model, group = session.inference, session.group
+    model, group = session.engine, session.group
     bleu, session.hypotheses = greedy_bleu(
         model, data.vocabularies, data.limit, data.source, config, data.valid, device, group
     )
@@ -108,7 +108,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
         return []
     longest, decoding, valid = config.data.max_length, config.decoding, data.valid
     translator = Translator(
-        session.inference,
+        session.engine,
         data.vocabularies,
         data.limit,
         decoding,
@@ -120,7 +120,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
 
 
 def greedy_bleu(
-    model: Model,
+    model: Engine,
     vocabularies: Vocabularies,
     limit: LengthLimit,
     source: SourceProfile,

@@ -328,6 +328,7 @@ def test_without_an_output_maps_go_to_stdout(
     assert words == [*lines_of(tgt)[0].split(), "</s>"]
 
 
+@pytest.mark.thorough
 def test_pdf_is_drawn(tiny_runs: dict[str, Path], texts: tuple[Path, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(texts[0]), "--words"]

@@ -89,6 +89,7 @@ def test_the_mean_over_heads_is_the_attention_of_search(
             assert np.abs(heads_of(other).mean(axis=0) - one.attention).max() < 1e-5
 
 
+@pytest.mark.thorough
 def test_the_weights_do_not_depend_on_the_batch(translator: Translator) -> None:
     batched = translator.translate(LINES, settings=SETTINGS)
     backwards = translator.translate(LINES[::-1], settings=SETTINGS)[::-1]

@@ -30,7 +30,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a folder with a config, its corpus and its run."""
     folder = tmp_path_factory.mktemp("corpus")
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     patch.chdir(folder)
     config = write_small_corpus(folder)
     config.write_text(config.read_text("utf-8").replace(folder.as_posix(), "."), "utf-8")

@@ -120,7 +120,7 @@ def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_rate_of_false_positives_equals_the_level() -> None:
     """At 200 tests the share of p below 0.05 has a standard error of 1.5 points."""
     found = null_p_values(100, 200)

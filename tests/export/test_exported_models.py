@@ -17,6 +17,7 @@ import torch
 from conftest import tiny_config, toy_pairs, toy_words
 from fuzz_lines import fuzz_lines
 from name_cases import name_pairs, some_names
+from tiers import one_quick
 
 from seq2seq.config.schema import Config
 from seq2seq.data.length_limit import LengthLimit
@@ -126,7 +127,7 @@ def assert_close(found: Any, expected: Any, tolerance: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 1), (4, 4)])
+@one_quick(("beam_size", "n_best"), [(1, 1), (3, 1), (4, 4)])
 def test_an_export_translates_like_its_run(tiny_run: Path, beam_size: int, n_best: int) -> None:
     run, exported = both(tiny_run)
     expected = run.translate(LINES, beam_size, n_best)
@@ -148,7 +149,7 @@ def test_greedy_search_for_texts_alone_finds_the_same(tiny_run: Path, key: str, 
     assert alone == [each.text for each in expected[:20]]
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("beam_size", [1, 3])
 def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
     run, exported = both(tiny_run)
     words = sorted({word for each in run.translate(LINES[:40]) for word in each.text.split()})
@@ -162,7 +163,7 @@ def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
     assert sum(a.text != b.text for a, b in zip(expected, free, strict=True)) > len(LINES) // 2
 
 
-@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 2)])
+@one_quick(("beam_size", "n_best"), [(1, 1), (3, 2)])
 def test_phrases_and_a_glossary(tiny_run: Path, beam_size: int, n_best: int) -> None:
     run, exported = both(tiny_run)
     words = toy_words(len(LINES))
@@ -217,7 +218,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@one_quick("model", MODELS.values(), ids=MODELS)
 def test_models_of_every_kind_are_exported(
     model: dict[str, Any], tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:
@@ -229,7 +230,7 @@ def test_models_of_every_kind_are_exported(
     assert len({each.text for each in expected}) > len(LINES) // 3
 
 
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@one_quick("model", MODELS.values(), ids=MODELS)
 def test_encoder_outputs_do_not_depend_on_the_batch(
     model: dict[str, Any],
     tiny_vocabularies: Vocabularies,
@@ -250,6 +251,7 @@ def test_encoder_outputs_do_not_depend_on_the_batch(
             assert all(np.array_equal(weights[0], other) for other in weights[1:])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", [{"decoder": "bahdanau"}, {"decoder": "luong"}], ids=str)
 def test_a_copying_model_requires_the_words_that_it_copies(
     model: dict[str, Any], tiny_vocabularies: Vocabularies, tmp_path: Path
@@ -323,7 +325,7 @@ def test_a_user_defined_score_is_refused(
     assert not (tmp_path / "export").exists()
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("beam_size", [1, 3])
 def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
     names = some_names(60, seed=1)
     pairs = name_pairs(names, 400, seed=2)

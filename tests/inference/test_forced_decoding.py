@@ -10,6 +10,7 @@ import pytest
 import torch
 from searching import host_engine, search
 from test_search import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
+from tiers import quick_values
 
 from seq2seq.data.batching import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
@@ -25,7 +26,7 @@ SOURCES = random_sources(70, seed=8)
 TARGETS = random_sources(70, seed=9, longest=17)
 
 
-@pytest.fixture(scope="module", params=list(MAKERS))
+@pytest.fixture(scope="module", params=quick_values(MAKERS))
 def model(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]()
 

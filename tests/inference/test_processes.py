@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import toy_pairs
+from tiers import one_quick
 
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translator import Translator
@@ -17,8 +18,8 @@ from seq2seq.inference.translator import Translator
 LINES, OTHERS = toy_pairs(30, seed=9)
 
 
-@pytest.mark.parametrize("how", ["pickle", "deepcopy", "copy"])
-@pytest.mark.parametrize("runs", [1, 2])
+@one_quick("how", ["pickle", "deepcopy", "copy"])
+@one_quick("runs", [1, 2])
 def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None:
     translator = Translator.load(*[tiny_run] * runs, device="cpu")
     expected = translator.translate(LINES, 3, 3)
@@ -32,6 +33,7 @@ def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None
     assert translator.translate(LINES, 3, 3) == expected
 
 
+@pytest.mark.thorough
 def test_a_pickle_is_read_in_another_process(tiny_run: Path, tmp_path: Path) -> None:
     translator = Translator.load(tiny_run, device="cpu")
     (tmp_path / "pickle").write_bytes(pickle.dumps(translator))
@@ -49,6 +51,7 @@ def test_int8_weights_are_copied_and_pickled(tiny_runs: dict[str, Path]) -> None
         assert copied.translate(LINES, 3) == translator.translate(LINES, 3)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("used", [True, False])
 def test_a_forked_process_translates(tiny_runs: dict[str, Path], used: bool) -> None:

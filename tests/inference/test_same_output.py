@@ -29,7 +29,7 @@ STEPS = 40 if SMALL else 500
 DECODERS = ["bahdanau"] if SMALL else ["bahdanau", "none"]
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.thorough,
     pytest.mark.skipif(not FOUND, reason=f"no multi30k in {', '.join(map(str, FOLDERS))}"),
 ]
 

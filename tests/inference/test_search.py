@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import DECODERS, tiny_config
 from searching import search
+from tiers import one_quick, quick_values
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
@@ -370,7 +371,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=list(MAKERS))
+@pytest.fixture(scope="module", params=quick_values(MAKERS))
 def model(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]()
 
@@ -417,8 +418,8 @@ def teacher_forced(model: Seq2Seq, src: Tensor, src_lengths: Tensor, tgt_in: Ten
     return model.project(network.copying(unrolled.outputs[0], weights, continued, positions)[0])
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "ensemble"])
-@pytest.mark.parametrize("beam_size", [1, 4])
+@one_quick("kind", [kind for kind in MAKERS if kind != "ensemble"])
+@one_quick("beam_size", [1, 4])
 def test_scores_equal_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
     model = MAKERS[kind]()
     sources, length_penalty = random_sources(40, seed=9), 0.7
@@ -484,7 +485,7 @@ def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("beam_size", "coverage_penalty"), [(1, 0.0), (5, 0.0), (5, 0.4)])
 def test_results_do_not_depend_on_the_batch(
     model: Any, beam_size: int, coverage_penalty: float

@@ -2,11 +2,11 @@
 
 import math
 
-import pytest
 import torch
 from searching import search
 from test_batch_invariance import model_of
 from test_search import CPU, random_sources, same
+from tiers import one_quick
 
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search.interface import SearchOptions
@@ -17,8 +17,8 @@ def copying_model(decoder: str) -> Seq2Seq:
     return model_of(decoder, copy=True)
 
 
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-@pytest.mark.parametrize("beam_size", [1, 5])
+@one_quick("decoder", ["bahdanau", "luong"])
+@one_quick("beam_size", [1, 5])
 def test_results_equal_those_of_a_sentence_alone(decoder: str, beam_size: int) -> None:
     model, sources = copying_model(decoder), random_sources(90, seed=8)
     limits, options = [20] * 90, SearchOptions(beam_size)

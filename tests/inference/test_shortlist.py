@@ -14,6 +14,7 @@ from conftest import copy_with_vocabularies, tiny_config, toy_pairs
 from invariance import check_batch_invariance
 from searching import requests_of
 from test_batch_invariance import model_of
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
@@ -206,8 +207,8 @@ def test_search_equals_search_over_all_tokens_with_the_others_masked(
                 )
 
 
-@pytest.mark.parametrize("how", ["greedy", "beam", "samples"])
-@pytest.mark.parametrize("kind", ["luong", "copying", "ensemble"])
+@one_quick("how", ["greedy", "beam", "samples"])
+@one_quick("kind", ["luong", "copying", "ensemble"])
 def test_results_equal_those_of_a_sentence_alone(kind: str, how: str) -> None:
     models = MODELS[kind]()
     searched = search_of(models, shortlist_of())
@@ -411,6 +412,7 @@ def test_an_exported_model_has_none(
 # ------------------------------------------------------------------------------------- the command
 
 
+@pytest.mark.thorough
 def test_the_command_writes_what_translate_reads(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

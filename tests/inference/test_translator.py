@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
+from tiers import one_quick
 
 from seq2seq.cli import loading
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
@@ -238,7 +239,7 @@ def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> N
     assert joined.text.split() == [word for each in alone for word in each.text.split()]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_very_long_line_takes_little_time_and_memory(
     tiny_runs: dict[str, Path],
 ) -> None:
@@ -418,7 +419,7 @@ def test_no_bigram_occurs_twice_if_the_config_forbids_it(
 PREFIXES = ["Ba k", "zu ti ", "日本", "e\u0301x", "  mo\u2028ta▁k", "", "1 " * 60, "ve."]
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("beam_size", [1, 3])
 def test_translations_begin_with_their_prefixes(translator: Translator, beam_size: int) -> None:
     lines = [*LINES[: len(PREFIXES) - 2], TOO_LONG["sentences"], TOO_LONG["no spaces, unseen"]]
     n_best = min(2, beam_size)
@@ -623,6 +624,7 @@ def test_subwords_leave_nothing_to_replace(
 # --------------------------------------------------------------------------- run folders, ensembles
 
 
+@pytest.mark.thorough
 def test_a_copied_run_translates_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path
 ) -> None:
@@ -674,6 +676,7 @@ def test_a_device_that_is_not_there_is_refused(tiny_runs: dict[str, Path]) -> No
         Translator.load(tiny_runs["none"], device="cuda:99")
 
 
+@pytest.mark.thorough
 def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -> None:
     program = (
         "import sys; from seq2seq.inference.translator import Translator; "

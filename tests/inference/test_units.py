@@ -30,16 +30,12 @@ LINES = toy_pairs(12, seed=5)[0]
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     settings = ("training.max_steps=6", "training.log_every=1", "training.average=0.9")
     return load_config(corpus, [*settings, f"run_dir={corpus.parent / run}", *overrides])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_run_is_resumed_exactly(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, unit: str
@@ -54,6 +50,7 @@ def test_a_run_is_resumed_exactly(
     assert all(map(torch.equal, *weights))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
 def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None:
     settings = ("training.max_steps=30", "training.keep=2", "training.validate_every=15")

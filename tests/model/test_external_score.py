@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import create_tiny_run, tiny_config, toy_pairs
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, ConfigError, ModelConfig, load_config
@@ -71,11 +72,11 @@ def test_all_decoders_with_attention_support_it(decoder: str) -> None:
     assert model.decoder.score.query_projection.weight.shape == (4, 8)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("scores")
 def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "decoding.max_length=9", "training.keep=2"]
 
     def trained(run: str, *overrides: str, **options: Any) -> Path:
@@ -121,7 +122,7 @@ OTHER_USES = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), OTHER_USES.values(), ids=OTHER_USES)
+@one_quick(("old", "new"), OTHER_USES.values(), ids=OTHER_USES)
 def test_a_score_may_use_its_weights_in_any_way(
     scores: Path, tiny_vocabularies: Vocabularies, tmp_path: Path, old: str, new: str
 ) -> None:
@@ -215,7 +216,6 @@ def test_a_score_may_drop_out(scores: Path) -> None:
 def test_a_run_without_its_module_is_refused(
     scores: Path, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "training.max_steps=2", "decoding.max_length=9"]
     run = train(load_config(small_corpus, keys), "cpu", quiet=True)
     scores.unlink()

@@ -178,11 +178,12 @@ def _check_step(
     for name, (kind, dims) in inputs.items():
         rows = "rows" if name in state else "batch"
         of_encoder = encoded.get(name)
-        if of_encoder is None or of_encoder != (kind, ["batch", *of_encoder[1][1:]]) or (
-            dims != [rows, *of_encoder[1][1:]]
+        if (
+            of_encoder is None
+            or of_encoder != (kind, ["batch", *of_encoder[1][1:]])
+            or (dims != [rows, *of_encoder[1][1:]])
         ):
             raise GraphError(f"the decoder reads {name!a:.80}, which the encoder does not return")
     for name, (kind, dims) in outputs.items():
         if name not in _OUTPUTS and state.get(name.removeprefix("next_")) != (kind, dims):
             raise GraphError(f"the decoder returns {name!a:.80}, which it does not read")
-

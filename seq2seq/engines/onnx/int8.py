@@ -296,4 +296,3 @@ class _Quantizer:
         self.loops += [
             node.output[count + place] for place, name in enumerate(names) if name in inner.rounded
         ]
-
