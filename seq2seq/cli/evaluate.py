@@ -190,8 +190,8 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     if not models:
         return None, ""
     with frozen_objects():
-        from seq2seq.runs.engine_folder import is_export
         from seq2seq.inference.loading import languages_of
+        from seq2seq.runs.engine_folder import is_export
         from seq2seq.runs.run_config import read_config
     first = Path(models[0])
     if is_export(first):
