@@ -14,6 +14,7 @@ from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search.sentences import by_width
+from seq2seq.inference.search.strategies import length_penalty, total_of
 from seq2seq.inference.source_lines import (
     MAX_ATTENTION_TOKENS,
     bounded_slices,
@@ -172,12 +173,11 @@ def _scored_line(
     masked: Masked,
     log_probs: list[float],
 ) -> ScoredLine:
-    total = 0.0
-    for each in log_probs:  # in the order of greedy search; `sum` compensates from Python 3.12 on
-        total += each
+    total = total_of(log_probs)
+    norm = length_penalty(np.array(len(log_probs)), translator.decoding.length_penalty)
     src, tgt, names = translator.vocabularies
     return ScoredLine(
-        total / len(log_probs) ** translator.decoding.length_penalty,
+        total / float(norm),
         total,
         with_names(src.tokens([*src_ids, EOS_ID]), masked.names),
         with_names(tgt.tokens([*tgt_ids, EOS_ID]), names.spellings(masked) if names else {}),

@@ -273,7 +273,7 @@ def test_requirements_of_other_types_are_refused(
 def test_a_callback_that_is_none_is_refused_before_search(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.inference.search.batched.search", None)
+    monkeypatch.setattr("seq2seq.inference.loaded_model.search", None)
     with pytest.raises(TypeError, match=r"^on_translated: must be a function .*, not 3$"):
         translator.translate(LINES, on_translated=3)  # type: ignore[call-overload]
 

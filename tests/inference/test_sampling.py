@@ -13,12 +13,12 @@ from conftest import toy_pairs
 from invariance import check_batch_invariance
 from sacrebleu.metrics import BLEU, CHRF
 from searching import search
-from seq2seq.inference.search.sampling import draw, truncated
 from test_search import CPU, MAKERS, Oracle, ask, random_sources
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Sampling
+from seq2seq.engines.torch.sampling import draw, truncated
 from seq2seq.inference.mbr import expected_utilities
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.settings import SearchSettings

@@ -70,13 +70,3 @@ def test_a_closed_gate_copies_attended_tokens_alone() -> None:
         assert {*best.ids} <= {*source, 3}
         assert best.attention_weights is not None
         assert math.isfinite(best.score)
-
-
-def test_int8_logits_are_not_used_for_the_mixture() -> None:
-    plain, shortlisting = copying_model("luong"), copying_model("luong")
-    shortlisting._shortlist = lambda outputs: pytest.fail(f"asked for {outputs}")  # type: ignore[assignment]
-    sources, options = random_sources(20, seed=4), SearchOptions(1, return_scores=False)
-    found, expected = (
-        search(each, sources, [9] * 20, options, CPU) for each in (shortlisting, plain)
-    )
-    assert [each[0].ids for each in found] == [each[0].ids for each in expected]

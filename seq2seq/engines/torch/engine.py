@@ -23,7 +23,7 @@ from seq2seq.engines.engine import (
 )
 from seq2seq.engines.torch.sampling import drawn
 
-MAX_POSITIONS = 16_384  # source positions per batch of long sentences on CPU
+MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
 
 
@@ -112,9 +112,13 @@ class TorchEngine:
         return self.step(self.spread(self.encode([[]], 1), 1, options), np.array([BOS_ID]))
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
-        """Return the number of slots; longer sentences, which are rare, get fewer."""
+        """Return the number of slots; longer sentences, which are rare, get fewer.
+
+        It depends on the padded width alone, so that the shapes of all operations do, too: kernels
+        are chosen by shape, and a sentence has the same result beside any others.
+        """
         rows = 64 if width <= 32 else 32 if width <= 64 else max(1, min(16, MAX_POSITIONS // width))
-        return min(rows, count) if self.device.type == "cpu" else rows * GPU_FACTOR
+        return rows if self.device.type == "cpu" else rows * GPU_FACTOR
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Ids], width: int) -> TorchRows:

@@ -77,7 +77,7 @@ class Beam(Strategy):
             self._coverage = before + step.attention
         ends = best.tokens == EOS_ID
         lengths = np.maximum(self.slots.lengths, 1)  # of empty slots, too
-        norms = length_penalty(lengths, self.options.length_penalty)
+        norms = length_penalty(lengths, self.options.length_penalty).astype(np.float32)
         norms = norms.repeat(groups) if groups > 1 else norms
         if len(ended := np.flatnonzero(ends[:, :width].any(axis=1))):
             self._add_to_pool(ended, best, ends, norms)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
-from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Mask
+from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Engine, Mask
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
@@ -24,9 +24,9 @@ Phrases = tuple[Lexical, PhraseProgress]  # with the progress of one hypothesis
 class Choice:
     """Next tokens of one hypothesis: all but the forbidden ones, or the allowed ones alone."""
 
-    def __init__(self, room: int, forbidden: Tokens, vocabulary_size: int) -> None:
+    def __init__(self, room: int, forbidden: Tokens, engine: Engine) -> None:
         """Take the number of tokens that may still precede end-of-sentence, and forbidden ones."""
-        self.room, self._size = room, vocabulary_size
+        self.room, self._engine = room, engine
         self.allowed: Array | None = np.array([EOS_ID]) if room <= 0 else None
         self.is_bound = False  # by an incomplete prefix
         self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
@@ -56,9 +56,9 @@ class Choice:
         if self.allowed is not None:
             return not np.isin(self.allowed, self._joined(tokens)).all()
         parts = [self._always, *self._forbidden, tokens]
-        if sum(map(len, parts)) < self._size:
+        if sum(map(len, parts)) < self._engine.vocabulary_size:
             return True
-        return len(np.unique(np.concatenate(parts))) < self._size
+        return len(np.unique(np.concatenate(parts))) < self._engine.vocabulary_size
 
     def forbidden(self) -> Array:
         """Return the tokens that are forbidden where `allowed` is None."""
@@ -66,14 +66,14 @@ class Choice:
         return joined[~np.isin(joined, self._exempt)] if len(self._exempt) else joined
 
     def remaining(self) -> Array:
-        """Return the tokens that are left of the allowed ones; padding if none is."""
+        """Return the tokens that are left of the allowed ones."""
         assert self.allowed is not None, "without allowed tokens, others are forbidden"
         allowed = self.allowed
         if self._forbidden:
             allowed = allowed[~np.isin(allowed, self._joined())]
         if len(self._exempt):
             allowed = np.union1d(allowed, self._exempt)
-        return allowed if len(allowed) else np.array([PAD_ID])
+        return allowed
 
     def _joined(self, tokens: Tokens = ()) -> Array:
         parts = [np.asarray(part, np.int64) for part in (*self._forbidden, tokens)]
@@ -247,10 +247,9 @@ class RuleStates:
     """Rules of the sentences in search, with their states for each hypothesis of each slot."""
 
     def __init__(
-        self, rules: Sequence[Rule], options: SearchOptions, slots: int, vocabulary_size: int
+        self, rules: Sequence[Rule], options: SearchOptions, slots: int, engine: Engine
     ) -> None:
-        self.rules, self.options, self.vocabulary_size = rules, options, vocabulary_size
-        self.slots = slots
+        self.rules, self.options, self.slots, self.engine = rules, options, slots, engine
         self._rules: dict[int, list[Rule]] = {}  # of the slots whose sentences have rules
         self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
 
@@ -312,14 +311,15 @@ class RuleStates:
         ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
         if not self._rules:
             return Mask(ends)
-        places = _Places()
+        places, never = _Places(), self.options.forbidden_ids
         for slot, rules in self._rules.items():
             room = int(limits[slot] - 1 - lengths[slot])
+            has_phrases = isinstance(rules[-1], RequirePhrases)
             for k, states in enumerate(self._states[slot]):
                 if states is not None:
-                    choice = Choice(room, self.options.forbidden_ids, self.vocabulary_size)
-                    if ends[slot] == MAY_NOT_END:
-                        choice.forbid([EOS_ID])
+                    choice = Choice(room, () if has_phrases else never, self.engine)
+                    choice.forbid(never if has_phrases else ())
+                    choice.forbid([EOS_ID] if ends[slot] == MAY_NOT_END else ())
                     for rule, state in zip(rules, states, strict=True):
                         rule.mask(state, choice)
                     places.add(slot * self.options.size + k, choice)
@@ -337,7 +337,12 @@ class _Places:
     def add(self, row: int, choice: Choice) -> None:
         """Add those of a row."""
         if choice.allowed is not None:
-            self._allowed.append((row, choice.remaining()))
+            remaining = choice.remaining()
+            if len(remaining):
+                self._allowed.append((row, remaining))
+            else:
+                self._allowed.append((row, [PAD_ID]))
+                self._forbidden.append((row, [PAD_ID]))
         else:
             self._forbidden.append((row, choice.forbidden()))
         self._scaled.append((row, choice.scaled))

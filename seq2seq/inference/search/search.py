@@ -1,15 +1,20 @@
 """Search over many sentences by an engine: ids in, ids out.
 
 Sentences of one padded length are searched together in slots, each at a step of its own. A finished
-sentence frees its slot for the next; when none is left, the batch shrinks.
+sentence frees its slot for the next; when none is left, the batch shrinks. Threads search batches
+side by side where the engine gains by that.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Event, Thread
 
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
-from seq2seq.engines.engine import Engine, StepOptions
+from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
 from seq2seq.inference.search.interface import (
     Hypothesis,
@@ -30,6 +35,9 @@ from seq2seq.inference.search.trail import Trail
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
+Entry = tuple[int, Sentence]  # with its number
+Found = tuple[int, list[Hypothesis]]  # likewise
+
 
 def search(
     engine: Engine,
@@ -47,20 +55,24 @@ def search(
     search has ended. Raises NonFiniteError if the log-probabilities of a sentence are not finite.
     """
     samples = options.sampling.samples if options.sampling else 1
-    repeated = [(request, sample) for request in requests for sample in range(samples)]
-    results: list[list[Hypothesis]] = [[] for _ in repeated]
+    sentences = [
+        _sentence(request, sample, options) for request in requests for sample in range(samples)
+    ]
+    results: list[list[Hypothesis]] = [[] for _ in sentences]
     missing = [samples] * len(requests)
-    for width, numbers in queues([request for request, _ in repeated]):
-        sentences = [_sentence(*repeated[n], options) for n in numbers]
-        try:
-            for place, hypotheses in _Batch(engine, sentences, width, options).run():
-                number = numbers[place]
-                results[number] = hypotheses
-                missing[number // samples] -= 1
-                if not missing[number // samples] and on_found is not None:
-                    on_found(number // samples)
-        except NonFiniteError as error:
-            raise NonFiniteError(numbers[error.sentence] // samples, error.value) from None
+    workers = min(engine.workers, len(sentences))
+    waiting = [
+        _Queue(width, [(number, sentences[number]) for number in numbers], workers)
+        for width, numbers in queues(sentences)
+    ]
+    try:
+        for number, hypotheses in _side_by_side(engine, waiting, options, workers):
+            results[number] = hypotheses
+            missing[number // samples] -= 1
+            if not missing[number // samples] and on_found is not None:
+                on_found(number // samples)
+    except NonFiniteError as error:
+        raise NonFiniteError(error.sentence // samples, error.value) from None
     return [
         [hypothesis for hypotheses in results[start : start + samples] for hypothesis in hypotheses]
         for start in range(0, len(results), samples)
@@ -75,48 +87,125 @@ def _sentence(request: Request, sample: int, options: SearchOptions) -> Sentence
     return make_sentence(request, options, f"{options.sampling.seed} {sample} {source}")
 
 
+class _Queue:
+    """Sentences of one padded width that wait for a slot."""
+
+    def __init__(self, width: int, entries: Iterable[Entry], workers: int) -> None:
+        self.width, self._entries, self._workers = width, deque(entries), workers
+
+    @property
+    def share(self) -> int:
+        """Return the number of sentences that one thread should take next, at most."""
+        return -(-len(self._entries) // self._workers)
+
+    def take(self, count: int) -> list[Entry]:
+        """Return the next sentences, fewer or none if other threads have taken them."""
+        taken: list[Entry] = []
+        with suppress(IndexError):
+            while len(taken) < count:
+                taken.append(self._entries.popleft())
+        return taken
+
+
+def _side_by_side(
+    engine: Engine, waiting: Sequence[_Queue], options: SearchOptions, workers: int
+) -> Iterator[Found]:
+    """Search queues in several threads; yield what these find."""
+    if workers <= 1:
+        yield from _found(engine, waiting, options)
+        return
+    found: SimpleQueue[Found | Exception | None] = SimpleQueue()
+    is_over = Event()
+
+    def work() -> None:
+        try:
+            for result in _found(engine, waiting, options):
+                found.put(result)
+                if is_over.is_set():
+                    break
+            found.put(None)
+        except Exception as error:
+            found.put(error)
+
+    threads = [Thread(target=work, daemon=True) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    try:
+        while workers:
+            result = found.get()
+            if isinstance(result, Exception):
+                raise result
+            if result is None:
+                workers -= 1
+            else:
+                yield result
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _found(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) -> Iterator[Found]:
+    """Search queues, or what other threads leave of them, one after the other."""
+    for queue in waiting:
+        count = engine.slots(queue.width, options.size, queue.share)
+        if entering := queue.take(count):
+            yield from _Batch(engine, queue, entering, options).run()
+
+
+class _Encoded:
+    """Encoded sentences that wait for a slot."""
+
+    def __init__(self, engine: Engine, width: int, size: int, sentences: Sequence[Entry]) -> None:
+        self.sentences, self.used = sentences, 0
+        sources: list[Ids] = [sentence.source for _, sentence in sentences]
+        sources += [[]] * (engine.slots(width, size, len(sources)) - len(sources))
+        self.rows = engine.encode(sources, width)
+
+    def __len__(self) -> int:
+        return len(self.sentences) - self.used
+
+    def take(self, count: int) -> tuple[Sequence[Entry], Array]:
+        """Return at most `count` sentences, and their rows."""
+        rows = np.arange(self.used, min(self.used + count, len(self.sentences)))
+        self.used += len(rows)
+        return [self.sentences[row] for row in rows.tolist()], rows
+
+
 class _Batch:
-    """Slots of one padded length, filled with sentences from a queue."""
+    """Slots of one padded width, filled with sentences from a queue."""
 
     def __init__(
-        self, engine: Engine, sentences: Sequence[Sentence], width: int, options: SearchOptions
+        self,
+        engine: Engine,
+        queue: _Queue,
+        entering: Sequence[Entry],
+        options: SearchOptions,
     ) -> None:
-        self.engine, self.sentences, self.width, self.options = engine, sentences, width, options
-        self.entered = self.first_encoded = self.encoded_until = 0  # sentences
-        count = engine.slots(width, options.size, len(sentences))
+        self.engine, self.queue, self.options = engine, queue, options
+        count = engine.slots(queue.width, options.size, len(entering))
         self.slots, self.trail = Slots(count), Trail(count, options.size)
-        kind = _strategy(sentences[0], options)
+        kind = _strategy(entering[0][1], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
-        self.rules = RuleStates(rules_of(options), options, count, engine.vocabulary_size)
-        self.encoded = self._encode()
-        self.rows = engine.spread(self.encoded, options.size, _step_options(kind, options))
+        self.rules = RuleStates(rules_of(options), options, count, engine)
+        self.encoded = _Encoded(engine, queue.width, options.size, entering)
+        step_options = _step_options(kind, options)
+        self.rows = engine.spread(self.encoded.rows, options.size, step_options)
         self.ids = np.full(count * options.size, BOS_ID)
-        self._begin(range(min(count, len(sentences))))
+        self._begin(range(len(entering)), self.encoded.take(count)[0])
 
-    def run(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def run(self) -> Iterator[Found]:
         """Yield the number and the hypotheses of each sentence after its search has ended."""
         while (self.slots.limits > 0).any():
             self._step()
             yield from self._pop()
 
-    def _encode(self) -> object:
-        """Encode the next sentences, as many as fit into the slots."""
-        count = len(self.slots.limits)
-        start = self.encoded_until
-        sources: list[Ids] = [each.source for each in self.sentences[start : start + count]]
-        self.encoded_until += len(sources)
-        padded = self.engine.slots(self.width, self.options.size, len(sources))
-        sources += [[]] * (padded - len(sources))
-        return self.engine.encode(sources, self.width)
-
-    def _begin(self, slots: Sequence[int]) -> None:
-        """Start the next sentences in slots that hold their rows."""
-        for slot in slots:
-            sentence = self.sentences[self.entered]
-            self.slots.begin(slot, self.entered, sentence, self.trail.end)
+    def _begin(self, slots: Sequence[int], entering: Sequence[Entry]) -> None:
+        """Start sentences in slots that hold their rows."""
+        for slot, (number, sentence) in zip(slots, entering, strict=True):
+            self.slots.begin(slot, number, sentence, self.trail.end)
             self.rules.begin(slot, sentence)
             self.strategy.begin(slot, sentence)
-            self.entered += 1
 
     def _step(self) -> None:
         slots = self.slots
@@ -138,7 +227,7 @@ class _Batch:
         slots.ends[done], slots.limits[done] = self.trail.end, 0
         self.rules.end(np.flatnonzero(done).tolist())
 
-    def _check_finite(self, values: np.ndarray, busy: np.ndarray) -> None:
+    def _check_finite(self, values: Array, busy: Array) -> None:
         """Raise NonFiniteError if the best value of a slot [B] that holds a sentence is not finite.
 
         No comparison orders nan, and a sentence without a possible token would never end.
@@ -148,7 +237,7 @@ class _Batch:
             slot = undefined.argmax()
             raise NonFiniteError(int(self.slots.sentences[slot]), float(values[slot]))
 
-    def _pop(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def _pop(self) -> Iterator[Found]:
         """Yield the sentences that are done, and fill their slots, once these are enough."""
         slots = self.slots
         free = np.flatnonzero(slots.limits == 0)
@@ -162,25 +251,27 @@ class _Batch:
         oldest = slots.starts[slots.sentences >= 0].min(initial=self.trail.end)
         self.trail.make_room(int(oldest))
 
-    def _fill(self, free: np.ndarray) -> None:
+    def _fill(self, free: Array) -> None:
         """Start the next sentences in free slots; drop those slots that are not needed."""
-        while len(free) and self.entered < len(self.sentences):
-            if self.entered == self.encoded_until:
-                self.encoded = self._encode()
-                self.first_encoded = self.entered
-            count = min(len(free), self.encoded_until - self.entered)
-            taken = np.arange(count) + self.entered - self.first_encoded
-            into, free = free[:count], free[count:]
-            self.rows = self.engine.put(self.rows, into, self.encoded, taken)
+        while len(free):
+            if not len(self.encoded):
+                count = min(len(self.slots.limits), max(len(free), self.queue.share))
+                if not (waiting := self.queue.take(count)):
+                    break
+                width, size = self.queue.width, self.options.size
+                self.encoded = _Encoded(self.engine, width, size, waiting)
+            entering, rows = self.encoded.take(len(free))
+            into, free = free[: len(entering)], free[len(entering) :]
+            self.rows = self.engine.put(self.rows, into, self.encoded.rows, rows)
             self.ids[spread(into, self.options.size)] = BOS_ID
-            self._begin(into.tolist())
+            self._begin(into.tolist(), entering)
         busy = len(self.slots.limits) - len(free)
-        needed = self.engine.slots(self.width, self.options.size, max(busy, 1))
-        if self.entered == len(self.sentences) and busy and needed < len(self.slots.limits):
+        needed = self.engine.slots(self.queue.width, self.options.size, max(busy, 1))
+        if busy and needed < len(self.slots.limits):
             used = np.flatnonzero(self.slots.limits > 0)
             self._keep(np.concatenate([used, free])[:needed])
 
-    def _keep(self, slots: np.ndarray) -> None:
+    def _keep(self, slots: Array) -> None:
         """Drop all other slots and renumber these in the given order."""
         self.rows = self.engine.keep(self.rows, slots)
         self.ids = self.ids[spread(slots, self.options.size)]
@@ -204,7 +295,7 @@ def _step_options(kind: type[Strategy], options: SearchOptions) -> StepOptions:
     """Return what a search reads of each step."""
     reads_scores = options.return_scores or options.repetition_penalty != 1
     return StepOptions(
-        options.forbidden_ids,
+        () if kind is PhraseBeam else options.forbidden_ids,  # a phrase may have these
         log_probs=kind is not Greedy or reads_scores,
         attention=options.return_attention or bool(options.coverage_penalty),
     )

@@ -60,12 +60,12 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     return groups
 
 
-def queues(requests: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
-    """Yield padded lengths and the requests searched together: those with phrases separately.
+def queues(sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[int]]]:
+    """Yield padded lengths and the sentences searched together: those with phrases separately.
 
     They need beam search with any beam size, and the others must not depend on them.
     """
-    for width, rows in by_width([each.source for each in requests]).items():
+    for width, rows in by_width([sentence.source for sentence in sentences]).items():
         for with_phrases in (False, True):
-            if chosen := [i for i in rows if bool(requests[i].lexical.phrases) == with_phrases]:
+            if chosen := [i for i in rows if bool(sentences[i].lexical.phrases) == with_phrases]:
                 yield width, chosen

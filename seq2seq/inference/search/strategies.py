@@ -22,11 +22,10 @@ from seq2seq.inference.search.trail import Trail
 
 
 def length_penalty(lengths: Array, exponent: float) -> Array:
-    """Return `length ** exponent` [...] in float32, by which log-probabilities are divided."""
+    """Return `length ** exponent` [...], by which log-probabilities are divided."""
     with np.errstate(over="ignore"):
-        norms = lengths.astype(np.float32) ** np.float32(min(exponent, MAX_FACTOR))
-    bounded: Array = np.minimum(norms, np.float32(MAX_FACTOR))
-    return bounded
+        norms: Array = np.minimum(lengths.astype(np.float64) ** exponent, MAX_FACTOR)
+    return norms
 
 
 def coverage_penalty(coverage: Array, lengths: Array, factor: float) -> Array:
