@@ -5,7 +5,7 @@ On a CPU both are computed by ONNX Runtime, without torch.
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from seq2seq.config.schema import DecodingConfig
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.engines.onnx.checks import GraphError
+from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.files import Graphs, load_network
 from seq2seq.engines.onnx.network import Network
@@ -72,8 +72,8 @@ def load_folders(
         )
     if exported:
         return _load_exports(kind, paths, device, int8, overrides)
-    if not shortlist and _is_cpu(argument_types.device_name(device)):
-        runs_on_cpu = [_stored_run(path) for path in paths]
+    if not shortlist and is_cpu(argument_types.device_name(device)):
+        runs_on_cpu = [stored_run(path) for path in paths]
         networks = _networks_of(paths, runs_on_cpu, int8)
         if networks is not None:
             return _load_runs(kind, paths, runs_on_cpu, networks, overrides)
@@ -82,7 +82,7 @@ def load_folders(
     return load_runs(kind, paths, device, int8, overrides, shortlist)
 
 
-def _is_cpu(device: str) -> bool:
+def is_cpu(device: str) -> bool:
     """Return whether a model runs on the CPU; torch is imported only if there may be a GPU."""
     if device == "auto" and "torch" not in sys.modules:
         return not any(driver.exists() for driver in _GPU_DRIVERS)
@@ -93,18 +93,23 @@ def _is_cpu(device: str) -> bool:
     return choose_device(device).type == "cpu"
 
 
-class _StoredRun(NamedTuple):
+class StoredRun(NamedTuple):
     """A run folder, but for its weights."""
 
     decoding: DecodingConfig
     vocabularies: Vocabularies
     limit: LengthLimit
     max_length: int
-    direction: str
+    languages: tuple[str, str]  # codes of source and target
     checksum: str  # of the weights
 
+    @property
+    def direction(self) -> str:
+        """Return the languages as messages name them, such as "en to de"."""
+        return " to ".join(self.languages)
 
-def _stored_run(folder: Path) -> _StoredRun:
+
+def stored_run(folder: Path) -> StoredRun:
     """Read a run folder without its weights; raises UserError as `load_model` does."""
     config, path = read_config(folder), folder / BEST
     check_exists(path)
@@ -113,34 +118,35 @@ def _stored_run(folder: Path) -> _StoredRun:
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
         check_model_keys(path, header, config, folder / CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
-    longest, checksum = config.data.max_length, str(header["tensors"])
-    direction = config.data.direction
-    return _StoredRun(config.decoding, vocabularies, limit, longest, direction, checksum)
+    data, checksum = config.data, str(header["tensors"])
+    languages = data.src_lang, data.tgt_lang
+    return StoredRun(config.decoding, vocabularies, limit, data.max_length, languages, checksum)
 
 
 def _networks_of(
-    paths: Sequence[Path], runs: Sequence[_StoredRun], int8: bool
+    paths: Sequence[Path], runs: Sequence[StoredRun], int8: bool
 ) -> list[Network] | None:
     """Return the networks of run folders; None if a model has a part that cannot be traced."""
     networks = []
     for path, run in zip(paths, runs, strict=True):
-        size = len(run.vocabularies.tgt)
-        graphs = stored_graphs(path, run.checksum)
-        network = None if graphs is None else _valid_network(graphs, size, int8)
-        if network is None:
-            graphs = _rebuilt(path)
-            if graphs is None:
-                return None
-            network = load_network(graphs, size, int8)
-        networks.append(network)
+        graphs = graphs_of(path, run)
+        if graphs is None:
+            return None
+        networks.append(load_network(graphs, len(run.vocabularies.tgt), int8))
     return networks
 
 
-def _valid_network(graphs: Graphs, vocabulary_size: int, int8: bool) -> Network | None:
-    try:
-        return load_network(graphs, vocabulary_size, int8)
-    except GraphError:
-        return None
+def graphs_of(path: Path, run: StoredRun) -> Graphs | None:
+    """Return the graphs of a run, made from its weights if its folder has none that are valid.
+
+    None, with a note, if the model has a part that cannot be traced.
+    """
+    graphs = stored_graphs(path, run.checksum)
+    with suppress(GraphError):
+        if graphs is not None:
+            check_graphs(*graphs, len(run.vocabularies.tgt))
+            return graphs
+    return _rebuilt(path)
 
 
 def _rebuilt(path: Path) -> Graphs | None:
@@ -158,16 +164,14 @@ def _rebuilt(path: Path) -> Graphs | None:
 def _load_runs(
     kind: type[AnyLoaded],
     paths: Sequence[Path],
-    runs: Sequence[_StoredRun],
+    runs: Sequence[StoredRun],
     networks: Sequence[Network],
     overrides: Iterable[str],
 ) -> AnyLoaded:
     """Return run folders as a model of this kind; raises UserError if they do not fit together."""
     first = runs[0]
     decoding = overridden_decoding(paths[0], read_config(paths[0]), overrides)
-    for path, run in zip(paths, runs, strict=True):
-        same = checksums_of(run.vocabularies) == checksums_of(first.vocabularies)
-        check_ensemble(path, paths[0], same, run.direction, first.direction)
+    check_fit(paths, runs)
     return kind(
         model=OnnxEngine(networks),
         vocabularies=first.vocabularies,
@@ -178,6 +182,13 @@ def _load_runs(
         source=read_source_profile(paths[0]),
         name=", ".join(map(str, paths)),
     )
+
+
+def check_fit(paths: Sequence[Path], runs: Sequence[StoredRun]) -> None:
+    """Raise UserError for runs that form no ensemble."""
+    for path, run in zip(paths, runs, strict=True):
+        same = checksums_of(run.vocabularies) == checksums_of(runs[0].vocabularies)
+        check_ensemble(path, paths[0], same, run.direction, runs[0].direction)
 
 
 def _load_exports(

@@ -50,7 +50,7 @@ class RoughProjection:
         """
         norms = np.sqrt(np.square(outputs).sum(axis=1))
         least = logits.max(axis=1) - 2 * (self.fixed + norms * self.per_norm)
-        rows, tokens = np.nonzero(logits >= least[:, None].astype(np.float32))
+        rows, tokens = _places(logits, least[:, None].astype(np.float32))
         exact = (outputs[rows] * self.weight[tokens]).sum(axis=1) + self.bias[tokens]
         exact[np.isneginf(logits[rows, tokens])] = -np.inf
         values = np.full(len(logits), np.nan, np.float32)
@@ -60,6 +60,20 @@ class RoughProjection:
         found = np.zeros(len(logits), np.int64)
         found[rows[best]] = tokens[best]
         return found, values
+
+
+def _places(values: Array, least: Array) -> tuple[Array, Array]:
+    """Return the places in rows [N, V] of values that are at least [N, 1]; few of them are.
+
+    Eight comparisons at once are zero or not, which takes an eighth of the time of `nonzero`.
+    """
+    count, width = values.shape
+    large = np.zeros((count, -(-width // 8) * 8), bool)
+    np.greater_equal(values, least, out=large[:, :width])
+    eights = np.flatnonzero(large.view(np.uint64))
+    places, within = np.nonzero(large.reshape(-1, 8)[eights])
+    rows, columns = np.divmod(eights[places] * 8 + within, large.shape[1])
+    return rows, columns
 
 
 def split_projection(content: bytes) -> tuple[bytes | None, RoughProjection | None]:

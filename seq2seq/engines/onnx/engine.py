@@ -6,7 +6,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import onnxruntime
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import (
@@ -26,10 +25,9 @@ from seq2seq.engines.onnx.network import (
     Arrays,
     Network,
     Stepped,
-    session,
     threads,
-    topk_graph,
 )
+from seq2seq.engines.onnx.topk import TopK
 
 MAX_ROWS = 320  # hypotheses searched together
 
@@ -91,8 +89,8 @@ class OnnxEngine:
         return threads()
 
     @cached_property
-    def _topk(self) -> onnxruntime.InferenceSession:
-        return session(topk_graph().content())
+    def _topk(self) -> TopK:
+        return TopK(self.vocabulary_size)
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots for `count` sentences."""
@@ -172,8 +170,7 @@ class OnnxEngine:
             tokens, log_probs = self._argmax(step)
             best = Best(log_probs + scores, np.zeros_like(tokens), tokens, log_probs)
         else:
-            inputs = {"log_probs": values, "scores": scores, "count": np.array([count])}
-            totals, places = self._topk.run(None, inputs)
+            totals, places = self._topk(values, scores, count)
             parents, tokens = np.divmod(places, values.shape[1])
             log_probs = values[parents + np.arange(groups)[:, None] * size, tokens]
             best = Best(totals, parents, tokens, log_probs)

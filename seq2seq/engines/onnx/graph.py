@@ -13,6 +13,7 @@ CONTRIB = "com.microsoft"  # operators that every build of ONNX Runtime has besi
 IR_VERSION = 9
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 Array = NDArray[Any]
+declare = helper.make_tensor_value_info
 Types = dict[str, onnx.TypeProto.Tensor]
 _SMALL = 16  # elements of weights that sizes may depend on
 

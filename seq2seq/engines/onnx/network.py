@@ -10,7 +10,6 @@ import onnxruntime
 
 from seq2seq.engines.engine import Array
 from seq2seq.engines.onnx.approximate import RoughProjection, split_projection
-from seq2seq.engines.onnx.graph import Graph
 from seq2seq.engines.onnx.int8 import UNDEFINED
 
 Arrays = dict[str, Array]  # parts of a memory or state by the names they have in the graphs
@@ -126,42 +125,6 @@ def _padding(dims: Sequence[int | str], src: Array, part: Array) -> Array:
 def _place(dims: Sequence[int | str], rows: slice, longest: int) -> tuple[slice, ...]:
     """Return where a part of the memory has the first positions of some rows."""
     return rows, *(slice(longest if name == "source" else None) for name in dims[1:])
-
-
-def topk_graph() -> Graph:
-    """Return the graph of the best continuations in beam search.
-
-    It maps `log_probs` [B K, V], `scores` [B, K] and `count` [1] to `best` [B, count], the largest
-    sums of a hypothesis's score and a token's log-probability, best first, and to `places` [B,
-    count], which are `k * V + token`.
-    """
-    from onnx import helper
-
-    from seq2seq.engines.onnx.graph import FLOAT, INT, make
-
-    declare = helper.make_tensor_value_info
-    graph = Graph(
-        [],
-        {"last": np.array([2]), "all": np.array([-1])},
-        [
-            declare("log_probs", FLOAT, ["rows", "vocabulary"]),
-            declare("scores", FLOAT, ["batch", "beam"]),
-            declare("count", INT, [1]),
-        ],
-        [declare("best", FLOAT, ["batch", "count"]), declare("places", INT, ["batch", "count"])],
-    )
-    graph.nodes += [
-        make("Shape", ["scores"], ["sizes"]),
-        make("Shape", ["scores"], ["sentences"], start=0, end=1),
-        make("Concat", ["sizes", "all"], ["by_hypothesis"], axis=0),
-        make("Reshape", ["log_probs", "by_hypothesis"], ["by_sentence"]),
-        make("Unsqueeze", ["scores", "last"], ["totals"]),
-        make("Add", ["by_sentence", "totals"], ["sums"]),
-        make("Concat", ["sentences", "all"], ["flat"], axis=0),
-        make("Reshape", ["sums", "flat"], ["places_sums"]),
-        make("TopK", ["places_sums", "count"], ["best", "places"]),
-    ]
-    return graph
 
 
 def session(content: bytes) -> onnxruntime.InferenceSession:
