@@ -143,7 +143,7 @@ class Engine(Protocol):
     def best(self, step: Any, scores: Array, count: int) -> Best:
         """Return the best continuations of groups of hypotheses with these scores [G, K'].
 
-        G K' = N: a group is K' neighbouring rows. `count` is at most K' V.
+        G K' = N: a group is K' neighbouring rows. There are at most `count`, and K' V.
         """
 
     def draw(self, step: Any, sampling: Sampling, numbers: Array) -> Best:

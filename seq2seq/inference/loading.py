@@ -173,7 +173,7 @@ def _load_runs(
     decoding = overridden_decoding(paths[0], read_config(paths[0]), overrides)
     check_fit(paths, runs)
     return kind(
-        model=OnnxEngine(networks),
+        engine=OnnxEngine(networks),
         vocabularies=first.vocabularies,
         limit=first.limit,
         decoding=decoding,
@@ -220,7 +220,7 @@ def _load_exports(
         for network in _networks(folder, each, len(vocabularies.tgt), int8)
     ]
     return kind(
-        model=OnnxEngine(networks),
+        engine=OnnxEngine(networks),
         vocabularies=vocabularies,
         limit=first.limit,
         decoding=decoding,

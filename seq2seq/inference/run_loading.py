@@ -5,6 +5,7 @@ from pathlib import Path
 
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch, projection_of
@@ -30,9 +31,7 @@ def load_runs(
         raise UserError(f"--int8: runs on the CPU only, not on {chosen}; add --device cpu")
     if int8:
         reason = "with --shortlist" if shortlist else "as it has no ONNX form"
-        raise UserError(
-            f"--int8: torch computes {paths[0]} {reason}, and has no int8 weights; remove one option"
-        )
+        raise UserError(f"--int8: torch computes {paths[0]} {reason}; remove one of the options")
     if shortlist and chosen.type != "cpu":
         raise UserError(f"--shortlist: runs on the CPU only, not on {chosen}; add --device cpu")
     loaded = [load_model(path, chosen) for path in paths]
@@ -48,7 +47,7 @@ def load_runs(
         listed = (ShortlistedModel(model, own, *projection_of(model)) for model in models)
         shortlisted = ShortlistSearch(own, list(listed))
     return kind(
-        model=models[0] if len(models) == 1 else Ensemble(models),
+        engine=engine_for(models[0] if len(models) == 1 else Ensemble(models), chosen),
         vocabularies=vocabularies,
         limit=limit,
         decoding=decoding,

@@ -94,9 +94,9 @@ def valid_loss(session: TrainingSession) -> float:
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
     data, config, device = session.data, session.config, session.device
-    model, group = session.engine, session.group
+    engine, group = session.engine, session.group
     bleu, session.hypotheses = greedy_bleu(
-        model, data.vocabularies, data.limit, data.source, config, data.valid, device, group
+        engine, data.vocabularies, data.limit, data.source, config, data.valid, device, group
     )
     return bleu
 
@@ -120,7 +120,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
 
 
 def greedy_bleu(
-    model: Engine,
+    engine: Engine,
     vocabularies: Vocabularies,
     limit: LengthLimit,
     source: SourceProfile,
@@ -135,7 +135,7 @@ def greedy_bleu(
     Hypotheses are blank if the model computes log-probabilities that are not finite.
     """
     longest = config.data.max_length
-    translator = Translator(model, vocabularies, limit, config.decoding, longest, device, source)
+    translator = Translator(engine, vocabularies, limit, config.decoding, longest, device, source)
     sources = group.share(text.src)
     try:
         translations = translator.translate(

@@ -407,15 +407,14 @@ def test_a_beam_returns_the_requested_number_of_hypotheses(model: Any) -> None:
 
 def teacher_forced(model: Seq2Seq, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
     """Return log-probabilities [T, V] of one sentence from one pass over the complete target."""
-    network = model.network
-    unrolled = network.unroll(src, src_lengths, tgt_in)
-    if network.copying is None:
+    unrolled = model.unroll(src, src_lengths, tgt_in)
+    if model.copying is None:
         return model.project(unrolled.outputs)[0].log_softmax(-1)
     positions = SourcePositions(
         *(each.expand(tgt_in.shape[1], *each.shape[1:]) for each in unrolled.positions)
     )
     weights, continued = unrolled.attention_weights[0], unrolled.continued[0]
-    return model.project(network.copying(unrolled.outputs[0], weights, continued, positions)[0])
+    return model.project(model.copying(unrolled.outputs[0], weights, continued, positions)[0])
 
 
 @one_quick("kind", [kind for kind in MAKERS if kind != "ensemble"])

@@ -24,6 +24,7 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
+from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import source_lines
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
@@ -485,7 +486,7 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
         model = models[DECODERS.index(request.param)]
     decoding = DecodingConfig(beam_size=3, replace_unknown=True, no_repeat_ngram=2)
     limit, cpu = LengthLimit(1.0, 4), torch.device("cpu")
-    return Translator(model, vocabularies, limit, decoding, 9, cpu)
+    return Translator(TorchEngine(model, cpu), vocabularies, limit, decoding, 9, cpu)
 
 
 WORDY = [
@@ -708,10 +709,12 @@ def test_garbage_collection_is_enabled_after_loading(
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_byte_fallback_prints_no_unknown_token(tiny_runs: dict[str, Path], beam_size: int) -> None:
-    translator = Translator.load(tiny_runs["luong"], device="cpu")
-    assert translator.vocabularies.tgt.has_byte_fallback
+    loaded = Translator.load(tiny_runs["luong"], device="cpu")
+    assert loaded.vocabularies.tgt.has_byte_fallback
+    model = load_model(tiny_runs["luong"], torch.device("cpu"))[0].eval()
     with torch.no_grad():
-        translator.model.network.projection.bias[UNK_ID] += 50
+        model.projection.bias[UNK_ID] += 50
+    translator = replace(loaded, engine=TorchEngine(model, torch.device("cpu")))
     found = translator.translate(LINES[:9], beam_size)
     assert not any(UNKNOWN in each.text for each in found)
     assert any(each.text for each in found)

@@ -93,6 +93,10 @@ class TorchEngine:
     def __init__(self, model: Model, device: torch.device) -> None:
         self.model, self.device = model, device
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the model."""
+        return type(self), (self.model, self.device)
+
     @property
     def vocabulary_size(self) -> int:
         """Return the number of target tokens, V."""
@@ -246,7 +250,8 @@ def best_of(values: Tensor, scores: Tensor, count: int) -> tuple[Tensor, ...]:
         return value + scores, torch.zeros_like(token), token, value
     log_probs, tokens = values.topk(min(count, values.shape[1]), dim=-1)  # [N, M]
     totals = log_probs.view(groups, size, -1) + scores[:, :, None]
-    best, places = totals.flatten(1).topk(count, dim=-1)
+    totals = totals.flatten(1)
+    best, places = totals.topk(min(count, totals.shape[1]), dim=-1)
     chosen = (part.view(groups, -1).gather(1, places) for part in (tokens, log_probs))
     return best, places // log_probs.shape[1], *chosen
 

@@ -177,8 +177,7 @@ class DiverseBeam(Beam):
 
     def _candidates(self, step: Step, rules: RuleStates) -> Best:  # noqa: ARG002
         groups, width = self.options.groups, self.width
-        most = width * self.engine.vocabulary_size
-        count = min(most, 2 * width + width * (self.options.size - width))  # penalties demote these
+        count = 2 * width + width * (self.options.size - width)  # penalties demote the latter
         all_groups = self.engine.best(step, self._scores, count)
         before = self._scores.reshape(-1, groups, width)
         taken = np.full((len(before), 0), -1)  # tokens of earlier groups
