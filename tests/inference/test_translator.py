@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
@@ -559,7 +560,7 @@ def test_source_words_that_replace_unknown_ones_are_not_forbidden(
 def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blank = [[Hypothesis([EOS_ID], -1.0, torch.ones(1, 3) / 3)]]
+    blank = [[Hypothesis([EOS_ID], -1.0, np.ones((1, 3)) / 3)]]
     monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: blank)
     assert of_words.translate("xa xb", 1).text == "xa xb"
     for word, text in (("xb", UNKNOWN), ("xc", "xa xb")):
@@ -584,7 +585,7 @@ def test_an_unknown_word_that_is_not_replaced_is_a_mark_between_spaces(
 def test_every_n_best_entry_uses_its_own_attention(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attention = torch.tensor([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
+    attention = np.array([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
     both = [
         Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, attention),
         Hypothesis([UNK_ID, EOS_ID], -2.0, attention[1:]),
