@@ -15,7 +15,7 @@ from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.engines.onnx.files import quantized
 from seq2seq.engines.onnx.topk import topk_graph
-from seq2seq.inference.loading import StoredRun, check_fit, graphs_of, stored_run
+from seq2seq.inference.stored_runs import StoredRun, check_fit, graphs_of, stored_run
 from seq2seq.runs.engine_folder import FORMAT
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK, VOCABULARY
 from seq2seq.runs.run_config import read_source_profile

@@ -17,8 +17,7 @@ from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.onnx.files import Graphs
-from seq2seq.runs.exported_files import DESCRIPTION, VOCABULARY
-from seq2seq.runs.layout import ENGINE
+from seq2seq.runs.exported_files import DESCRIPTION, ENGINE, VOCABULARY
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.runs import tensor_file
+from seq2seq.runs.exported_files import ENGINE
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
 from seq2seq.runtime.files import PART_SUFFIX, same_file
 from seq2seq.runtime.locks import LOCK
@@ -40,7 +41,6 @@ _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
 SHORTLIST = "shortlist.safetensors"
-ENGINE = "engine"
 PAGE, MODEL_CARD = "report.html", "README.md"
 FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
 RESERVED = (

@@ -90,9 +90,9 @@ class Listed:
     def allowed(self, ids: Ids) -> Sequence[int]:
         if len(ids) == self.limit:
             return [EOS_ID]
-        if "kept_ids" in self.rule.options and len(ids) == self.limit - 1:
-            if 4 in self.source and 4 not in ids:
-                return [4]  # there is no room for another token
+        is_missing = "kept_ids" in self.rule.options and 4 in self.source and 4 not in ids
+        if is_missing and len(ids) == self.limit - 1:
+            return [4]  # there is no room for another token
         tokens = [*MAY_FOLLOW, *([EOS_ID] if ids else [])]
         return self.rule.allows(self.source, ids, tokens)
 
