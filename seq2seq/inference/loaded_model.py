@@ -57,7 +57,10 @@ class LoadedModel:
             raise UserError(
                 f"{self.name}: is an exported model, which translates only; use the run folder"
             )
-        return getattr(self.model, "model", self.model), self.device
+        from seq2seq.engines.torch.engine import TorchEngine
+
+        model = self.model.model if isinstance(self.model, TorchEngine) else self.model
+        return model, self.device
 
     @property
     def attends(self) -> bool:
