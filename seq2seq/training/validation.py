@@ -13,7 +13,7 @@ from seq2seq.data.corpus import ParallelText
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.engines.engine import Engine
+from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translation import Translation
@@ -128,7 +128,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
 
 
 def greedy_bleu(
-    model: Engine,
+    model: TorchEngine,
     vocabularies: Vocabularies,
     limit: LengthLimit,
     source: SourceProfile,
