@@ -103,8 +103,7 @@ class Engine(Protocol):
     def has_heads(self) -> bool:
         """Return whether steps have attention weights of several heads."""
 
-    @property
-    def workers(self) -> int:
+    def workers(self, sentences: int) -> int:
         """Return how many threads of Python should search batches of their own side by side."""
 
     def slots(self, width: int, beam_size: int, count: int) -> int:

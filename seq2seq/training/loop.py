@@ -170,6 +170,7 @@ def _train(
         finished = f"Training finished: {reason}."
         reporter.log(finished if progress.step > began else finished_note(config, reason))
         save(session, reporter, clock)
+        session.writer.save_engine(session)
         best = best_note(progress, config.training)
         reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
         valid, metrics = session.data.valid, reporter.read_metrics()

@@ -1,15 +1,15 @@
 """Training session: the data, model and state that training works on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
-from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
+from seq2seq.data.batching import Batch, EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.corpus import (
     ParallelText,
     check_directions,
@@ -72,6 +72,9 @@ class NullWriter:
     def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
         """Write the weights, as the best ones or as a snapshot, or not at all."""
 
+    def save_engine(self, session: "TrainingSession") -> None:
+        """Write what the engine on a CPU reads of the best weights, once training has finished."""
+
 
 class RunWriter(NullWriter):
     """Run folder of the main process."""
@@ -101,9 +104,12 @@ class RunWriter(NullWriter):
         if best:
             path = folder / layout.BEST
             checkpoint.save_weights(path, weights, data.limit, step, bleu, provenance)
-            engine_files.write(folder, session.model)
         if keep:
             checkpoint.save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)
+
+    def save_engine(self, session: "TrainingSession") -> None:
+        self.verify_lock()
+        engine_files.write(session.config.run_dir)
 
 
 @dataclass
@@ -158,6 +164,27 @@ class TrainingSession:
         rate, train = self.config.vocabulary.invented_names, self.data.train
         symbols = self.data.vocabularies.src.symbols
         return NameInventor(train.src_texts, train.tgt_texts, rate, symbols) if rate > 0 else None
+
+
+def call_on_device(
+    session: TrainingSession, function: Callable[..., Any], batch: Batch, *others: Tensor | None
+) -> Any:
+    """Call `function(session, batch, *others)` with tensors on the device, on CUDA as a graph.
+
+    What a graph returns is valid until the next call. The function reads and writes no other
+    tensors than those that the session keeps.
+    """
+    parts = [*batch, *others]
+    shapes = tuple(None if part is None else part.shape for part in parts)
+
+    def call(*tensors: Tensor) -> Any:
+        inputs = iter(tensors)
+        placed = [None if shape is None else next(inputs) for shape in shapes]
+        fields, rest = placed[: len(batch)], placed[len(batch) :]
+        return function(session, Batch(*fields), *rest)  # type: ignore[arg-type]
+
+    key = function.__name__, *shapes
+    return session.graphs.call(key, call, *(part for part in parts if part is not None))
 
 
 class Texts(NamedTuple):

@@ -27,7 +27,7 @@ from seq2seq.training.scheduled_sampling import (
     sample_inputs,
     teacher_forcing_rate,
 )
-from seq2seq.training.session import TrainingSession
+from seq2seq.training.session import TrainingSession, call_on_device
 
 _TRIM_EVERY = 64  # steps; trimming after every step would take a tenth of the time
 
@@ -156,12 +156,9 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
         for number, part in enumerate(parts):
             torch.manual_seed(derive_seed(config.seed, step, number, *rank))
             references = draw_references(part.tgt_in.shape, rate)
-            if session.is_static:
-                _pass_in_graph(session, part, references, torch.tensor(float(divisor)))
-                continue
-            if exchange is not None:
+            if exchange is not None and not session.is_static:  # hooks are no part of a graph
                 exchange.expect_last_pass(number == len(parts) - 1)
-            _pass(session, part.to(session.device), references, divisor)
+            call_on_device(session, _pass, part, references, torch.tensor(float(divisor)))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
@@ -170,7 +167,7 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
 
 
 def _pass(
-    session: TrainingSession, batch: Batch, references: Tensor | None, divisor: int | Tensor
+    session: TrainingSession, batch: Batch, references: Tensor | None, divisor: Tensor
 ) -> None:
     """Add the gradient of a micro-batch's loss over `divisor`, and its losses to the sums."""
     settings, losses = session.config.training, session.config.training.losses
@@ -188,22 +185,6 @@ def _pass(
     objective, scale = loss.objective / divisor, _loss_scale(session)
     (objective if scale is None else objective * scale).backward()
     session.sums.add_(torch.stack(loss).detach())
-
-
-def _pass_in_graph(
-    session: TrainingSession, batch: Batch, references: Tensor | None, divisor: Tensor
-) -> None:
-    """Call `_pass` as a CUDA graph of the shape of the batch."""
-    parts = [*batch, references, divisor]
-    shapes = tuple(None if part is None else part.shape for part in parts)
-
-    def run(*tensors: Tensor) -> None:
-        inputs = iter(tensors)
-        *fields, kept, over = (None if shape is None else next(inputs) for shape in shapes)
-        assert over is not None, "the divisor"
-        _pass(session, Batch(*fields), kept, over)  # type: ignore[arg-type]
-
-    session.graphs.call(shapes, run, *(part for part in parts if part is not None))
 
 
 def _autocast(session: TrainingSession) -> torch.autocast:

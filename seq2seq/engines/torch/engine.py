@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids
@@ -24,6 +25,7 @@ from seq2seq.engines.engine import (
 from seq2seq.engines.torch.sampling import drawn
 
 MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
+BLOCK, MIN_BLOCKS = 64, 32  # of the vocabulary, on CUDA
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
 
 
@@ -88,8 +90,6 @@ class TorchStep:
 class TorchEngine:
     """A model, or an `Ensemble`, on one device; see `Engine` for the calls."""
 
-    workers = 1
-
     def __init__(self, model: Model, device: torch.device) -> None:
         self.model, self.device = model, device
 
@@ -117,6 +117,10 @@ class TorchEngine:
         """The first step for an empty source, to see which outputs the model has."""
         options = StepOptions(attention=True, heads=True)
         return self.step(self.spread(self.encode([[]], 1), 1, options), np.array([BOS_ID]))
+
+    def workers(self, sentences: int) -> int:  # noqa: ARG002
+        """Return 1: torch divides the work of a step between threads."""
+        return 1
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots; longer sentences, which are rare, get fewer.
@@ -172,9 +176,13 @@ class TorchEngine:
         """Return the next state, log-probabilities [N, V], and weights as far as they are read."""
         options = rows.options
         step = self.model.step(ids, state, rows.memory)
-        values = self.model.project(step.outputs).float()
-        if options.log_probs:
+        values = self.model.project(step.outputs)
+        if not options.log_probs or values.dtype == torch.float64:
+            values = values.float()
+        if options.log_probs and values.dtype == torch.float32:
             values = torch.log_softmax(values, -1, out=values)  # in place: it is large
+        elif options.log_probs:
+            values = torch.log_softmax(values, -1, dtype=torch.float32)
         for tokens in _slices(options.forbidden_ids):
             values[:, tokens] = -torch.inf
         weights = (
@@ -248,12 +256,30 @@ def best_of(values: Tensor, scores: Tensor, count: int) -> tuple[Tensor, ...]:
     if size == count == 1:
         value, token = values.max(dim=-1, keepdim=True)
         return value + scores, torch.zeros_like(token), token, value
-    log_probs, tokens = values.topk(min(count, values.shape[1]), dim=-1)  # [N, M]
+    log_probs, tokens = _topk(values, min(count, values.shape[1]))  # [N, M]
     totals = log_probs.view(groups, size, -1) + scores[:, :, None]
     totals = totals.flatten(1)
     best, places = totals.topk(min(count, totals.shape[1]), dim=-1)
     chosen = (part.view(groups, -1).gather(1, places) for part in (tokens, log_probs))
     return best, places // log_probs.shape[1], *chosen
+
+
+def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the largest of values [N, V] and their places, as `topk`: [N, count].
+
+    On CUDA `topk` passes over wide rows several times. The largest values are in those blocks of
+    which they are the largest: a single pass finds the blocks.
+    """
+    rows, width = values.shape
+    if not values.is_cuda or width < MIN_BLOCKS * BLOCK or count > width // BLOCK:
+        largest, places = values.topk(count, dim=-1)
+        return largest, places
+    padded = F.pad(values, (0, -width % BLOCK), value=-torch.inf) if width % BLOCK else values
+    by_block = padded.view(rows, -1, BLOCK)
+    blocks = by_block.amax(-1).topk(count).indices  # [N, count]
+    candidates = by_block.gather(1, blocks[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
+    largest, places = candidates.topk(count)
+    return largest, blocks.gather(1, places // BLOCK) * BLOCK + places % BLOCK
 
 
 def hypotheses_of(slots: Array, size: int) -> Array:

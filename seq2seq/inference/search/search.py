@@ -60,7 +60,7 @@ def search(
     ]
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     missing = [samples] * len(requests)
-    workers = min(engine.workers, len(sentences))
+    workers = engine.workers(len(sentences))
     waiting = [
         _Queue(width, [(number, sentences[number]) for number in numbers], workers)
         for width, numbers in queues(sentences)
