@@ -169,7 +169,9 @@ def stored_graphs(run: Path, weights: str) -> Graphs | None:
     None if there are none, they are of other weights, or they are damaged.
     """
     folder = run / ENGINE
-    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, UserError):
+    with suppress(
+        OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, UserError
+    ):
         stored = json.loads(read_bounded(folder / _ENGINE_JSON, _MAX_DESCRIPTION))
         if stored["format"] != FORMAT or stored["weights"] != weights:
             return None

@@ -18,10 +18,29 @@ _SMALL = 64  # elements of weights that sizes may depend on
 _TRIAL = {"batch": 2, "rows": 4, "source": 16}  # sizes of the inputs that sizes are inferred for
 _CONTRIB_OPERATORS = frozenset(("MatMulIntegerToFloat",))
 _REFUSED = frozenset(
-    ("If", "Loop", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-    + ("Bernoulli", "Multinomial", "StringNormalizer", "TfIdfVectorizer", "Optional")
-    + ("SequenceEmpty", "SequenceConstruct", "SequenceInsert", "SequenceMap", "ConcatFromSequence")
-    + ("SplitToSequence", "ImageDecoder", "RegexFullMatch", "StringConcat", "StringSplit")
+    [
+        "If",
+        "Loop",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Bernoulli",
+        "Multinomial",
+        "StringNormalizer",
+        "TfIdfVectorizer",
+        "Optional",
+        "SequenceEmpty",
+        "SequenceConstruct",
+        "SequenceInsert",
+        "SequenceMap",
+        "ConcatFromSequence",
+        "SplitToSequence",
+        "ImageDecoder",
+        "RegexFullMatch",
+        "StringConcat",
+        "StringSplit",
+    ]
 )
 # operators whose results may be larger than what they read
 _GROWING = frozenset(("ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile"))
@@ -178,11 +197,12 @@ def _check_step(
     for name, (kind, dims) in inputs.items():
         rows = "rows" if name in state else "batch"
         of_encoder = encoded.get(name)
-        if of_encoder is None or of_encoder != (kind, ["batch", *of_encoder[1][1:]]) or (
-            dims != [rows, *of_encoder[1][1:]]
+        if (
+            of_encoder is None
+            or of_encoder != (kind, ["batch", *of_encoder[1][1:]])
+            or (dims != [rows, *of_encoder[1][1:]])
         ):
             raise GraphError(f"the decoder reads {name!a:.80}, which the encoder does not return")
     for name, (kind, dims) in outputs.items():
         if name not in _OUTPUTS and state.get(name.removeprefix("next_")) != (kind, dims):
             raise GraphError(f"the decoder returns {name!a:.80}, which it does not read")
-
