@@ -24,7 +24,6 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
-from seq2seq.engines.engine import Sampling
 from seq2seq.export import export as export_module
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
@@ -351,13 +350,17 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run = run_with_score(scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch)
+    run = run_with_score(
+        scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch
+    )
     expected = load_runs(Translator, [run], "cpu", False, [], False).translate(LINES[:9])
     with caplog.at_level("INFO", "seq2seq"):
         translator = Translator.load(run, device="cpu")
     assert f"note: {run}: has no ONNX form (" in caplog.text
     assert caplog.text.count("\n") == 1
-    assert [each.text for each in translator.translate(LINES[:9])] == [each.text for each in expected]
+    assert [each.text for each in translator.translate(LINES[:9])] == [
+        each.text for each in expected
+    ]
     with pytest.raises(UserError, match="has no ONNX form; use the run folder"):
         export_runs([run], tmp_path / "export")
     assert not (tmp_path / "export").exists()
