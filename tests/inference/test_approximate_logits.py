@@ -160,9 +160,9 @@ def always_approximate(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @exact_int8
 @pytest.mark.usefixtures("always_approximate")
-@pytest.mark.parametrize("decoder", DECODERS)
-@pytest.mark.parametrize("ngram", [0, 1, 2])
-@pytest.mark.parametrize("with_prefix", [False, True])
+@one_quick("decoder", DECODERS)
+@one_quick("ngram", [0, 1, 2])
+@one_quick("with_prefix", [False, True])
 def test_greedy_search_is_unchanged_by_approximate_logits(
     decoder: str, ngram: int, with_prefix: bool
 ) -> None:
