@@ -264,6 +264,20 @@ def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
     assert scores[3, 5] == -torch.inf
 
 
+def test_slots_that_are_kept_keep_all_that_constraints_read() -> None:
+    rows = Rows(3, 2, CPU, keep_history=True)
+    prefixes = [NO_PREFIX, CHOICES, forced([5, 4])]
+    missing = [(), (7,), (8, 9)]
+    rows.begin([0, 1, 2], [4, 5, 6], prefixes, seeds=["a", "b", "c"], kept=missing)
+    rows.advance([[4, 5], [6, 4], [5, 7]], [[0, 1]] * 3)
+    rows.keep([2, 0])
+    assert (rows.limits, rows.seeds, rows.lengths) == ([6, 4], ["c", "a"], [1, 1])
+    assert rows.prefixes == [prefixes[2], prefixes[0]]
+    assert rows.missing == [[(8, 9)] * 2, [()] * 2]
+    assert rows.history is not None
+    assert rows.history.tolist() == [[5], [7], [4], [5]]
+
+
 def test_search_gets_the_constraints_it_needs() -> None:
     always = [ForbiddenIds, LengthLimits]
     for ngram, prefixes, more in (
