@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tiers import one_quick
 
 from seq2seq.config.errors import MAX_SHOWN
 from seq2seq.config.foreign_keys import ADVICE, KEYS, SECTIONS
@@ -239,7 +238,8 @@ def test_a_dotted_key_in_the_file_belongs_below_its_section(tmp_path: Path) -> N
     ]
 
 
-@one_quick("more", ["{i}", "training{i}", "lerning_{i}"])
+@pytest.mark.thorough
+@pytest.mark.parametrize("more", ["{i}", "training{i}", "lerning_{i}"])
 def test_many_errors_are_counted_without_computing_every_hint(tmp_path: Path, more: str) -> None:
     many = 80_000 if more == "{i}" else 50_000
     start = time.process_time()
