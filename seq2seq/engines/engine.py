@@ -112,6 +112,12 @@ class Engine(Protocol):
         It may exceed `count` where shapes are fixed: search then leaves slots empty.
         """
 
+    def shrink(self) -> bool:
+        """Return fewer slots from now on, as memory ran out; False if there were no more than one.
+
+        All rows are lost.
+        """
+
     def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         """Return one row for each source, padded to `width` tokens, end-of-sentence included.
 

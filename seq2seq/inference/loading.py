@@ -38,6 +38,7 @@ def load_folders(
     int8: bool,
     overrides: Iterable[str],
     shortlist: bool,
+    float16: bool = False,
 ) -> AnyLoaded:
     """Return run folders or exported folders as a model of this kind; see `Translator.load`."""
     if not runs:
@@ -54,6 +55,8 @@ def load_folders(
             f"--shortlist: {exported[0]} is an exported model, which has none; use the run "
             "folder, or remove the option"
         )
+    if float16 and (exported or is_cpu(argument_types.device_name(device))):
+        raise UserError("--float16: needs a CUDA GPU; remove it, or use --int8 on a CPU")
     if exported:
         return _load_exports(kind, paths, device, int8, overrides)
     if not shortlist and is_cpu(argument_types.device_name(device)):
@@ -65,7 +68,7 @@ def load_folders(
             return stored_runs.load_stored(kind, paths, stored, networks, overrides)
     with _needs_train(paths[0]):
         from seq2seq.inference.run_loading import load_runs
-    return load_runs(kind, paths, device, int8, overrides, shortlist)
+    return load_runs(kind, paths, device, int8, overrides, shortlist, float16)
 
 
 def is_cpu(device: str) -> bool:

@@ -24,6 +24,7 @@ def load_runs(
     int8: bool,
     overrides: Iterable[str],
     shortlist: bool,
+    float16: bool = False,
 ) -> AnyLoaded:
     """Return run folders as a model of this kind; see `Translator.load`."""
     chosen = choose_device(argument_types.device_name(device))
@@ -32,10 +33,14 @@ def load_runs(
     if int8:
         reason = "with --shortlist" if shortlist else "as it has no ONNX form"
         raise UserError(f"--int8: torch computes {paths[0]} {reason}; remove one of the options")
+    if float16 and chosen.type != "cuda":
+        raise UserError(f"--float16: needs a CUDA GPU, not {chosen}; remove it")
     if shortlist and chosen.type != "cpu":
         raise UserError(f"--shortlist: runs on the CPU only, not on {chosen}; add --device cpu")
     loaded = [load_model(path, chosen) for path in paths]
     models = [each[0].eval() for each in loaded]
+    if float16:
+        models = [model.half() for model in models]
     _, vocabularies, limit, config = loaded[0]
     decoding = overridden_decoding(paths[0], config, overrides)
     for run, (_, other_vocabularies, _, other) in zip(paths, loaded, strict=True):

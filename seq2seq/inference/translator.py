@@ -37,17 +37,21 @@ class Translator(LoadedModel):
         int8: bool = False,
         overrides: Iterable[str] = (),
         shortlist: bool = False,
+        float16: bool = False,
     ) -> Self:
-        """Load a run folder, or several as an ensemble; `int8` quantizes weights for speed.
+        """Load a run folder, or several as an ensemble.
+
+        For speed, `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a
+        CUDA GPU.
 
         With `shortlist`, search chooses among the tokens that suit a source, by the table that
         `seq2seq shortlist` wrote into the run folder. Folders that `seq2seq export` wrote are
         loaded without torch. Overrides of the config's `decoding` section are such as
         "decoding.length_penalty=0.6". An ensemble uses the `decoding` section, the length limits
         and the shortlist of its first run. Raises UserError if the runs do not fit together, the
-        device lacks fast, exact int8 products, or there is no shortlist.
+        device does not compute in the precision, or there is no shortlist.
         """
-        return load_folders(cls, runs, device, int8, overrides, shortlist)
+        return load_folders(cls, runs, device, int8, overrides, shortlist, float16)
 
     def beam_size(self, wanted: int | None, n_best: int) -> int:
         """Return the wanted beam size or the config's; raises UserError if below `n_best`."""

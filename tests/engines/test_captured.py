@@ -122,3 +122,28 @@ def test_slots_take_few_numbers_and_fewer_for_long_sources() -> None:
     ]
     assert engine.slots(2000, 5, 5000) == 64
     assert engine.slots(1 << 18, 1, 3) == 1
+
+
+class Small(TorchEngine):
+    """An engine whose memory suffices for few slots."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(small(CASES[0]), CPU)
+        self.most, self.failed = most, 0
+
+    def step(self, rows: Any, ids: Any) -> Any:
+        if rows.count > self.most:
+            self.failed += 1
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        return super().step(rows, ids)
+
+
+def test_out_of_memory_halves_the_slots_and_loses_no_sentence() -> None:
+    engine, plain = Small(9), TorchEngine(small(CASES[0]), CPU)
+    counted: list[int] = []
+    found = search(engine, requests(), SEARCHES["beam"], counted.append)
+    equal(found, search(plain, requests(), SEARCHES["beam"]))
+    assert sorted(counted) == list(range(90))
+    assert engine.failed
+    with pytest.raises(torch.OutOfMemoryError):
+        search(Small(0), requests(5), SEARCHES["greedy"])

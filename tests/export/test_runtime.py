@@ -164,15 +164,15 @@ def test_the_demo_writes_nothing_if_it_cannot_train(tmp_path: Path) -> None:
 
 
 def test_a_server_accepts_an_exported_model(tiny_runs: dict[str, Path], exported: Path) -> None:
-    pairs = load_pairs([str(exported)], "auto", False, ["decoding.beam_size=2"])
-    run = load_pairs([str(tiny_runs["luong"])], "cpu", False, ["decoding.beam_size=2"])
+    pairs = load_pairs([str(exported)], device="auto", overrides=["decoding.beam_size=2"])
+    run = load_pairs([str(tiny_runs["luong"])], device="cpu", overrides=["decoding.beam_size=2"])
     assert list(map(str, pairs)) == list(map(str, run)) == ["xx-yy"]
     found, expected = (
         [each.text for each in next(iter(it.values())).translate(LINES)] for it in (pairs, run)
     )
     assert found == expected
     with pytest.raises(UserError, match=r"translates xx to yy, as .* does"):
-        load_pairs([str(exported), str(tiny_runs["luong"])], "cpu", False, [])
+        load_pairs([str(exported), str(tiny_runs["luong"])], device="cpu")
 
 
 def test_unsupported_options_of_an_export_are_refused_in_one_line(

@@ -95,6 +95,10 @@ class OnnxEngine:
         """Return the number of slots for `count` sentences."""
         return min(count, max(1, MAX_ROWS // beam_size))
 
+    def shrink(self) -> bool:
+        """Return False: batches are small."""
+        return False
+
     def encode(self, sources: Sequence[Ids], width: int) -> HostRows:
         """Return one row for each source."""
         src = np.full((len(sources), width), PAD_ID, np.int64)

@@ -23,9 +23,11 @@ from seq2seq.engines.engine import (
     StepOptions,
 )
 from seq2seq.engines.torch.sampling import drawn
+from seq2seq.runtime.device import empty_cache
 
 MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
 BLOCK, MIN_BLOCKS = 64, 32  # of the vocabulary, on CUDA
+MAX_SLOTS = 1024
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
 
 
@@ -92,6 +94,7 @@ class TorchEngine:
 
     def __init__(self, model: Model, device: torch.device) -> None:
         self.model, self.device = model, device
+        self._limit = MAX_SLOTS
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the model."""
@@ -129,7 +132,14 @@ class TorchEngine:
         are chosen by shape, and a sentence has the same result beside any others.
         """
         rows = 64 if width <= 32 else 32 if width <= 64 else max(1, min(16, MAX_POSITIONS // width))
-        return rows if self.device.type == "cpu" else rows * GPU_FACTOR
+        rows *= 1 if self.device.type == "cpu" else GPU_FACTOR
+        return max(1, min(rows, self._limit))
+
+    def shrink(self) -> bool:
+        """Return half as many slots from now on; False if there was one."""
+        self._limit //= 2
+        empty_cache(self.device)
+        return self._limit > 0
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Ids], width: int) -> TorchRows:

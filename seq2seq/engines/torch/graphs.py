@@ -23,6 +23,7 @@ from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, StepOptions
 from seq2seq.engines.torch.engine import (
+    MAX_SLOTS,
     Model,
     TorchEngine,
     TorchRows,
@@ -34,7 +35,7 @@ from seq2seq.engines.torch.engine import (
 )
 from seq2seq.runtime.cuda_graphs import Graphs
 
-SLOTS = (1, 8, 64, 256, 1024)  # few numbers: a step with each is captured by itself
+SLOTS = (1, 8, 64, 256, MAX_SLOTS)  # few numbers: a step with each is captured by itself
 MAX_POSITIONS = 1 << 17  # padded source positions of all slots
 _NUMBERS = itertools.count()
 
@@ -98,13 +99,21 @@ class CapturedEngine(TorchEngine):
         self._unused: dict[Any, list[_Tensors]] = defaultdict(list)
 
     def workers(self, sentences: int) -> int:
-        """Return 2 for many sentences: the device steps one batch while the host decides another."""
+        """Return 2 for many sentences: the device steps one batch, the host decides another."""
         return 2 if sentences >= 2 * SLOTS[-1] else 1
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots: the next of SLOTS, fewer for long sentences."""
-        sizes = [size for size in SLOTS if size * width <= MAX_POSITIONS] or [1]
+        most = min(self._limit, MAX_POSITIONS // width)
+        sizes = [size for size in SLOTS if size <= most] or [1]
         return next((size for size in sizes if size >= count), sizes[-1])
+
+    def shrink(self) -> bool:
+        """Return fewer slots from now on, and free the memory of graphs."""
+        with self._lock:
+            self._graphs.clear()
+            self._unused.clear()
+            return super().shrink()
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Ids], width: int) -> TorchRows:

@@ -32,6 +32,7 @@ from seq2seq.inference.search.strategies import (
     spread,
 )
 from seq2seq.inference.search.trail import Trail
+from seq2seq.runtime.errors import is_out_of_memory
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
@@ -106,6 +107,29 @@ class _Queue:
                 taken.append(self._entries.popleft())
         return taken
 
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        """Let these sentences wait again, before the others."""
+        self._entries.extendleft(reversed(list(entries)))
+
+
+class _Unfinished:
+    """A queue, and what a batch has taken from it and not finished, to be searched again."""
+
+    def __init__(self, queue: _Queue, entries: Iterable[Entry]) -> None:
+        self._queue, self.width = queue, queue.width
+        self.entries = {number: (number, sentence) for number, sentence in entries}
+
+    @property
+    def share(self) -> int:
+        """Return the number of sentences that one thread should take next, at most."""
+        return self._queue.share
+
+    def take(self, count: int) -> list[Entry]:
+        """Return the next sentences, and remember them."""
+        taken = self._queue.take(count)
+        self.entries.update((number, (number, sentence)) for number, sentence in taken)
+        return taken
+
 
 def _side_by_side(
     engine: Engine, waiting: Sequence[_Queue], options: SearchOptions, workers: int
@@ -148,9 +172,16 @@ def _side_by_side(
 def _found(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) -> Iterator[Found]:
     """Search queues, or what other threads leave of them, one after the other."""
     for queue in waiting:
-        count = engine.slots(queue.width, options.size, queue.share)
-        if entering := queue.take(count):
-            yield from _Batch(engine, queue, entering, options).run()
+        while entering := queue.take(engine.slots(queue.width, options.size, queue.share)):
+            batch = _Unfinished(queue, entering)
+            try:
+                for number, hypotheses in _Batch(engine, batch, entering, options).run():
+                    del batch.entries[number]
+                    yield number, hypotheses
+            except (RuntimeError, MemoryError) as error:
+                if not (is_out_of_memory(error) and engine.shrink()):
+                    raise
+                queue.put_back(batch.entries.values())
 
 
 class _Encoded:
@@ -178,7 +209,7 @@ class _Batch:
     def __init__(
         self,
         engine: Engine,
-        queue: _Queue,
+        queue: _Unfinished,
         entering: Sequence[Entry],
         options: SearchOptions,
     ) -> None:
