@@ -11,16 +11,23 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import take_step
+from engines.test_captured import SEARCHES, requests
+from model_cases import Case, make_model
 from torch import Tensor
 
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import Batch, make_batch
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.graphs import CapturedEngine
+from seq2seq.inference.search.search import search
 from seq2seq.model.lstm import LSTMLayer
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.layout import BEST, LAST, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
+from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import choose_device, tensor_cores_for_lstm
 from seq2seq.training import step as update
+from seq2seq.training.batches import own_batches
 from seq2seq.training.loss import Losses, batch_loss, coverage_losses
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
@@ -252,3 +259,66 @@ def test_a_batch_too_large_for_the_device_is_split_into_micro_batches(small_corp
     torch.testing.assert_close(parts.progress.losses, full.progress.losses, rtol=1e-5, atol=0)
     for one, other in zip(parts.model.parameters(), full.model.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------------- CUDA graphs
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16", "fp16"])
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt", "none"])
+def test_replayed_steps_equal_those_launched_one_by_one(
+    small_corpus: Path, decoder: str, precision: str
+) -> None:
+    results = []
+    for captures in (True, False):
+        settings = (f"model.decoder={decoder}", f"training.precision={precision}")
+        folder = f"run_dir={small_corpus.parent / str(captures)}"
+        config = load_config(small_corpus, (folder, "training.average=0.9", *settings))
+        session, _ = prepare(config, CUDA)
+        session.graphs._captures = captures
+        for step in range(9):
+            rows = torch.arange(step % 3, 100, 3 + step % 3).numpy()
+            session.progress.step += 1
+            take_step(session, own_batches(session, [rows]), 1e-3)
+        assert (len(session.graphs._captured) == 4) is captures
+        assert session.graphs.note is None
+        results.append(named_weights(session.model))
+    for name, weight in results[0].items():
+        assert weight.equal(results[1][name]), name
+
+
+def test_memory_stays_the_same_over_epochs(small_corpus: Path) -> None:
+    config = load_config(small_corpus, (f"run_dir={small_corpus.parent / 'flat'}",))
+    session, _ = prepare(config, CUDA)
+    reserved = []
+    for _ in range(4):
+        for first in range(12):
+            session.progress.step += 1
+            rows = torch.arange(first, 110, 1 + first % 4).numpy()
+            take_step(session, own_batches(session, [rows]), 1e-3)
+        torch.cuda.synchronize()
+        reserved.append(torch.cuda.memory_reserved())
+    assert reserved[1] == reserved[2] == reserved[3]
+
+
+def test_a_function_that_cannot_be_captured_is_called_and_reported() -> None:
+    graphs = Graphs(CUDA)
+    for _ in range(3):
+        values = torch.arange(4.0)
+        total = graphs.call("sum", lambda inputs: torch.tensor(inputs.sum().item()), values)
+        assert total == 6
+    assert graphs.note is not None
+    later = graphs.call("double", lambda inputs: inputs * 2, values)
+    assert later.tolist() == [0, 2, 4, 6]
+
+
+def test_search_on_captured_steps_equals_that_of_the_plain_engine() -> None:
+    for case in (Case("luong", "general", True, 2), Case("bahdanau", "additive", False, 1)):
+        model = make_model(case).float().eval().to(CUDA)
+        for options in SEARCHES.values():
+            engines = CapturedEngine(model, CUDA), TorchEngine(model, CUDA)
+            for _ in range(2):  # captured, then replayed
+                found = [search(engine, requests(), options) for engine in engines]
+            best = [[hypotheses[0].ids for hypotheses in results] for results in found]
+            same = sum(one == other for one, other in zip(*best, strict=True))
+            assert same >= 0.98 * len(best[0])  # ties are broken by rounding

@@ -12,6 +12,7 @@ from seq2seq.runtime.errors import is_out_of_memory
 
 MAX_GRAPHS = 256  # each takes some MB of host memory
 MAX_MEMORY_SHARE = 0.4  # of the device's memory, beyond which nothing more is captured
+MAX_UNUSED_SHARE = 0.1  # of the device's memory, beyond which it is freed before a capture
 
 
 class _Captured(NamedTuple):
@@ -69,6 +70,7 @@ class Graphs:
         if len(self._captured) >= MAX_GRAPHS or self._reserved > self._most():
             self._stop(f"{len(self._captured)} shapes take as much memory as they may")
             return None
+        _free_unused(self._device)
         before = torch.cuda.memory_reserved(self._device)
         try:
             captured = self._record(function, inputs)
@@ -104,6 +106,13 @@ class Graphs:
 
     def _stop(self, reason: str) -> None:
         self._captures, self.note = False, reason
+
+
+def _free_unused(device: torch.device) -> None:
+    """Free what torch keeps for later, if that is much: a graph takes memory of its own."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if unused > MAX_UNUSED_SHARE * (total_memory(device) or 0):
+        torch.cuda.empty_cache()
 
 
 def _copied(tensor: Tensor, device: torch.device) -> Tensor:
