@@ -351,13 +351,17 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    run = run_with_score(scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch)
+    run = run_with_score(
+        scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch
+    )
     expected = load_runs(Translator, [run], "cpu", False, [], False).translate(LINES[:9])
     with caplog.at_level("INFO", "seq2seq"):
         translator = Translator.load(run, device="cpu")
     assert f"note: {run}: has no ONNX form (" in caplog.text
     assert caplog.text.count("\n") == 1
-    assert [each.text for each in translator.translate(LINES[:9])] == [each.text for each in expected]
+    assert [each.text for each in translator.translate(LINES[:9])] == [
+        each.text for each in expected
+    ]
     with pytest.raises(UserError, match="has no ONNX form; use the run folder"):
         export_runs([run], tmp_path / "export")
     assert not (tmp_path / "export").exists()
