@@ -88,7 +88,8 @@ def _load_exports(
 ) -> AnyLoaded:
     """Return exported folders as a model of this kind; see `Translator.load`.
 
-    Raises UserError for a device other than the CPU, and for folders that are damaged or do not fit together.
+    Raises UserError for a device other than the CPU, and for folders that are damaged or do not
+    fit together.
     """
     if argument_types.device_name(device) not in ("auto", "cpu"):
         raise UserError(

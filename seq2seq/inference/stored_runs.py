@@ -16,7 +16,8 @@ from seq2seq.engines.onnx.network import Network
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.runs import tensor_file
 from seq2seq.runs.engine_folder import stored_graphs
-from seq2seq.runs.layout import BEST, CONFIG, ENGINE, VOCABULARY, with_recovery_hint
+from seq2seq.runs.exported_files import ENGINE
+from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY, with_recovery_hint
 from seq2seq.runs.provenance import check_model_keys, recorded_vocabularies
 from seq2seq.runs.run_config import (
     check_exists,

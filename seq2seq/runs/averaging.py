@@ -17,7 +17,6 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.provenance import model_changes, provenance_of
-from seq2seq.runs.run_config import SOURCE
 from seq2seq.runs.tensor_file import header_errors, read_header
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import LOCK, exclusive_lock
@@ -162,7 +161,7 @@ def save_average(
         {"path": str(each.path), "step": each.step, "tensors": each.checksum}
         for each in checkpoints
     ]
-    provenance[SOURCE] = asdict(first.source)
+    provenance[run_config.SOURCE] = asdict(first.source)
     with exclusive_lock(folder):
         check_destination(folder, [each.path for each in checkpoints], overwrite)
         run_folder.clear(folder)

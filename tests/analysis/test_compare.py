@@ -293,6 +293,7 @@ def test_torchrun_is_refused(
 # ------------------------------------------------------------------------------------------ figures
 
 
+@pytest.mark.thorough
 def test_figures_are_drawn_or_reported_as_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from conftest import create_tiny_run, tiny_config, toy_pairs
 from numpy.typing import NDArray
+from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.analysis.attention.maps import maps_of, translation_by_words
@@ -193,7 +194,7 @@ def test_json_by_words_has_a_field_for_each_word(headed: Path, text: Path) -> No
         assert "head_weights" not in fields
 
 
-@pytest.mark.parametrize("suffix", [".html", ".svg", ".png", ".pdf"])
+@one_quick("suffix", [".html", ".svg", ".png", ".pdf"])
 def test_a_plot_shows_every_head(
     headed: Path, text: Path, suffix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

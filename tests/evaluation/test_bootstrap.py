@@ -201,3 +201,7 @@ def test_seeds_are_paired() -> None:
     found = bootstrap.difference([10, 20, 30], [11, 22, 33], nothing, nothing, 20)
     assert found.mean == 2
     assert found.deviation == pytest.approx(1)
+
+
+def test_the_interval_has_95_percent_of_the_resamples() -> None:
+    assert bootstrap.interval(np.arange(1001.0)) == (25.0, 975.0)

@@ -24,7 +24,6 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
-from seq2seq.engines.engine import Sampling
 from seq2seq.export import export as export_module
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
@@ -187,8 +186,8 @@ def test_phrases_and_a_glossary(tiny_run: Path, beam_size: int, n_best: int) -> 
     assert sum(a.text != b.text for a, b in zip(expected, free, strict=True)) > len(LINES) // 2
 
 
-@pytest.mark.parametrize("override", OVERRIDES)
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("override", OVERRIDES)
+@one_quick("beam_size", [1, 3])
 def test_settings_of_the_config(tiny_runs: dict[str, Path], override: str, beam_size: int) -> None:
     run, exported = both(tiny_runs["bahdanau"], overrides=[override])
     check_same(exported.translate(LINES, beam_size), run.translate(LINES, beam_size))
@@ -384,6 +383,7 @@ def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
     check_same(exported.translate(lines, beam_size), expected)
 
 
+@pytest.mark.thorough
 def test_an_ensemble_is_one_folder_or_several(
     tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:
@@ -406,8 +406,8 @@ def test_an_ensemble_is_one_folder_or_several(
         ]
 
 
-@pytest.mark.parametrize("int8", [False, True])
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@one_quick("int8", [False, True])
+@one_quick("model", MODELS.values(), ids=MODELS)
 def test_translations_do_not_depend_on_the_other_lines(
     model: dict[str, Any], int8: bool, tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ from conftest import toy_pairs
 from invariance import check_batch_invariance
 from searching import search
 from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
-from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
@@ -76,7 +75,8 @@ def test_diverse_beam_search_equals_a_search_written_with_lists(
                 assert sum(each.log_probs) == pytest.approx(answer.log_prob, rel=1e-4)
 
 
-@one_quick("batch", [1, 7, 64])
+@pytest.mark.thorough
+@pytest.mark.parametrize("batch", [1, 7, 64])
 def test_diverse_beam_search_is_batch_invariant(batch: int) -> None:
     model, sources = MAKERS["luong"](), random_sources(70, seed=5)
     options = SearchOptions(6, groups=3, diversity=0.7, coverage_penalty=0.2)

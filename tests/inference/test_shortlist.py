@@ -178,8 +178,8 @@ def test_a_small_vocabulary_is_listed_completely() -> None:
     assert own.tokens([9, 8], SIZE).tolist() == list(range(SIZE))
 
 
-@pytest.mark.parametrize("kind", list(MODELS))
-@pytest.mark.parametrize("how", list(OPTIONS))
+@one_quick("kind", list(MODELS))
+@one_quick("how", list(OPTIONS))
 def test_search_equals_search_over_all_tokens_with_the_others_masked(
     kind: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -163,7 +163,8 @@ class FullDisk:
         raise OSError(28, "No space left on device")
 
 
-@one_quick("name", TEXTS)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", TEXTS)
 def test_a_log_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,

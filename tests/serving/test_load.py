@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tiers import one_quick
 
 pytest.importorskip("fastapi")
 
@@ -17,7 +16,8 @@ from seq2seq.inference.loading import languages_of
 from seq2seq.serving.language_pairs import load_pairs
 
 
-@one_quick("clients", [1, 4])
+@pytest.mark.thorough
+@pytest.mark.parametrize("clients", [1, 4])
 def test_answers_under_load_equal_those_of_the_command_line(
     clients: int, tiny_runs: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_roll_back_is_reported(small_corpus: Path, monkeypatch: pytest.MonkeyP
     assert steps[again - 1] > back
 
 
+@pytest.mark.thorough
 def test_an_exception_ends_training_and_resume_continues(small_corpus: Path) -> None:
     class Stop(Callback):
         def on_metrics(self, step: int, values: Mapping[str, float]) -> None:

@@ -570,7 +570,8 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     assert ordered == [0, position["epoch"]]  # epoch 0 is ordered for its length
 
 
-@one_quick("at", [5, 7])
+@pytest.mark.thorough
+@pytest.mark.parametrize("at", [5, 7])
 def test_a_killed_run_resumes_from_its_last_saved_state(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:

@@ -88,6 +88,7 @@ def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Pa
     assert all(own[name].equal(tensors[name]) for name in own)
 
 
+@pytest.mark.thorough
 def test_states_are_saved_by_the_clock(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state is saved once the interval since the last save, also of a validation, has passed."""
     now, start = [0.0], time.monotonic()

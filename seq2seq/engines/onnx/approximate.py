@@ -97,7 +97,7 @@ def split_projection(content: bytes) -> tuple[bytes | None, RoughProjection | No
 
 
 def _quantized(graph: Graph, logits: str) -> RoughProjection | None:
-    """Replace the product of the logits by one in int8; None if it is, or its error is unbounded."""
+    """Replace the product of the logits by one in int8; None if its error has no bound."""
     producers = graph.producers()
     last = producers[logits]
     parts = _product(graph, last, producers)
@@ -110,7 +110,7 @@ def _quantized(graph: Graph, logits: str) -> RoughProjection | None:
     rough = RoughProjection(weight, bias, bound / 127)
     if not rough.is_bounded:
         return None
-    scale = graph.weight(np.float32(bound / 127).reshape(()))
+    scale = graph.weight(np.array(bound / 127, np.float32))
     zero = graph.weight(np.array(ZERO, np.uint8))
     rows = graph.fresh("rows")
     product = [

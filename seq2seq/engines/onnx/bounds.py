@@ -12,8 +12,22 @@ Bounds = dict[str, float]  # by value; others may be of any size
 
 _ONE = frozenset(("Tanh", "Sigmoid", "Softmax"))
 _MOVING = frozenset(
-    ("Cast", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "Reshape")
-    + ("ReverseSequence", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+    [
+        "Cast",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Identity",
+        "Reshape",
+        "ReverseSequence",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Transpose",
+        "Unsqueeze",
+    ]
 )
 
 

@@ -18,10 +18,29 @@ _SMALL = 64  # elements of weights that sizes may depend on
 _TRIAL = {"batch": 2, "rows": 4, "source": 16}  # sizes of the inputs that sizes are inferred for
 _CONTRIB_OPERATORS = frozenset(("MatMulIntegerToFloat",))
 _REFUSED = frozenset(
-    ("If", "Loop", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-    + ("Bernoulli", "Multinomial", "StringNormalizer", "TfIdfVectorizer", "Optional")
-    + ("SequenceEmpty", "SequenceConstruct", "SequenceInsert", "SequenceMap", "ConcatFromSequence")
-    + ("SplitToSequence", "ImageDecoder", "RegexFullMatch", "StringConcat", "StringSplit")
+    [
+        "If",
+        "Loop",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Bernoulli",
+        "Multinomial",
+        "StringNormalizer",
+        "TfIdfVectorizer",
+        "Optional",
+        "SequenceEmpty",
+        "SequenceConstruct",
+        "SequenceInsert",
+        "SequenceMap",
+        "ConcatFromSequence",
+        "SplitToSequence",
+        "ImageDecoder",
+        "RegexFullMatch",
+        "StringConcat",
+        "StringSplit",
+    ]
 )
 # operators whose results may be larger than what they read
 _GROWING = frozenset(("ConstantOfShape", "Expand", "OneHot", "Pad", "Range", "Resize", "Tile"))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper
+from onnx import NodeProto, TensorProto
 
 from seq2seq.engines.onnx.bounds import Bounds, bounds_of, loop_body, recurrent_bounds
 from seq2seq.engines.onnx.graph import (
@@ -18,6 +18,7 @@ from seq2seq.engines.onnx.graph import (
     Array,
     Graph,
     attribute,
+    declare,
     make,
     rank_of,
     types_of,
@@ -90,12 +91,11 @@ class _Quantizer:
     def run_step(self) -> None:
         """Rewrite the graph of a step; it has the output UNDEFINED."""
         self.rewrite()
-        if not self.rounded:
-            return
-        sums = [self._sum(name, [-1], flat=True) for name in dict.fromkeys(self.rounded)]
-        self._op("Identity", self._total(sums), result=UNDEFINED)
+        if self.rounded:
+            sums = [self._sum(name, [-1], flat=True) for name in dict.fromkeys(self.rounded)]
+            self._op("Identity", self._total(sums), result=UNDEFINED)
+            self.graph.outputs.append(declare(UNDEFINED, FLOAT, ["rows"]))
         self.graph.nodes = self.nodes
-        self.graph.outputs.append(helper.make_tensor_value_info(UNDEFINED, FLOAT, ["rows"]))
         self.graph.prune()
 
     def run_encoder(self) -> None:
@@ -105,12 +105,10 @@ class _Quantizer:
         ranks = {name: rank_of(types, name) or 2 for name in self.rounded}
         sums = [self._sum(name, list(range(1, rank))) for name, rank in ranks.items()]
         sums += [self._sum(name, [0, 2]) for name in self.loops]
-        if not sums:
-            return
-        first = next(value.name for value in self.graph.outputs if value.name == "hidden_0")
-        total = self._op("Mul", self._total(sums), self._constant(np.float32(0)))
-        column = self._op("Unsqueeze", total, self._constant(np.array([1])))
-        self._replace_output(first, column)
+        if sums:
+            total = self._op("Mul", self._total(sums), self._constant(np.float32(0)))
+            column = self._op("Unsqueeze", total, self._constant(np.array([1])))
+            self._replace_output("hidden_0", column)
         self.graph.nodes = self.nodes
         self.graph.prune()
 

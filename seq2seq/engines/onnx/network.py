@@ -1,4 +1,4 @@
-"""The two graphs of a model in ONNX Runtime: encode sources, and advance hypotheses by one token."""
+"""The two graphs of a model in ONNX Runtime: encode sources, and advance hypotheses."""
 
 import os
 from collections.abc import Sequence

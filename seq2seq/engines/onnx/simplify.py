@@ -265,7 +265,8 @@ def _scaled(graph: Graph, name: str, producers: dict[str, NodeProto]) -> tuple[s
         for value, other in (node.input, node.input[::-1]):
             factor = graph.weights.get(other)
             if factor is not None and factor.ndim == 0 and factor.dtype == np.float32:
-                return value, factor
+                is_exact = np.frexp(factor)[0] == 0.5  # a power of two rounds no weight
+                return (value, factor) if is_exact else (name, None)
     return name, None
 
 
