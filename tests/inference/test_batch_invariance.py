@@ -132,7 +132,7 @@ def test_results_do_not_depend_on_the_number_of_threads(
     requests = requests_of(random_sources(300, seed=6), [3 + n % 15 for n in range(300)])
     results = []
     for workers in (1, 2, 5):
-        monkeypatch.setattr(OnnxEngine, "workers", workers)
+        monkeypatch.setattr(OnnxEngine, "workers", lambda _, __, n=workers: n)
         called: list[tuple[int, threading.Thread]] = []
         results.append(
             search(
@@ -150,7 +150,7 @@ def test_results_do_not_depend_on_the_number_of_threads(
 
 def test_an_error_in_a_thread_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     engine, step = onnx_engine(False, decoder="luong"), OnnxEngine.step
-    monkeypatch.setattr(OnnxEngine, "workers", 3)
+    monkeypatch.setattr(OnnxEngine, "workers", lambda _, __: 3)
 
     def stepped(self: OnnxEngine, rows: Any, ids: Any) -> Any:
         found = step(self, rows, ids)
