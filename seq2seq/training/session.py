@@ -22,7 +22,7 @@ from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs import checkpoint, engine_files, layout
+from seq2seq.runs import checkpoint, layout
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.run_config import SOURCE
@@ -99,6 +99,8 @@ class RunWriter(NullWriter):
         if best:
             path = folder / layout.BEST
             checkpoint.save_weights(path, weights, data.limit, step, bleu, provenance)
+            from seq2seq.runs import engine_files  # torch's exporter
+
             engine_files.write(folder, session.model)
         if keep:
             checkpoint.save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)

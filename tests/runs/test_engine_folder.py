@@ -127,7 +127,7 @@ def test_replaced_weights_are_never_translated_by_the_engine_of_others(
 
 @pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx", "engine.json"])
 @pytest.mark.parametrize("how", ["cut", "missing", "changed", "folder"])
-def test_a_damaged_engine_is_made_anew(run: Path, name: str, how: str) -> None:
+def test_a_damaged_engine_is_rebuilt(run: Path, name: str, how: str) -> None:
     expected, path = texts(run), run / ENGINE / name
     content = path.read_bytes()
     path.unlink()
