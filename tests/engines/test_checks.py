@@ -79,9 +79,7 @@ CHANGES: dict[str, Callable[[ModelProto], object]] = {
     "external weights": external,
     "loop": insert(endless("Loop"), turns=np.array(1 << 62), yes=np.array(True)),
     "another domain": insert(helper.make_node("Run", ["src"], ["x"], domain="ai.onnx.evil")),
-    "contributed": insert(
-        helper.make_node("Attention", ["src"], ["x"], domain="com.microsoft")
-    ),
+    "contributed": insert(helper.make_node("Attention", ["src"], ["x"], domain="com.microsoft")),
     "unknown operator": insert(helper.make_node("Nonsense\x1b[31m", [], ["x"])),
     "constant of a huge shape": insert(
         helper.make_node("ConstantOfShape", ["shape"], ["x"]), shape=HUGE
