@@ -227,7 +227,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "engines/test_trace.py::test_steps_of_a_graph_equal_those_of_the_model",
         "engines/test_trace.py::test_encoders_of_every_shape_are_exported",
         "engines/test_trace.py::test_a_graph_copies_like_the_model",
-        "export/test_exported_models.py::test_a_user_defined_score_is_refused",
+        "export/test_exported_models.py::test_a_score_of_the_user_is_exported",
     ),
     "an exported model needs no training dependencies": (
         "export/test_runtime.py::test_translate_needs_no_torch",
