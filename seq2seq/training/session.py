@@ -23,7 +23,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
-from seq2seq.runs import checkpoint, engine_files, layout
+from seq2seq.runs import checkpoint, layout
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.run_config import SOURCE
@@ -108,6 +108,8 @@ class RunWriter(NullWriter):
             checkpoint.save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)
 
     def save_engine(self, session: "TrainingSession") -> None:
+        from seq2seq.runs import engine_files  # torch's exporter
+
         self.verify_lock()
         engine_files.write(session.config.run_dir)
 
