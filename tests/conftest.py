@@ -193,7 +193,7 @@ def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
     pytest.importorskip("fastapi")
     from seq2seq.serving.language_pairs import load_pairs
 
-    return load_pairs([str(tiny_runs["bahdanau"])], "cpu", False, [])
+    return load_pairs([str(tiny_runs["bahdanau"])], device="cpu")
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,23 @@
-"""Search over parallel lists, as tests build them."""
+"""Search over parallel lists, as tests build them, by both engines."""
 
-from collections.abc import Callable, Sequence
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import Ids
-from seq2seq.inference.search import batched
-from seq2seq.inference.search.interface import Hypothesis, Model, SearchOptions
+from seq2seq.engines.engine import Array
+from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.onnx.network import ATTENTION, LOG_PROBS, Arrays, Stepped
+from seq2seq.engines.torch.engine import Model, TorchEngine
+from seq2seq.inference.search import search as module
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.search.sentences import Request
@@ -34,6 +45,114 @@ def search(
     on_found: Callable[[int], None] | None = None,
     lexical: Sequence[Lexical] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Search as `batched.search` does."""
+    """Search by the torch engine over a model; the engine of exported models must find the same."""
     requests = requests_of(sources, limits, prefixes, lexical)
-    return batched.search(model, requests, options, device, on_found)
+    own = copy.deepcopy(model)  # before the search, for models that count their steps
+    error = None
+    try:
+        found = module.search(TorchEngine(model, device), requests, options, on_found)
+    except NonFiniteError as raised:
+        error = raised
+    if error is not None:
+        with pytest.raises(NonFiniteError) as again:
+            module.search(host_engine(own), requests, options)
+        assert again.value.sentence == error.sentence
+        raise error
+    check_lists(module.search(host_engine(own), requests, options), found)
+    return found
+
+
+def check_lists(
+    found: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]]
+) -> None:
+    """Assert that two searches found the same, up to rounding and ties."""
+    for one, other in zip(expected, found, strict=True):
+        scores = [each.score for each in other]
+        np.testing.assert_allclose(scores, [each.score for each in one], rtol=1e-4, atol=1e-5)
+        for hypothesis, repeated in zip(one, other, strict=True):
+            if hypothesis.ids == repeated.ids:  # otherwise they tie
+                check_equal(hypothesis, repeated)
+        different = sum(each.ids != again.ids for each, again in zip(one, other, strict=True))
+        ties = sum(math.isclose(a, b, abs_tol=1e-4) for a, b in pairwise(sorted(scores)))
+        assert different <= 2 * ties
+
+
+def check_equal(one: Hypothesis, other: Hypothesis) -> None:
+    """Assert that log-probabilities and attention weights are those of another search."""
+    np.testing.assert_allclose(other.log_probs, one.log_probs, rtol=1e-4, atol=1e-5)
+    assert (one.attention_weights is None) == (other.attention_weights is None)
+    if one.attention_weights is not None and other.attention_weights is not None:
+        np.testing.assert_allclose(
+            other.attention_weights, one.attention_weights, rtol=1e-4, atol=1e-5
+        )
+
+
+def host_engine(model: Model) -> OnnxEngine:
+    """Return the engine on ONNX Runtime, with a torch model in place of its graphs."""
+    network: Any = HostNetwork(model)
+    return OnnxEngine([network])
+
+
+class HostNetwork:
+    """A torch model behind the calls of a `Network`: memory and state are arrays."""
+
+    rough = None
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.memory: Any = None  # templates of the classes
+        self.state: Any = None
+
+    @property
+    def outputs(self) -> dict[str, list[Any]]:
+        engine = TorchEngine(copy.deepcopy(self.model), torch.device("cpu"))
+        found: dict[str, list[Any]] = {LOG_PROBS: ["rows", engine.vocabulary_size]}
+        return found | ({ATTENTION: []} if engine.attends else {})
+
+    @torch.inference_mode()
+    def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
+        encoded = self.model.encode(torch.from_numpy(src), torch.from_numpy(src_lengths))
+        self.memory, self.state = self.model.start(encoded)
+        return _arrays(self.memory), _arrays(self.state)
+
+    @torch.inference_mode()
+    def step(
+        self, ids: Array, state: Arrays, memory: Arrays, log_probs: bool, read: Sequence[str]
+    ) -> Stepped:
+        parts = (
+            _rebuilt(self.state, iter(state.values())),
+            _rebuilt(self.memory, iter(memory.values())),
+        )
+        step = self.model.step(torch.from_numpy(ids), *parts)
+        values = self.model.project(step.outputs).float()
+        values = (values.log_softmax(-1) if log_probs else values.clone()).numpy()
+        weights = step.attention_weights if ATTENTION in read else None
+        undefined = np.isnan(torch.from_numpy(values).log_softmax(-1).numpy()).any(axis=1)
+        return Stepped(
+            values,
+            _arrays(step.state),
+            undefined,
+            None if weights is None else weights.float().numpy(),
+        )
+
+
+def _arrays(parts: Any) -> Arrays:
+    return {str(n): part.contiguous().numpy().copy() for n, part in enumerate(_tensors(parts))}
+
+
+def _tensors(parts: Any) -> Iterator[Tensor]:
+    for part in parts:
+        if isinstance(part, Tensor):
+            yield part
+        elif part is not None:
+            yield from _tensors(part)
+
+
+def _rebuilt(template: Any, arrays: Iterator[Array]) -> Any:
+    parts = []
+    for part in template:
+        if isinstance(part, Tensor):
+            parts.append(torch.from_numpy(next(arrays)))
+        else:
+            parts.append(None if part is None else _rebuilt(part, arrays))
+    return template._make(parts) if hasattr(template, "_make") else type(template)(parts)

@@ -64,9 +64,13 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"{parser.epilog}\n\n{text}" if parser.epilog else text
 
 
-def add_int8(parser: argparse.ArgumentParser) -> None:
-    text = "int8 weights: faster on CPU, nearly identical output"
-    parser.add_argument("--int8", action="store_true", help=text)
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Accept at most one precision of the weights other than float32."""
+    choice = parser.add_mutually_exclusive_group()
+    text = "int8 weights: faster on a CPU, nearly identical output"
+    choice.add_argument("--int8", action="store_true", help=text)
+    text = "float16 weights and states: faster on a CUDA GPU, nearly identical output"
+    choice.add_argument("--float16", action="store_true", help=text)
 
 
 def add_shortlist(parser: argparse.ArgumentParser) -> None:

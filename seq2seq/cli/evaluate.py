@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "also write BLEU and chrF of each sentence with its texts, worst first, as TSV"
     parser.add_argument("--sentences", type=Path, metavar="FILE", help=text)
     arguments.add_json_report(parser)
-    arguments.add_int8(parser)
+    arguments.add_precision(parser)
     arguments.add_shortlist(parser)
     arguments.add_device(parser)
     arguments.add_decoding(parser)
@@ -154,10 +154,17 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate: give either -m RUN or --hyp FILE")
     if options.hyp and (options.input or options.output):
         raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
-    how = options.beam or options.int8 or options.shortlist or options.device != "auto"
+    how = (
+        options.beam
+        or options.int8
+        or options.float16
+        or options.shortlist
+        or options.device != "auto"
+    )
     if options.hyp and how:
         raise UserError(
-            "evaluate --hyp: -b, --int8, --shortlist and --device need -m RUN, which translates"
+            "evaluate --hyp: -b, --int8, --float16, --shortlist and --device need -m RUN, which "
+            "translates"
         )
     if options.hyp and options.decoding:
         raise UserError(f"evaluate --hyp: {options.decoding[0]} needs -m RUN, which translates")
@@ -190,9 +197,9 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     if not models:
         return None, ""
     with frozen_objects():
-        from seq2seq.inference.exported.folder import is_export
         from seq2seq.inference.loading import languages_of
-        from seq2seq.runs.checkpoint import read_config
+        from seq2seq.runs.engine_folder import is_export
+        from seq2seq.runs.run_config import read_config
     first = Path(models[0])
     if is_export(first):
         return None, languages_of(first)[1]
@@ -243,6 +250,7 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
         options.beam,
         decoding=options.decoding,
         shortlist=options.shortlist,
+        float16=options.float16,
     )
     with progress("translated", len(sources)) as advance:
         translations = translator.translate(

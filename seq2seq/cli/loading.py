@@ -34,13 +34,19 @@ def load_translator(
     n_best: int = 1,
     decoding: Sequence[str] = (),
     shortlist: bool = False,
+    float16: bool = False,
 ) -> "Translator":
     """Load run folders, several as an ensemble; raise UserError if the beam is below `n_best`."""
     with frozen_objects():
         from seq2seq.inference.translator import Translator
 
         translator = Translator.load(
-            *runs, device=device, int8=int8, overrides=decoding, shortlist=shortlist
+            *runs,
+            device=device,
+            int8=int8,
+            float16=float16,
+            overrides=decoding,
+            shortlist=shortlist,
         )
     translator.beam_size(beam_size, n_best)  # raises before any input is read
     return translator

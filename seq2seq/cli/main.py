@@ -74,7 +74,7 @@ def _memory_remedy(options: argparse.Namespace | None) -> str:
         return "; reduce training.batch_tokens or the size of the model"
     remedies = []
     if getattr(options, "model", None) and hasattr(options, "beam"):
-        from seq2seq.runs.checkpoint import read_config
+        from seq2seq.runs.run_config import read_config
 
         with suppress(UserError):
             beam = options.beam or read_config(Path(options.model[0])).decoding.beam_size

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from seq2seq.cli.loading import frozen_objects
 from seq2seq.data.compression import is_compressed
 from seq2seq.runtime.console import counted, logger, printable
 from seq2seq.runtime.errors import RunError, UserError
@@ -260,12 +259,12 @@ def _check_replaces_nothing(path: Path, others: Sequence[Path], runs: Sequence[P
 
 def _belongs_to(model: Path, path: Path) -> bool:
     """Return whether a path is a file of a run folder or of an exported model."""
-    from seq2seq.inference.exported.folder import is_export
+    from seq2seq.runs.engine_folder import is_export
 
-    if is_export(model):  # torch and its companions may be missing
+    if is_export(model):
         return any(same_file(path, each) for each in model.rglob("*"))
-    with frozen_objects():  # loads torch
-        from seq2seq.runs.run_folder import belongs_to_run
+    from seq2seq.runs.layout import belongs_to_run
+
     return belongs_to_run(path, model)
 
 

@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
         from seq2seq.analysis.report.facts import gather
         from seq2seq.analysis.report.model_card import write_model_card
         from seq2seq.analysis.report.page import page
-        from seq2seq.runs.checkpoint import read_config
         from seq2seq.runs.layout import PAGE
+        from seq2seq.runs.run_config import read_config
 
     path = options.output or run_folder / PAGE
     config = read_config(run_folder)

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser)
     text = "print one object per line: score, log_prob, perplexity, tokens and their log_probs"
     parser.add_argument("--json", action="store_true", help=text)
-    arguments.add_int8(parser)
+    arguments.add_precision(parser)
     arguments.add_device(parser)
     arguments.add_decoding(parser)
 
@@ -55,7 +55,11 @@ def run(options: argparse.Namespace) -> int:
     source = columns.source(options.input) if options.input else None
     (src_report, sources), (report, targets) = _read([source, columns.target(options.ref)])
     translator = load_translator(
-        options.model, options.device, options.int8, decoding=options.decoding
+        options.model,
+        options.device,
+        options.int8,
+        decoding=options.decoding,
+        float16=options.float16,
     )
     total, tokens = 0.0, 0
     with (

@@ -13,7 +13,7 @@ from seq2seq.data.lines import bounded_lines, iter_lines, read_lines
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
-    from seq2seq.inference.search.interface import Sampling
+    from seq2seq.engines.engine import Sampling
     from seq2seq.inference.settings import SearchSettings
 
 
@@ -88,7 +88,7 @@ def _forbidden(path: Path) -> tuple[str, ...]:
 
 def sampling_options(options: argparse.Namespace) -> "Sampling | None":
     """Return how to sample, or None for beam search; raises UserError."""
-    from seq2seq.inference.search.interface import Sampling
+    from seq2seq.engines.engine import Sampling
 
     details = {
         name: value

@@ -44,7 +44,7 @@ def make_shortlist(folder: Path) -> tuple[Path, float]:
     with frozen_objects():
         from seq2seq.data.lexical_table import train_lexical_table
         from seq2seq.data.training_data import training_data
-        from seq2seq.runs.checkpoint import read_config, read_vocabularies
+        from seq2seq.runs.run_config import read_config, read_vocabularies
         from seq2seq.runs.shortlist_file import save_shortlist
 
     config, vocabularies = read_config(folder), read_vocabularies(folder)

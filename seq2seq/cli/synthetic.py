@@ -78,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, nargs="+", required=True, metavar="FILE", help=text
     )
     arguments.add_beam(parser)
-    arguments.add_int8(parser)
+    arguments.add_precision(parser)
     arguments.add_device(parser)
     text = "replace existing files, and translations of other settings that were interrupted"
     parser.add_argument("--overwrite", action="store_true", help=text)
@@ -93,7 +93,12 @@ def write_corpus(options: argparse.Namespace, corpus: SyntheticCorpus) -> int:
 
     settings = _settings(options, corpus, count, checksum)
     translator = load_translator(
-        options.model, options.device, options.int8, options.beam, decoding=options.decoding
+        options.model,
+        options.device,
+        options.int8,
+        options.beam,
+        decoding=options.decoding,
+        float16=options.float16,
     )
     try:
         with (
@@ -118,7 +123,7 @@ def write_corpus(options: argparse.Namespace, corpus: SyntheticCorpus) -> int:
 def config_of(run: str) -> "Config":
     """Return the config of a run; raises UserError if it has none."""
     with frozen_objects():
-        from seq2seq.runs.checkpoint import read_config
+        from seq2seq.runs.run_config import read_config
 
     return read_config(Path(run))
 
@@ -175,6 +180,7 @@ def _settings(
         "sampling": None if sampling is None else sampling._asdict(),
         "decoding": list(options.decoding),
         "int8": options.int8,
+        "float16": options.float16,
         **{f"config.decoding.{key}": value for key, value in of_config.items()},
     }
 

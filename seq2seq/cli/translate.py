@@ -85,7 +85,7 @@ bidirectional controls are shown as \\uXXXX."""
     parser.add_argument("--stream", action="store_true", help=text)
     text = f"lines to translate together; does not affect the output (default: {BATCH_LINES})"
     parser.add_argument("--batch-size", type=arguments.count, metavar="N", help=text)
-    arguments.add_int8(parser)
+    arguments.add_precision(parser)
     arguments.add_shortlist(parser)
     arguments.add_device(parser)
     arguments.add_decoding(parser)
@@ -119,6 +119,7 @@ def run(options: argparse.Namespace) -> int:
             1 if options.sample else n_best,
             options.decoding,
             options.shortlist,
+            options.float16,
         )
         required = chain(constraints.places(), glossary_places(options.glossary, settings))
         translator.check_phrases(required, settings)

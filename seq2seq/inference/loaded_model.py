@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.exported.model import ExportedModel
-from seq2seq.inference.exported.search import search_exported
+from seq2seq.engines.engine import Engine
 from seq2seq.inference.search.interface import DecodingSettings, Hypothesis, SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.inference.search.interface import Model
     from seq2seq.inference.shortlist_search import ShortlistSearch
 
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
@@ -28,53 +27,35 @@ AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
 class LoadedModel:
     """A trained model, or an ensemble, with its vocabularies and the settings of its config.
 
-    The model is one of run folders, which torch computes, or of exported folders; torch is imported
-    for the former alone.
+    On a CPU the engine is that of ONNX Runtime, for which torch is not imported.
     """
 
-    model: "Model | ExportedModel"
+    engine: Engine
     vocabularies: Vocabularies
     limit: LengthLimit
     decoding: DecodingSettings
     max_length: int  # lines of more tokens are split
-    device: "torch.device | str"  # "cpu" for an exported model
+    device: "torch.device | str"  # "cpu" for ONNX Runtime
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
     shortlisted: "ShortlistSearch | None" = None  # in place of search over all tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle or copy the translator with its weights; raises TypeError for int8 weights."""
+        """Pickle or copy the translator with its weights."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        if isinstance(self.model, ExportedModel):
+        if self.device == "cpu":
             return _restored, (type(self), None, fields)
         return _restored, (type(self), _DeviceName(str(self.device)), fields)
 
     @property
-    def trained(self) -> "tuple[Model, torch.device]":
-        """Return the model of run folders and its device; raises UserError for an exported one."""
-        if isinstance(self.model, ExportedModel) or isinstance(self.device, str):
-            raise UserError(
-                f"{self.name}: is an exported model, which translates only; use the run folder"
-            )
-        return self.model, self.device
-
-    @property
     def attends(self) -> bool:
         """Return True if translations have attention weights."""
-        if isinstance(self.model, ExportedModel):
-            return self.model.attends
-        from seq2seq.inference.inference_model import trial_step
-
-        return trial_step(*self.trained).attention_weights is not None
+        return self.engine.attends
 
     @property
     def has_heads(self) -> bool:
         """Return True if translations have attention weights of several heads."""
-        if isinstance(self.model, ExportedModel):
-            return False
-        from seq2seq.inference.inference_model import trial_step
-
-        return trial_step(*self.trained).head_weights is not None
+        return self.engine.has_heads
 
     def search(
         self,
@@ -82,15 +63,10 @@ class LoadedModel:
         options: SearchOptions,
         on_found: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each request, best first; see `search` of `search.batched`."""
-        if isinstance(self.model, ExportedModel):
-            return search_exported(self.model, requests, options, on_found)
-        from seq2seq.inference.search.batched import search
-
-        model, device = self.trained
+        """Return the hypotheses for each request, best first; see `search.search.search`."""
         if self.shortlisted is not None:
-            return self.shortlisted.search(model, requests, options, device, on_found)
-        return search(model, requests, options, device, on_found)
+            return self.shortlisted.search(self.engine, requests, options, on_found)
+        return search(self.engine, requests, options, on_found)
 
 
 def check_ensemble(

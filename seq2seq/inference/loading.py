@@ -1,10 +1,19 @@
-"""Load models for translation: run folders, which torch computes, and exported folders."""
+"""Load models for translation: run folders and exported folders.
 
+On a CPU both are computed by ONNX Runtime, without torch.
+"""
+
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from seq2seq.inference.exported.folder import (
+from seq2seq.engines.onnx.checks import GraphError
+from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.onnx.files import Graphs, load_network
+from seq2seq.engines.onnx.network import Network
+from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
+from seq2seq.runs.engine_folder import (
     Description,
     is_export,
     overridden,
@@ -12,13 +21,14 @@ from seq2seq.inference.exported.folder import (
     read_graph,
     read_vocabularies,
 )
-from seq2seq.inference.exported.model import ExportedModel, Network
-from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
-from seq2seq.runs.exported_files import DESCRIPTION, TOPK
+from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import needs_train
 from seq2seq.runtime.suggestions import suggest_file
+
+# devices of the drivers without which torch has no GPU: CUDA, ROCm, CUDA in WSL, Jetson
+_GPU_DRIVERS = [Path("/dev", name) for name in ("nvidiactl", "kfd", "dxg", "nvhost-gpu")]
 
 
 def load_folders(
@@ -28,6 +38,7 @@ def load_folders(
     int8: bool,
     overrides: Iterable[str],
     shortlist: bool,
+    float16: bool = False,
 ) -> AnyLoaded:
     """Return run folders or exported folders as a model of this kind; see `Translator.load`."""
     if not runs:
@@ -44,11 +55,31 @@ def load_folders(
             f"--shortlist: {exported[0]} is an exported model, which has none; use the run "
             "folder, or remove the option"
         )
+    if float16 and (exported or is_cpu(argument_types.device_name(device))):
+        raise UserError("--float16: needs a CUDA GPU; remove it, or use --int8 on a CPU")
     if exported:
         return _load_exports(kind, paths, device, int8, overrides)
+    if not shortlist and is_cpu(argument_types.device_name(device)):
+        with _needs_train(paths[0]):
+            from seq2seq.inference import stored_runs
+        stored = [stored_runs.stored_run(path) for path in paths]
+        networks = stored_runs.networks_of(paths, stored, int8)
+        if networks is not None:
+            return stored_runs.load_stored(kind, paths, stored, networks, overrides)
     with _needs_train(paths[0]):
         from seq2seq.inference.run_loading import load_runs
-    return load_runs(kind, paths, device, int8, overrides, shortlist)
+    return load_runs(kind, paths, device, int8, overrides, shortlist, float16)
+
+
+def is_cpu(device: str) -> bool:
+    """Return whether a model runs on the CPU; torch is imported only if there may be a GPU."""
+    if device == "auto" and "torch" not in sys.modules:
+        return not any(driver.exists() for driver in _GPU_DRIVERS)
+    if device != "auto":
+        return device == "cpu"
+    from seq2seq.runtime.device import choose_device
+
+    return choose_device(device).type == "cpu"
 
 
 def _load_exports(
@@ -60,8 +91,8 @@ def _load_exports(
 ) -> AnyLoaded:
     """Return exported folders as a model of this kind; see `Translator.load`.
 
-    Raises UserError for a device other than the CPU, for `int8` unless the folder has int8 weights,
-    and for folders that are damaged or do not fit together.
+    Raises UserError for a device other than the CPU, and for folders that are damaged or do not
+    fit together.
     """
     if argument_types.device_name(device) not in ("auto", "cpu"):
         raise UserError(
@@ -71,21 +102,18 @@ def _load_exports(
     described = [read_description(folder) for folder in folders]
     first = described[0]
     for folder, each in zip(folders, described, strict=True):
-        if int8 and not each.int8:
-            raise UserError(
-                f"--int8: {folder} has float32 weights; export the run again with --int8"
-            )
         same = each.vocabularies == first.vocabularies
         check_ensemble(folder, folders[0], same, each.direction, first.direction)
     decoding = overridden(first, overrides)
+    vocabularies = read_vocabularies(folders[0], first)
     networks = [
         network
         for folder, each in zip(folders, described, strict=True)
-        for network in _networks(folder, each)
+        for network in _networks(folder, each, len(vocabularies.tgt), int8)
     ]
     return kind(
-        model=ExportedModel(networks, read_graph(folders[0], TOPK, first)),
-        vocabularies=read_vocabularies(folders[0], first),
+        engine=OnnxEngine(networks),
+        vocabularies=vocabularies,
         limit=first.limit,
         decoding=decoding,
         max_length=first.max_length,
@@ -95,11 +123,22 @@ def _load_exports(
     )
 
 
-def _networks(folder: Path, description: Description) -> list[Network]:
-    return [
-        Network(*(read_graph(folder, name, description) for name in files))
-        for files in description.models
-    ]
+def _networks(
+    folder: Path, description: Description, vocabulary_size: int, int8: bool
+) -> list[Network]:
+    networks = []
+    for names in description.models:
+        sums = description.sha256
+        graphs = Graphs(*(read_graph(folder, name, sums.get(name)) for name in names))
+        try:
+            quantize = int8 and not description.int8
+            networks.append(load_network(graphs, vocabulary_size, quantize))
+        except GraphError as error:
+            raise UserError(
+                f"{folder}: {names.encoder} and {names.decoder} cannot be used: {error}; "
+                "export the run again"
+            ) from None
+    return networks
 
 
 def languages_of(folder: Path) -> tuple[str, str]:
@@ -107,7 +146,7 @@ def languages_of(folder: Path) -> tuple[str, str]:
     if is_export(folder):
         return read_description(folder).languages
     with _needs_train(folder):
-        from seq2seq.runs.checkpoint import read_config
+        from seq2seq.runs.run_config import read_config
     data = read_config(folder).data
     return data.src_lang, data.tgt_lang
 

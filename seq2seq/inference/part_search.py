@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.names.names import Masked
@@ -41,6 +40,9 @@ class PartSearch:
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
         mbr = settings.mbr
+        kept = None if n_best > 1 or mbr or options.sampling else 1
+        if kept and self._forbidden is None:
+            options = options._replace(returned=1)
         for rows in chunks(parts):
             found = self._search_parts(
                 parts[rows], options, on_found and partial(_call_shifted, on_found, rows.start)
@@ -54,7 +56,6 @@ class PartSearch:
                 again = self._search_parts([*constrained.values()], options)
                 for (number, part), hypotheses in zip(constrained.items(), again, strict=True):
                     own[number], found[number] = part, hypotheses
-            kept = None if n_best > 1 or mbr or options.sampling else 1
             lists = [
                 self._candidates(part, hypotheses[:kept])
                 for part, hypotheses in zip(own, found, strict=True)
@@ -186,14 +187,13 @@ class PartSearch:
         """
         from seq2seq.inference.scoring import as_blocks, forced_decodings
 
-        model, device = self._loaded.trained
         wanted = [
             (part.ids, candidates[0].hypothesis.ids[:-1])
             for part, candidates in zip(parts, lists, strict=True)
             if part.return_attention
         ]
         sources, targets = [src for src, _ in wanted], [tgt for _, tgt in wanted]
-        found = iter(forced_decodings(model, sources, targets, device, return_heads=True))
+        found = iter(forced_decodings(self._loaded.engine, sources, targets, return_heads=True))
         return [
             as_blocks(next(found).head_weights) if part.return_attention else None for part in parts
         ]
@@ -276,7 +276,8 @@ def _attended_words(part: LinePart, hypothesis: Hypothesis) -> list[str]:
 
     Jean et al. (2015) translate that word by a dictionary if they can; here it is copied.
     """
-    if (weights := _array(hypothesis)) is None or not part.words:
+    weights = hypothesis.attention_weights
+    if weights is None or not part.words:
         return []
     unknown = np.array(hypothesis.ids) == UNK_ID
     attended = weights[unknown, : len(part.words)].argmax(axis=1)  # not end-of-sentence
@@ -285,11 +286,5 @@ def _attended_words(part: LinePart, hypothesis: Hypothesis) -> list[str]:
 
 def _blocks(hypothesis: Hypothesis) -> AttentionBlocks | None:
     """Copy the weights [T, S] of one hypothesis, a part of those of its beam."""
-    weights = _array(hypothesis)
-    return None if weights is None else AttentionBlocks([weights.copy()])
-
-
-def _array(hypothesis: Hypothesis) -> NDArray[np.float32] | None:
-    """Return the attention weights [T, S] of a hypothesis as an array that shares their memory."""
     weights = hypothesis.attention_weights
-    return weights if weights is None or isinstance(weights, np.ndarray) else weights.numpy()
+    return None if weights is None else AttentionBlocks([weights.copy()])

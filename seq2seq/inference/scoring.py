@@ -3,20 +3,18 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, pairwise
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from seq2seq.data.batching import pad, pad_sources
 from seq2seq.data.names.names import Masked
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, normalized
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, normalized
+from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
-from seq2seq.inference.search.batch_invariance import smallest_fitting, tile_sizes
-from seq2seq.inference.search.interface import Model
 from seq2seq.inference.search.sentences import by_width
+from seq2seq.inference.search.strategies import length_penalty, total_of
 from seq2seq.inference.source_lines import (
     MAX_ATTENTION_TOKENS,
     bounded_slices,
@@ -72,7 +70,6 @@ def score_lines(
     ignored, as in `Translator.translate`. Raises TypeError for anything but strings, and UserError
     for different numbers of lines and translations.
     """
-    model, device = translator.trained
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
@@ -86,7 +83,7 @@ def score_lines(
         pairs.append(([], []) if any(blank) else (src_ids, tgt_ids))
     rows = [i for i, (src_ids, _) in enumerate(pairs) if src_ids]
     sources, targets = [pairs[i][0] for i in rows], [pairs[i][1] for i in rows]
-    log_probs = forced_log_probs(model, sources, targets, device)
+    log_probs = forced_log_probs(translator.engine, sources, targets)
     for i, values in zip(rows, log_probs, strict=True):
         found[i] = _scored_line(translator, *pairs[i], sources_of[i], values)
     return found
@@ -104,7 +101,6 @@ def attend(
     weights. With `head_attention`, also the weights of each head are returned. Raises errors as
     `score_lines` does.
     """
-    model, device = translator.trained
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
@@ -114,7 +110,7 @@ def attend(
         wanted = [_has_attention(each) for each in pairs[rows]]
         ids = [(each.src_ids, each.tgt_ids) for each in compress(pairs[rows], wanted)]
         sources, targets = [src for src, _ in ids], [tgt for _, tgt in ids]
-        decoded = iter(forced_decodings(model, sources, targets, device, True, head_attention))
+        decoded = iter(forced_decodings(translator.engine, sources, targets, True, head_attention))
         for pair, has_attention in zip(pairs[rows], wanted, strict=True):
             if has_attention:
                 yield _attended(translator, pair, next(decoded))
@@ -145,9 +141,9 @@ def _attended(translator: LoadedModel, pair: _EncodedPair, found: "ForcedDecodin
     return Translation([entry], scored.src_tokens)
 
 
-def as_blocks(weights: Tensor | None) -> AttentionBlocks | None:
-    """Copy the weights of a forced decoding, a part of those of its tile."""
-    return None if weights is None else AttentionBlocks([weights.numpy().copy()])
+def as_blocks(weights: Array | None) -> AttentionBlocks | None:
+    """Copy the weights of a forced decoding, a part of those of its batch."""
+    return None if weights is None else AttentionBlocks([weights.copy()])
 
 
 def _encoded(
@@ -177,12 +173,11 @@ def _scored_line(
     masked: Masked,
     log_probs: list[float],
 ) -> ScoredLine:
-    total = 0.0
-    for each in log_probs:  # in the order of greedy search; `sum` compensates from Python 3.12 on
-        total += each
+    total = total_of(log_probs)
+    norm = length_penalty(np.array(len(log_probs)), translator.decoding.length_penalty)
     src, tgt, names = translator.vocabularies
     return ScoredLine(
-        total / len(log_probs) ** translator.decoding.length_penalty,
+        total / float(norm),
         total,
         with_names(src.tokens([*src_ids, EOS_ID]), masked.names),
         with_names(tgt.tokens([*tgt_ids, EOS_ID]), names.spellings(masked) if names else {}),
@@ -194,87 +189,76 @@ class ForcedDecoding(NamedTuple):
     """Log-probabilities of given target tokens, in nats, and their attention weights if wanted."""
 
     log_probs: list[float]  # one per target token, end-of-sentence included
-    attention_weights: Tensor | None  # [T, S] on the CPU, end-of-sentence included
-    head_weights: Tensor | None  # [M, T, S] of M heads, if the model has them
-
-
-_NOTHING = ForcedDecoding([], None, None)
+    attention_weights: Array | None  # [T, S], end-of-sentence included
+    head_weights: Array | None  # [M, T, S] of M heads, if the model has them
 
 
 def forced_log_probs(
-    model: Model, sources: Sequence[Ids], targets: Sequence[Ids], device: torch.device
+    engine: Engine, sources: Sequence[Ids], targets: Sequence[Ids]
 ) -> list[list[float]]:
     """Return the log-probabilities, in nats, of each target's tokens and end-of-sentence."""
-    return [each.log_probs for each in forced_decodings(model, sources, targets, device)]
+    return [decoding.log_probs for decoding in forced_decodings(engine, sources, targets)]
 
 
 def forced_decodings(
-    model: Model,
+    engine: Engine,
     sources: Sequence[Ids],
     targets: Sequence[Ids],
-    device: torch.device,
     return_attention: bool = False,
     return_heads: bool = False,
 ) -> list[ForcedDecoding]:
     """Decode given targets, end-of-sentence included; sources and targets are without it.
 
-    Decodes step by step in the tiles of `search`, so the values are batch-invariant and bitwise
-    those of greedy search. Without attention, memory grows with the longest source, not with the
-    target.
+    Decodes step by step in the slots of search, so that the values are those of greedy search.
+    Without attention, memory grows with the longest source, not with the target.
     """
-    found = [_NOTHING for _ in sources]
+    found = [ForcedDecoding([], None, None) for _ in sources]
+    options = StepOptions((), attention=return_attention, heads=return_heads)
     for width, rows in by_width(sources).items():
         rows = sorted(rows, key=lambda i: len(targets[i]))
-        sizes = tile_sizes(model, [sources[i] for i in rows], width, 1, device)
-        for start in range(0, len(rows), sizes[-1]):
-            tile = rows[start : start + sizes[-1]]
-            pairs: list[tuple[Ids, Ids]] = [(sources[i], targets[i]) for i in tile]
-            pairs += [([], [])] * (smallest_fitting(sizes, len(tile)) - len(tile))
-            decoded = _decode_tile(model, pairs, width, device, return_attention, return_heads)
-            for i, of_target in zip(tile, decoded, strict=False):
-                found[i] = of_target
+        while rows:
+            count = engine.slots(width, 1, len(rows))
+            batch, rows = rows[:count], rows[count:]
+            pairs: list[tuple[Ids, Ids]] = [(sources[i], targets[i]) for i in batch]
+            pairs += [([], [])] * (count - len(batch))
+            decoded = _decode_batch(engine, pairs, width, options)
+            for i, decoding in zip(batch, decoded, strict=False):
+                found[i] = decoding
     return found
 
 
-@torch.inference_mode()
-def _decode_tile(
-    model: Model,
-    pairs: Sequence[tuple[Ids, Ids]],
-    width: int,
-    device: torch.device,
-    return_attention: bool,
-    return_heads: bool,
+def _decode_batch(
+    engine: Engine, pairs: Sequence[tuple[Ids, Ids]], width: int, options: StepOptions
 ) -> list[ForcedDecoding]:
-    src, src_lengths = pad_sources([src for src, _ in pairs], width)
-    memory, state = model.start(model.encode(src.to(device), src_lengths.to(device)))
-    tgt_in = pad([[BOS_ID, *tgt] for _, tgt in pairs]).to(device)
-    tgt_out = pad([[*tgt, EOS_ID] for _, tgt in pairs]).to(device)
-    columns: list[Tensor] = []
-    weights: list[Tensor] = []
-    head_weights: list[Tensor] = []
-    for ids, wanted in zip(tgt_in.unbind(1), tgt_out.unbind(1), strict=True):
-        step = model.step(ids, state, memory)
-        state = step.state
-        log_probs = model.project(step.outputs).float().log_softmax(dim=-1)  # [N, V]
-        columns.append(log_probs.gather(1, wanted[:, None]))
-        if return_attention and step.attention_weights is not None:
-            weights.append(step.attention_weights.float())
-        if return_heads and step.head_weights is not None:
-            head_weights.append(step.head_weights.float())
-    table = torch.cat(columns, dim=1).tolist()
-    attention = _of_pairs(weights, pairs)  # [T, S] of each
-    heads = _of_pairs(head_weights, pairs)  # [M, T, S] of each
+    """Decode pairs of the same padded width, each in a slot."""
+    rows = engine.spread(engine.encode([src for src, _ in pairs], width), 1, options)
+    longest = max(len(tgt) + 1 for _, tgt in pairs)
+    ids = np.full((longest + 1, len(pairs)), PAD_ID)  # row t: the t-th tokens, from BOS on
+    ids[0] = BOS_ID
+    for column, (_, tgt) in zip(ids.T, pairs, strict=True):
+        column[1 : len(tgt) + 2] = [*tgt, EOS_ID]
+    log_probs, weights, head_weights = [], [], []
+    for before, tokens in pairwise(ids):
+        step = engine.step(rows, before)
+        log_probs.append(engine.log_probs(step, np.arange(len(pairs)), tokens))
+        rows = step.rows
+        if step.attention is not None:
+            weights.append(step.attention)
+        if step.heads is not None:
+            head_weights.append(step.heads)
+    table = np.stack(log_probs, axis=1).tolist()
+    attention, heads = _of_pairs(weights, pairs), _of_pairs(head_weights, pairs)
     return [
         ForcedDecoding(row[: len(tgt) + 1], *both)
         for (_, tgt), row, *both in zip(pairs, table, attention, heads, strict=True)
     ]
 
 
-def _of_pairs(steps: Sequence[Tensor], pairs: Sequence[tuple[Ids, Ids]]) -> Sequence[Tensor | None]:
+def _of_pairs(steps: Sequence[Array], pairs: Sequence[tuple[Ids, Ids]]) -> Sequence[Array | None]:
     """Return the weights [..., T, S] of each pair, given those of all steps [N, ..., S], if any."""
     if not steps:
         return [None] * len(pairs)
-    stacked = torch.stack(list(steps), dim=-2).cpu()
+    stacked = np.stack(steps, axis=-2)
     return [
         weights[..., : len(tgt) + 1, : len(src) + 1]
         for (src, tgt), weights in zip(pairs, stacked, strict=True)

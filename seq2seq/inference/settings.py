@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
+from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.mbr import METRICS, Metric
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.interface import DecodingSettings, Sampling, SearchOptions
+from seq2seq.inference.search.interface import DecodingSettings, SearchOptions
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 

@@ -14,12 +14,15 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import PAD_ID, Ids
-from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.search.batched import search
-from seq2seq.inference.search.interface import Hypothesis, Model, NonFiniteError, SearchOptions
+from seq2seq.engines.engine import Engine
+from seq2seq.engines.torch.engine import Model, TorchEngine
+from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request, padded_width
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.model.copying import CopyOutputs
+from seq2seq.model.seq2seq import Seq2Seq
 
 
 class ShortlistedSources(NamedTuple):
@@ -117,10 +120,6 @@ class ShortlistedModel:
         columns = memory.src.repeat_interleave(len(own.src) // len(memory.src), 0)
         return own._replace(src=columns).mix(_logits(own.outputs, memory))
 
-    def project_approximately(self, outputs: ShortlistOutputs) -> None:  # noqa: ARG002
-        """Return None: the exact logits of a list take less time."""
-        return
-
 
 def _logits(outputs: Tensor, memory: ShortlistMemory) -> Tensor:
     """Return logits [N, L] of outputs [N, R], by one product of the same shape per sentence."""
@@ -129,40 +128,45 @@ def _logits(outputs: Tensor, memory: ShortlistMemory) -> Tensor:
     return logits.add_(memory.bias[:, None]).flatten(0, 1)
 
 
+def projection_of(model: Seq2Seq) -> tuple[Tensor, Tensor]:
+    """Return the weight [V, R] and the bias [V] of the output projection."""
+    return model.projection.weight.detach(), model.projection.bias.detach()
+
+
 class ShortlistSearch:
     """Search over lists, where no token outside the list of its sentence is required."""
 
     def __init__(self, shortlist: Shortlist, models: Sequence[ShortlistedModel]) -> None:
         """Take one model or those of an ensemble, all with the same shortlist."""
         self.shortlist = shortlist
-        self.model: Model = models[0] if len(models) == 1 else Ensemble(models)
+        model: Model = models[0] if len(models) == 1 else Ensemble(models)
+        self.engine = TorchEngine(model, torch.device("cpu"))
 
     def search(
         self,
-        full: Model,
+        full: Engine,
         requests: Sequence[Request],
         options: SearchOptions,
-        device: torch.device,
         on_found: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each request, best first, as `search.batched.search` does.
+        """Return the hypotheses for each request, best first, as `search` does.
 
         Sentences with a prefix or required phrases, and all if words are forbidden, are searched
-        over all tokens by the `full` model: what is required or left over may not be listed.
+        over all tokens by the `full` engine: what is required or left over may not be listed.
         """
         found: list[list[Hypothesis]] = [[] for _ in requests]
         by_model: tuple[list[int], list[int]] = ([], [])
         for i, each in enumerate(requests):
             required = each.prefix.states or each.lexical.phrases or options.forbidden is not None
             by_model[bool(required)].append(i)
-        for model, rows in zip((self.model, full), by_model, strict=True):
+        for engine, rows in zip((self.engine, full), by_model, strict=True):
             own = [requests[i] for i in rows]
             try:
-                of_rows = search(model, own, options, device, _renumbered(on_found, rows))
+                of_rows = search(engine, own, options, _renumbered(on_found, rows))
             except NonFiniteError as error:
                 raise NonFiniteError(rows[error.sentence], error.value) from None
             for i, hypotheses in zip(rows, of_rows, strict=True):
-                if model is not full:
+                if engine is not full:
                     hypotheses = self._with_ids(requests[i].source, hypotheses)
                 found[i] = hypotheses
         return found

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from seq2seq.data.names.names import Masked
-from seq2seq.inference.exported.model import ExportedModel
-from seq2seq.inference.exported.search import check_settings
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
@@ -39,17 +37,21 @@ class Translator(LoadedModel):
         int8: bool = False,
         overrides: Iterable[str] = (),
         shortlist: bool = False,
+        float16: bool = False,
     ) -> Self:
-        """Load a run folder, or several as an ensemble; `int8` quantizes weights for speed.
+        """Load a run folder, or several as an ensemble.
+
+        For speed, `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a
+        CUDA GPU.
 
         With `shortlist`, search chooses among the tokens that suit a source, by the table that
         `seq2seq shortlist` wrote into the run folder. Folders that `seq2seq export` wrote are
         loaded without torch. Overrides of the config's `decoding` section are such as
         "decoding.length_penalty=0.6". An ensemble uses the `decoding` section, the length limits
         and the shortlist of its first run. Raises UserError if the runs do not fit together, the
-        device lacks fast, exact int8 products, or there is no shortlist.
+        device does not compute in the precision, or there is no shortlist.
         """
-        return load_folders(cls, runs, device, int8, overrides, shortlist)
+        return load_folders(cls, runs, device, int8, overrides, shortlist, float16)
 
     def beam_size(self, wanted: int | None, n_best: int) -> int:
         """Return the wanted beam size or the config's; raises UserError if below `n_best`."""
@@ -194,7 +196,6 @@ class Translator(LoadedModel):
     @in_callers_terms
     def score(self, lines: Any, translations: Any) -> "ScoredLine | list[ScoredLine]":
         """Score given translations of lines, as `score_lines` does; or that of one string."""
-        _ = self.trained  # raises UserError for an exported model, before torch is imported
         from seq2seq.inference.scoring import score_lines
 
         if isinstance(lines, str):
@@ -245,13 +246,10 @@ class Translator(LoadedModel):
     ) -> int:
         """Return the beam size, 1 for sampling; raises UserError for too few candidates.
 
-        Raises UserError for settings that an exported model lacks, too, and TypeError for anything
-        but settings.
+        Raises TypeError for anything but settings.
         """
         remedy = "leave it out for those of the config"
         argument_types.check_instance(settings, SearchSettings, "settings", remedy)
-        if isinstance(self.model, ExportedModel):
-            check_settings(settings)
         sampling = settings.sampling
         size = self.beam_size(wanted, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:

@@ -1,11 +1,11 @@
 """Score functions, the masked softmax over their scores, and the context it averages."""
 
 import math
+from functools import reduce
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.layers import Linear, tanh
@@ -198,10 +198,12 @@ class LocationScore(nn.Module):
         return outputs[..., :0], outputs
 
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
-        scores = self.positions(query)[..., : keys.shape[1]]  # [B, K, at most S]
-        beyond = keys.shape[1] - scores.shape[-1]
+        scores: Tensor = self.positions(query)  # [B, K, P]
+        positions = torch.arange(keys.shape[1], device=keys.device)  # [S]
+        last = self.positions.out_features - 1
+        scores = scores.index_select(-1, positions.clamp(max=last))  # [B, K, S]
         # Finite: of a window that contains only such positions the softmax would be NaN.
-        return functional.pad(scores, (0, beyond), value=torch.finfo(scores.dtype).min)
+        return scores.masked_fill(positions > last, torch.finfo(scores.dtype).min)
 
     def weights(self) -> None:
         return None
@@ -251,4 +253,7 @@ def context_of(weights: Tensor, values: Tensor) -> Tensor:
 
 def mean_over_heads(weights: Tensor) -> Tensor:
     """Return weights [B, K, S] as they are, and the mean of weights [B, M, K, S] of M heads."""
-    return weights if weights.dim() == 3 else weights.mean(dim=1)
+    if weights.dim() == 3:
+        return weights
+    heads = weights.unbind(1)
+    return reduce(torch.add, heads) / len(heads)  # `mean` is not batch-invariant in ONNX Runtime

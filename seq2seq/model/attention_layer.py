@@ -75,23 +75,24 @@ class AttentionLayer(nn.Module):
         pad_mask, dtype = encoded.pad_mask, encoded.cell.dtype
         coverage = position = None
         if self.coverage is not None:
-            coverage = torch.zeros_like(pad_mask, dtype=dtype)  # [B, S]
+            coverage = torch.zeros_like(encoded.outputs[..., 0], dtype=dtype)  # [B, S]
         if self.window is not None:
             position = torch.zeros_like(pad_mask[:, 0], dtype=torch.long)  # [B]
         return AttentionState(coverage, position)
 
     def attend(self, query: Tensor, state: DecoderState, memory: Memory) -> AttentionOutput:
         """Attend with the queries [N, Q] of N = B * K hypotheses."""
-        batch = len(memory.keys)
-        queries = query.unflatten(0, (batch, -1))  # [B, K, Q]
+        batch = memory.keys.shape[0]
+        queries = query.reshape(batch, -1, query.shape[-1])  # [B, K, Q]
         keys, window_weights = memory.keys, None
         coverage, position = state.coverage, state.position
         if self.coverage is not None:
             assert coverage is not None, "set by initial_attention_state"
-            keys = self.coverage(keys, coverage.unflatten(0, (batch, -1)))  # [B, K, S, A]
+            by_sentence = coverage.reshape(batch, -1, coverage.shape[-1])  # [B, K, S]
+            keys = self.coverage(keys, by_sentence)  # [B, K, S, A]
         if self.window is not None:
             assert position is not None, "set by initial_attention_state"
-            positions = position.unflatten(0, (batch, -1))  # [B, K]
+            positions = position.reshape(batch, -1)  # [B, K]
             window_weights = self.window(queries, positions, memory.pad_mask)  # [B, K, S]
             position = position + 1
         scores = self.score(queries, keys)  # [B, K, S] or [B, M, K, S]

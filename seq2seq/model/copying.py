@@ -142,9 +142,4 @@ def _product(outputs: Tensor, layer: nn.Linear) -> Tensor:
 
 def first_positions(src: Tensor) -> Tensor:
     """Return for each position of ids [B, S] the first position with the same id: [B, S]."""
-    ordered, order = src.sort(dim=1, stable=True)
-    positions = torch.arange(src.shape[1], device=src.device).expand_as(src)
-    starts = torch.ones_like(src, dtype=torch.bool)  # runs of equal ids start here
-    starts[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    run_starts = positions.where(starts, 0).cummax(dim=1).values
-    return torch.empty_like(src).scatter_(1, order, order.gather(1, run_starts))
+    return (src[:, :, None] == src[:, None]).int().argmax(-1)  # of equal values the first

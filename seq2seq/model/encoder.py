@@ -86,7 +86,7 @@ class Encoder(nn.Module):
 
 def _reorder(inputs: Tensor, order: Tensor) -> Tensor:
     """Reorder the positions of inputs [B, S, *] by `order` [B, S], which is its own inverse."""
-    firsts = order.shape[1] * torch.arange(len(order), device=order.device)
+    firsts = order.shape[1] * torch.arange(order.shape[0], device=order.device)
     reordered: Tensor = _Reordered.apply(  # type: ignore[no-untyped-call]
         inputs.flatten(0, 1), (order + firsts[:, None]).flatten()
     )

@@ -42,7 +42,7 @@ class GRULayer(RecurrentLayer):
         """Return the next hidden state [N, H] and the empty cell, given input gates [N, 3H]."""
         size = self.hidden_size
         sums = gates[:, : 2 * size] + F.linear(hidden, self.hidden_weight)
-        r, z = sums.to(hidden.dtype).sigmoid().chunk(2, dim=-1)
+        r, z = sums.to(hidden.dtype).sigmoid().split(size, dim=-1)
         candidate = gates[:, 2 * size :] + F.linear(r * hidden, self.candidate_weight)
         return (1 - z) * hidden + z * tanh(candidate.to(hidden.dtype)), cell
 

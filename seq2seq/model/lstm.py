@@ -38,9 +38,8 @@ class LSTMLayer(RecurrentLayer):
     def step(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return the next hidden and cell [N, H], given input gates [N, 4H] and the state."""
         gates = (gates + F.linear(hidden, self.hidden_weight)).to(cell.dtype)
-        o, i, f, g = gates.chunk(4, dim=-1)
-        cell = f.sigmoid() * cell + i.sigmoid() * tanh(g)
-        return o.sigmoid() * tanh(cell), cell
+        cell, o = next_cell(gates, cell, self.hidden_size)
+        return o * tanh(cell), cell
 
     def step_into(
         self, new_hidden: Tensor, new_cell: Tensor, gates: Tensor, hidden: Tensor, cell: Tensor
@@ -65,6 +64,13 @@ class LSTMLayer(RecurrentLayer):
             return super().run(inputs, state, pad_mask)
         weights = self.input_weight, self.hidden_weight, self.bias
         return run_library_lstm(weights, inputs, state, pad_mask)
+
+
+def next_cell(gates: Tensor, cell: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Return `c' = s(f) c + s(i) tanh(g)` and `s(o)`, for gates (o, i, f, g) [N, 4H] of size H."""
+    sigmoids, g = gates.split([3 * size, size], dim=-1)
+    o, i, f = sigmoids.sigmoid().split(size, dim=-1)
+    return f * cell + i * tanh(g), o
 
 
 def use_library(inputs: Tensor) -> bool:
@@ -122,9 +128,8 @@ class NormedLSTMLayer(LSTMLayer):
 
     def _step(self, normed: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return the next hidden and cell [N, H], given normalised input gates [N, 4H]."""
-        o, i, f, g = self._sums(normed, hidden).chunk(4, dim=-1)
-        cell = f.sigmoid() * cell + i.sigmoid() * tanh(g)
-        return o.sigmoid() * tanh(self.cell_norm(cell)), cell
+        cell, o = next_cell(self._sums(normed, hidden), cell, self.hidden_size)
+        return o * tanh(self.cell_norm(cell)), cell
 
     def _sums(self, normed: Tensor, hidden: Tensor) -> Tensor:
         product = F.linear(hidden, self.hidden_weight).to(normed.dtype)

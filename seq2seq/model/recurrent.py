@@ -71,7 +71,7 @@ class RecurrentLayer(nn.Module):
 
 def last_of(states: Tensor, lengths: Tensor) -> Tensor:
     """Gather the state at the last real position of each row: [B, S, D] -> [B, D]."""
-    return states[torch.arange(len(states), device=states.device), lengths - 1]
+    return states[torch.arange(states.shape[0], device=states.device), lengths - 1]
 
 
 def uniform_weight(rows: int, columns: int, hidden_size: int) -> nn.Parameter:

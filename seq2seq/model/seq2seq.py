@@ -1,5 +1,8 @@
 """Complete network: encoder, decoder, embeddings and the projection to the vocabulary."""
 
+import copy
+from itertools import chain
+
 import torch
 from torch import Tensor, nn
 
@@ -68,7 +71,7 @@ class Seq2Seq(nn.Module):
         weights = step.attention_weights
         assert weights is not None, "no copying without attention"
         assert state.copied is not None, "set by start"
-        positions = memory.positions(len(weights))
+        positions = memory.positions(ids.shape[0])
         continued = continuation(state.copied, ids, positions.src)
         copied, shares = self.copying(step.outputs, weights, continued, positions)
         state = step.state._replace(copied=shares)
@@ -100,6 +103,15 @@ class Seq2Seq(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         """Return target embeddings [..., E] of ids [...], with dropout in training."""
         return self.dropout(self.tgt_embedding(ids))
+
+
+def evaluation_copy(model: Seq2Seq) -> Seq2Seq:
+    """Return the model in evaluation mode, on modules of its own that share all weights.
+
+    It follows a model in training.
+    """
+    tensors = chain(model.parameters(), model.buffers())
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
 
 
 def named_weights(model: nn.Module) -> dict[str, Tensor]:

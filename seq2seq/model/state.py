@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Self
 
+import torch
 from torch import Tensor
 
 
@@ -47,10 +48,11 @@ class Memory(NamedTuple):
     def positions(self, count: int) -> SourcePositions:
         """Return the tokens that each of N = B * K hypotheses may copy."""
         parts = [self.src, self.first, self.position_scores]
-        known = [each for each in parts if each is not None]
+        known = [part for part in parts if part is not None]
         assert len(known) == len(parts), "set where tokens are copied"
-        size = count // len(known[0])
-        return SourcePositions(*(each.repeat_interleave(size, 0) for each in known))
+        beam_size = count // known[0].shape[0]
+        sentences = torch.arange(count, device=self.keys.device) // beam_size
+        return SourcePositions(*(part.index_select(0, sentences) for part in known))
 
     def put(self, sentences: Tensor, other: Self, other_sentences: Tensor | slice) -> None:
         """Overwrite the rows `sentences` by rows of another memory."""

@@ -15,7 +15,7 @@ from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs import checkpoint, layout, run_folder
+from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.provenance import model_changes, provenance_of
 from seq2seq.runs.tensor_file import header_errors, read_header
 from seq2seq.runtime.errors import UserError
@@ -62,7 +62,7 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
 
 
 def _select_snapshots(run: Path, last: int | None) -> list[Path]:
-    checkpoint.read_config(run)  # raises UserError if it is not a run folder
+    run_config.read_config(run)  # raises UserError if it is not a run folder
     if last == 1:
         raise UserError(f"--last 1: {_TOO_FEW}")
     found, wanted = layout.snapshots(run), max(2, last or 0)
@@ -100,7 +100,7 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Checkp
         header, _ = read_header(path)
         with header_errors(path):
             step, checksum = int(header["step"]), str(header["tensors"])
-        source = checkpoint.read_source_profile(path.parent, path.name)
+        source = run_config.read_source_profile(path.parent, path.name)
         loaded.append(Checkpoint(path, step, checksum, source, *parts))
         _check_compatible(loaded[-1], loaded)
     return loaded
@@ -161,7 +161,7 @@ def save_average(
         {"path": str(each.path), "step": each.step, "tensors": each.checksum}
         for each in checkpoints
     ]
-    provenance[checkpoint.SOURCE] = asdict(first.source)
+    provenance[run_config.SOURCE] = asdict(first.source)
     with exclusive_lock(folder):
         check_destination(folder, [each.path for each in checkpoints], overwrite)
         run_folder.clear(folder)

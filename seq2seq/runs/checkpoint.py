@@ -4,59 +4,45 @@ Every write is atomic. Weights carry checksums of themselves and of the vocabula
 keys that they depend on.
 """
 
-import os
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import (
     Config,
-    DecodingConfig,
     dump_config,
-    read_config_file,
     with_paths,
 )
 from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
-from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
-    LAST,
-    PREVIOUS,
     VOCABULARY,
     check_weights,
-    recovery_hint,
     snapshot_step,
     snapshots,
     with_recovery_hint,
     writing,
 )
-from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.provenance import (
-    EARLIER_VERSION,
     Header,
     check_model_keys,
     recorded_vocabularies,
 )
-from seq2seq.runtime import argument_types
+from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runtime.errors import UnreadableFile, UserError, is_out_of_memory
-from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_paths, check_readable
-from seq2seq.runtime.suggestions import suggest_file
+from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
 
-SOURCE = "source"  # header field of the source profile
 # Remedies for a model that does not fit into memory.
 _TO_TRAIN = "lower model.hidden_size, embedding_size or layers"
 _TO_LOAD = "free memory"
@@ -85,93 +71,10 @@ def _absolute(config: Config) -> Config:
     return with_paths(config, Path.absolute)
 
 
-def _relocated(config: Config, folder: Path) -> Config:
-    """Return the config of a run with the paths of its texts, if they were moved with the run.
-
-    If a file does not exist, one at the same place relative to the run folder replaces it.
-    """
-
-    def find(path: Path) -> Path:
-        if os.path.exists(path):  # noqa: PTH110 -- False, too, for what may not be searched
-            return path
-        with suppress(ValueError):  # on another drive
-            moved = os.path.normpath(folder.absolute() / os.path.relpath(path, config.run_dir))
-            return Path(moved) if os.path.isfile(moved) else path  # noqa: PTH113
-        return path
-
-    return with_paths(config, find).model_copy(update={"run_dir": config.run_dir})
-
-
 def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
     """Write the vocabulary of a run, in place of a damaged one."""
     with writing(folder / VOCABULARY):
         save_vocabularies(vocabularies, folder / VOCABULARY)
-
-
-def read_config(folder: Path) -> Config:
-    """Load the config of a run folder; raises UserError if there is none."""
-    if folder.is_file():
-        raise UserError(f"{folder}: {_kind_of_file(folder)}")
-    if not folder.is_dir():
-        similar = suggest_file(folder) if folder.parent.is_dir() else ""
-        hint = similar or "; `seq2seq train CONFIG` creates one"
-        raise UserError(f"{folder}: no such run folder{hint}")
-    check_paths(folder / CONFIG)
-    check_readable(folder / CONFIG)
-    if (folder / DESCRIPTION).is_file():
-        raise UserError(
-            f"{folder}: is an exported model, which translates only; give the run folder that it "
-            "was exported from"
-        )
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
-    try:
-        return _relocated(read_config_file(folder / CONFIG).config, folder)
-    except ConfigError as error:
-        remedy = "`seq2seq train CONFIG --resume` writes it again"
-        if any(each.renamed for each in error.issues):
-            remedy = EARLIER_VERSION
-        elif newer := _newer_version(folder):
-            remedy = newer
-        raise UserError(f"{'; '.join(error.lines)} ({remedy})") from None
-
-
-def _kind_of_file(path: Path) -> str:
-    """Describe a file that was given as run folder, with the folder that was probably meant."""
-    if (path.parent / CONFIG).is_file() and (path.parent / VOCABULARY).is_dir():
-        return f"is a file; give the run folder, {path.parent}"
-    if path.suffix in (".yaml", ".yml"):
-        with suppress(ConfigError):
-            run = read_config_file(path).config.run_dir
-            if os.path.isdir(run):  # noqa: PTH112 -- False, too, for a name that is too long
-                return f"is a config; give its run folder, {run}"
-            train = f"`seq2seq train {shlex.quote(str(path))}`"
-            return f"is a config; {train} creates its run folder, {run}"
-    return "is a file, not a run folder; `seq2seq train CONFIG` creates one"
-
-
-def _newer_version(folder: Path) -> str | None:
-    """Say that a newer version wrote the checkpoints of a run; None if it did not."""
-    paths = [*(folder / name for name in (BEST, LAST, PREVIOUS)), *snapshots(folder)]
-    return next(filter(None, map(tensor_file.newer_version, paths)), None)
-
-
-def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) -> DecodingConfig:
-    """Return the `decoding` section of a run with overrides; raises UserError for other keys."""
-    overrides = argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3")
-    for each in overrides:
-        if not each.startswith("decoding."):
-            raise UserError(
-                f"{each}: a trained run takes other values of decoding.* keys only, such as "
-                "decoding.length_penalty=0.6"
-            )
-    if not overrides:
-        return config.decoding
-    try:
-        return read_config_file(folder / CONFIG, overrides).config.decoding
-    except ConfigError as error:
-        lines = (line.strip() for line in str(error).splitlines())
-        raise UserError("; ".join(lines)) from None
 
 
 def save_weights(
@@ -240,36 +143,6 @@ def load_model(
     tensor_file.copy_into(weights, own, path)
     _put_weights(model, own)
     return model.eval(), vocabularies, limit, config
-
-
-def read_vocabularies(folder: Path) -> Vocabularies:
-    """Load the vocabularies of a run's best weights; raises UserError as `load_model` does."""
-    path = folder / BEST
-    check_exists(path)
-    with with_recovery_hint(path):
-        header, _ = tensor_file.read_header(path)
-        return recorded_vocabularies(path, header, folder / VOCABULARY)
-
-
-def check_exists(path: Path) -> None:
-    """Raise UserError if a run has no weights of this name."""
-    if path.exists():
-        return
-    if path.name != BEST:
-        raise UserError(f"{path.parent}: has no {path.name}")
-    if any("valid_loss" in line for line in read_metrics(path.parent)):
-        raise UserError(f"{path.parent}: {BEST} is missing. {recovery_hint(path.parent, BEST)}")
-    raise UserError(f"{path.parent}: has no {BEST} yet; it is written at the first validation")
-
-
-def read_source_profile(folder: Path, name: str = BEST) -> SourceProfile:
-    """Read what a run's weights record of the training text; earlier versions recorded nothing."""
-    path = folder / name
-    with with_recovery_hint(path):
-        header, _ = tensor_file.read_header(path)
-        if SOURCE not in header:
-            return SourceProfile()
-        return tensor_file.read_dataclass(SourceProfile, header, SOURCE, path)
 
 
 def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:

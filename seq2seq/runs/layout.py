@@ -4,6 +4,7 @@ config.yaml            resolved config
 vocabulary/            joint.model, or src.model and tgt.model; names.json, if there are names
 best.safetensors       best weights, with the length limit of search
 step-N.safetensors     snapshots: the weights of other validations
+engine/                the best weights as ONNX graphs, for translation without torch
 shortlist.safetensors  lexical table for translation, which `seq2seq shortlist` writes
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
@@ -17,15 +18,21 @@ README.md              model card, which `seq2seq report` writes
 report.html            page about the run, which `seq2seq report` writes
 """
 
+import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from seq2seq.runs import tensor_file
+from seq2seq.runs.exported_files import ENGINE as ENGINE
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
+from seq2seq.runtime.files import PART_SUFFIX, same_file
+from seq2seq.runtime.locks import LOCK
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
@@ -35,6 +42,18 @@ METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
 SHORTLIST = "shortlist.safetensors"
 PAGE, MODEL_CARD = "report.html", "README.md"
+FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
+RESERVED = (
+    CONFIG,
+    VOCABULARY,
+    BEST,
+    LAST,
+    PREVIOUS,
+    SHORTLIST,
+    ENGINE,
+    LOCK,
+    *FIGURES,
+)  # names in a run folder
 REPORT_MARK = "<!-- written by seq2seq report -->"  # in the first bytes of both
 _FIRST_BYTES = 1 << 16
 
@@ -50,7 +69,7 @@ def is_own_report(path: Path) -> bool:
         return False
 
 
-def model_tensors(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """Return the tensors of a checkpoint or training state that are weights or their averages."""
     return {name: each for name, each in tensors.items() if not name.startswith(_OPTIMIZER)}
 
@@ -134,7 +153,7 @@ def _what_remains(folder: Path) -> str:
     return "Fix the problem and start again: no intact training state was found"
 
 
-def check_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:
     """Raise RunError for weights that are not finite: no file of a run may hold them."""
     if (found := tensor_file.non_finite(weights)) is not None:
         raise RunError(
@@ -151,3 +170,26 @@ def _is_intact(path: Path) -> bool | None:
     except UserError:
         return False
     return True
+
+
+def belongs_to_run(path: Path, folder: Path) -> bool:
+    """Return whether a path is, by name or by a link, a file that the run in `folder` writes."""
+    target, root = path.resolve(), folder.resolve()
+    if target.is_relative_to(root) and target != root:
+        name = target.relative_to(root).parts[0].removesuffix(PART_SUFFIX)
+        if name in RESERVED or snapshot_step(root / name) is not None:
+            return True
+    return any(same_file(path, each) for each in _files_of_run(root))
+
+
+def _files_of_run(folder: Path) -> Iterator[Path]:
+    for name in existing(folder, RESERVED):
+        yield folder / name
+        if (folder / name).is_dir():
+            yield from (folder / name).rglob("*")
+
+
+def existing(folder: Path, names: Sequence[str]) -> list[str]:
+    """Return which of these names exist in the folder, and the names of its snapshots."""
+    there = [name for name in names if os.path.lexists(folder / name)]
+    return [*there, *(path.name for path in snapshots(folder))]

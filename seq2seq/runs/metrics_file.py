@@ -7,11 +7,13 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.runs.layout import METRICS
-from seq2seq.runs.training_state import Progress
 from seq2seq.runtime.files import atomic_write, read_bounded
+
+if TYPE_CHECKING:
+    from seq2seq.runs.training_state import Progress
 
 _MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
 _SHOWN_LINES = 5  # maximum number of line numbers in a note
@@ -84,7 +86,7 @@ class SavedMetrics(NamedTuple):
     damaged_behind: list[int]  # numbers of damaged lines behind them
 
 
-def restore_metrics(folder: Path, progress: Progress) -> str | None:
+def restore_metrics(folder: Path, progress: "Progress") -> str | None:
     """Leave in metrics.jsonl only the lines that a state counts; return a note on any damage.
 
     Lines written after the state was saved are removed: training writes them again. Raises OSError.
@@ -105,7 +107,7 @@ def restore_metrics(folder: Path, progress: Progress) -> str | None:
     return None
 
 
-def read_saved_metrics(folder: Path, progress: Progress) -> SavedMetrics:
+def read_saved_metrics(folder: Path, progress: "Progress") -> SavedMetrics:
     """Read the lines of metrics.jsonl that a state counts. Raises OSError."""
     path = folder / METRICS
     content = read_bounded(path, _MAX_BYTES) if path.exists() else b""

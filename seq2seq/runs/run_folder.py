@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -10,9 +10,11 @@ from typing import NamedTuple
 from seq2seq.config.schema import Config, dump_config, read_config_file
 from seq2seq.data.training_data import FOLDER as CACHE
 from seq2seq.runs.checkpoint import check_score_class, remove_snapshots
+from seq2seq.runs.exported_files import ENGINE
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
+    FIGURES,
     LAST,
     LOG,
     METRICS,
@@ -20,14 +22,16 @@ from seq2seq.runs.layout import (
     MODEL_CARD,
     PAGE,
     PREVIOUS,
+    RESERVED,
     SAMPLES,
     SHORTLIST,
     TENSORBOARD,
     TIMING,
     VOCABULARY,
+    belongs_to_run,
+    existing,
     is_own_report,
     snapshot_step,
-    snapshots,
     writing,
 )
 from seq2seq.runs.provenance import config_changes, that_change_weights
@@ -44,22 +48,9 @@ from seq2seq.runtime.files import (
     check_paths,
     check_readable,
     part_of,
-    same_file,
 )
 from seq2seq.runtime.folders import is_link, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
-
-_FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
-_RESERVED = (
-    CONFIG,
-    VOCABULARY,
-    BEST,
-    LAST,
-    PREVIOUS,
-    SHORTLIST,
-    LOCK,
-    *_FIGURES,
-)  # names in a run folder
 
 
 class OpenFolder(NamedTuple):
@@ -105,7 +96,7 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     if resume:
         _check_resumable(folder)
     elif not holds_run(folder):
-        for name in _existing(folder, (CONFIG, VOCABULARY, *_FIGURES)):
+        for name in existing(folder, (CONFIG, VOCABULARY, *FIGURES)):
             raise UserError(
                 f"run_dir: {folder} holds {name}, which no run wrote. "
                 "Move it away, or set another run_dir"
@@ -160,27 +151,10 @@ def holds_run(folder: Path) -> bool:
         return False
 
 
-def belongs_to_run(path: Path, folder: Path) -> bool:
-    """Return whether a path is, by name or by a link, a file that the run in `folder` writes."""
-    target, root = path.resolve(), folder.resolve()
-    if target.is_relative_to(root) and target != root:
-        name = target.relative_to(root).parts[0].removesuffix(PART_SUFFIX)
-        if name in _RESERVED or snapshot_step(root / name) is not None:
-            return True
-    return any(same_file(path, each) for each in _files_of_run(root))
-
-
-def _files_of_run(folder: Path) -> Iterator[Path]:
-    for name in _existing(folder, _RESERVED):
-        yield folder / name
-        if (folder / name).is_dir():
-            yield from (folder / name).rglob("*")
-
-
 def _check_kinds(folder: Path) -> None:
     """Raise UserError if a file of a run is a folder, a pipe or a device, or a folder is a file."""
-    for name in _existing(folder, _RESERVED):
-        is_folder = name in (VOCABULARY, TENSORBOARD)
+    for name in existing(folder, RESERVED):
+        is_folder = name in (VOCABULARY, TENSORBOARD, ENGINE)
         plain = Path.is_dir if is_folder else Path.is_file
         path = folder / name
         if path.exists() and not path.is_symlink() and not plain(path):
@@ -195,7 +169,7 @@ def _check_owners(folder: Path) -> None:
     if not hasattr(os, "geteuid") or not folder.is_dir():
         return
     trusted = {os.geteuid(), 0, folder.stat().st_uid}
-    for name in _existing(folder, _RESERVED):
+    for name in existing(folder, RESERVED):
         if (owner := (folder / name).lstat().st_uid) not in trusted:
             raise UserError(
                 f"{folder / name}: belongs to another user (uid {owner}), who does not own the "
@@ -205,7 +179,7 @@ def _check_owners(folder: Path) -> None:
 
 def _check_resumable(folder: Path) -> None:
     """Raise UserError if the folder is not empty and has no run, or one that cannot be resumed."""
-    for name in (*_FIGURES, VOCABULARY):  # other files are replaced, links included
+    for name in (*FIGURES, VOCABULARY):  # other files are replaced, links included
         if is_link(folder / name):
             raise refused_link(folder / name)
     if resumable(folder) is not None or _is_empty(folder):
@@ -215,7 +189,7 @@ def _check_resumable(folder: Path) -> None:
             f"{folder}: not a run folder, it has no {CONFIG} of a run, and it is not empty either; "
             "train without --resume, or set another run_dir"
         )
-    for name in _existing(folder, (BEST, *_FIGURES)):  # a run killed before its first save has none
+    for name in existing(folder, (BEST, *FIGURES)):  # a run killed before its first save has none
         raise UserError(
             f"{folder}: nothing to resume: it has {name}, but no {LAST}. "
             "Train again with --overwrite, which replaces the run"
@@ -226,14 +200,8 @@ def _is_empty(folder: Path) -> bool:
     """Return whether a folder has nothing but what a process killed before the run started left."""
     if not folder.exists():
         return True
-    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in _RESERVED)}
+    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in RESERVED)}
     return all(entry.name in left for entry in folder.iterdir())
-
-
-def _existing(folder: Path, names: Sequence[str]) -> list[str]:
-    """Return which of these names exist in the folder, and the names of its snapshots."""
-    there = [name for name in names if os.path.lexists(folder / name)]
-    return [*there, *(path.name for path in snapshots(folder))]
 
 
 def clear(folder: Path) -> None:
@@ -244,7 +212,7 @@ def clear(folder: Path) -> None:
         for name in (MODEL_CARD, PAGE):
             if is_own_report(folder / name):
                 (folder / name).unlink()
-        for name in (VOCABULARY, TENSORBOARD):
+        for name in (VOCABULARY, ENGINE, TENSORBOARD):
             if (folder / name).is_symlink():
                 (folder / name).unlink()
             elif (folder / name).is_dir():

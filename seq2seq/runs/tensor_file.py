@@ -6,22 +6,22 @@ type, shape and bytes of all tensors, and `checksum` the SHA-256 of the header w
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
-import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from seq2seq import __version__
-from seq2seq.runtime.device import total_memory
 from seq2seq.runtime.errors import DamagedFile, UnreadableFile, UserError
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_readable
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FORMAT = 3  # incremented when tensor names change or weights would give another model
 _METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 def save_tensors(
     path: Path,
-    tensors: Mapping[str, Tensor],
+    tensors: "Mapping[str, Tensor]",
     header: Mapping[str, Any],
     backup: Path | None = None,
 ) -> None:
@@ -41,6 +41,8 @@ def save_tensors(
 
     Raises OSError.
     """
+    from safetensors.torch import save
+
     own = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     full = {_VERSION: __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(own)}
     text = json.dumps({**full, _CHECKSUM: _checksum(full)})
@@ -58,9 +60,9 @@ def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
         return header, {name: tuple(file.get_slice(name).get_shape()) for name in names}
 
 
-def read_file(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_file(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
     """Read and verify header and tensors at once, on the CPU; raises as `read_header` does."""
-    with _opened(path) as file:
+    with _opened(path, "pt") as file:
         header = _header_of(file, path)
         tensors = {name: file.get_tensor(name) for name in list(file.keys())}
         found = _digest(tensors)
@@ -79,7 +81,7 @@ def newer_version(path: Path) -> str | None:
         return None
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> "dict[str, Tensor]":
     """Load the tensors to the CPU and verify their checksum; raises DamagedFile."""
     return read_file(path)[1]
 
@@ -117,7 +119,9 @@ def _numbers(release: str) -> list[int]:
     return [int(number) for number in release.split(".")]
 
 
-def check_shapes(path: Path, tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+def check_shapes(
+    path: Path, tensors: "Mapping[str, Tensor]", expected: "Mapping[str, Tensor]"
+) -> None:
     """Raise UserError if names or shapes are not those of the expected tensors."""
     for name in {**expected, **tensors}:
         found, wanted = (each[name].shape if name in each else None for each in (tensors, expected))
@@ -133,7 +137,7 @@ def shape_mismatch(path: Path, name: str) -> UserError:
     )
 
 
-def non_finite(tensors: Mapping[str, Tensor]) -> str | None:
+def non_finite(tensors: "Mapping[str, Tensor]") -> str | None:
     """Describe the first tensor with a value that is nan or infinite; None if all are finite."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
@@ -142,13 +146,13 @@ def non_finite(tensors: Mapping[str, Tensor]) -> str | None:
     return None
 
 
-def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def check_finite(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     """Raise DamagedFile if a tensor that was read is not finite: such weights are never written."""
     if (found := non_finite(tensors)) is not None:
         raise DamagedFile(f"{path}: {found}")
 
 
-def copy_into(tensors: Mapping[str, Tensor], into: Mapping[str, Tensor], path: Path) -> None:
+def copy_into(tensors: "Mapping[str, Tensor]", into: "Mapping[str, Tensor]", path: Path) -> None:
     """Copy tensors by name; raises UserError if a data type differs."""
     for name, tensor in tensors.items():
         if tensor.dtype != into[name].dtype:
@@ -184,7 +188,9 @@ def _checksum(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header).encode()).hexdigest()
 
 
-def _digest(tensors: Mapping[str, Tensor]) -> str:
+def _digest(tensors: "Mapping[str, Tensor]") -> str:
+    import torch
+
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -212,13 +218,13 @@ def header_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
     """Open a file of tensors; raises UnreadableFile or DamagedFile, also if reading fails."""
     check_readable(path)
     try:
         if not path.is_file():  # reading a pipe would block
             raise OSError("not a file")
-        size, memory = path.stat().st_size, total_memory(torch.device("cpu")) or _DEFAULT_MEMORY
+        size, memory = path.stat().st_size, _machine_memory()
         if size > memory:  # its checksum could take hours
             raise DamagedFile(
                 f"{path}: too large for a seq2seq checkpoint: {size >> 30:,} GiB, more than the "
@@ -227,7 +233,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with path.open("rb") as handle:
             encodable = LONE_SURROGATE.search(str(path)) is None  # as safe_open needs it
             name = str(path) if encodable else f"/dev/fd/{handle.fileno()}"
-            with safe_open(name, framework="pt") as file:
+            with safe_open(name, framework=framework) as file:
                 yield file
     except UserError:
         raise
@@ -237,6 +243,14 @@ def _opened(path: Path) -> Iterator[Any]:
         if not path.is_file():
             raise DamagedFile(f"{path}: not a checkpoint ({_reason(error)})") from None
         raise UnreadableFile(f"{path}: cannot be read ({_reason(error)})") from None
+
+
+def _machine_memory() -> int:
+    """Return the memory of the machine in bytes, or an assumption if it is unknown."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return _DEFAULT_MEMORY
 
 
 def _reason(error: Exception) -> str:

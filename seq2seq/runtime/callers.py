@@ -21,6 +21,7 @@ PYTHON_TERMS = (  # patterns of options in messages, and the arguments of the sa
     (r"--resume", "resume=True"),
     (r"--overwrite", "overwrite=True"),
     (r"--int8", "int8=True"),
+    (r"--float16", "float16=True"),
     (r"--shortlist", "shortlist=True"),
     (r"--base-url", "base_url"),
     (r"--output\b", "output"),

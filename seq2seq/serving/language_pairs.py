@@ -1,7 +1,7 @@
 """Pairs of languages that a server translates, each by its own run."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from babel import Locale
 
@@ -82,14 +82,11 @@ def language_name(code: str) -> str:
     return str(_NAMES.get(code.replace("-", "_"), code))
 
 
-def load_pairs(
-    runs: Sequence[str],
-    device: str,
-    int8: bool,
-    overrides: Sequence[str],
-    shortlist: bool = False,
-) -> LanguagePairs:
-    """Load the translator of each run; raises UserError if two translate the same languages."""
+def load_pairs(runs: Sequence[str], **how: Any) -> LanguagePairs:
+    """Load the translator of each run, as `Translator.load` does with these arguments.
+
+    Raises UserError if two translate the same languages.
+    """
     places: dict[LanguagePair, str] = {}
     for run in runs:
         pair = LanguagePair(*languages_of(argument_types.path(run, "runs")))
@@ -99,11 +96,4 @@ def load_pairs(
                 "request names languages only; serve one of them"
             )
         places[pair] = run
-    return LanguagePairs(
-        {
-            pair: Translator.load(
-                run, device=device, int8=int8, overrides=overrides, shortlist=shortlist
-            )
-            for pair, run in places.items()
-        }
-    )
+    return LanguagePairs({pair: Translator.load(run, **how) for pair, run in places.items()})

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from conftest import toy_pairs
 
 from seq2seq.analysis.attention import plot
@@ -199,8 +198,7 @@ def test_attention_of_a_forced_translation_equals_that_of_search(
     src, tgt, _ = translator.vocabularies
     known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
     ids = [[known[token] for token in each.tokens[:-1]] for each in found]
-    cpu = torch.device("cpu")
-    forced = forced_decodings(translator.model, src.encode(sources), ids, cpu, True)
+    forced = forced_decodings(translator.engine, src.encode(sources), ids, True)
     for one, other in zip(found, forced, strict=True):
         assert one.attention is not None
         assert other.attention_weights is not None

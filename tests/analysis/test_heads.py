@@ -17,12 +17,13 @@ from seq2seq.analysis.attention.maps import maps_of, translation_by_words
 from seq2seq.analysis.attention.plot import write_attention
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.scoring import attend
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.inference.scoring import attend, forced_log_probs
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.token_labels import joined, word_spans
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runtime.errors import UserError
 
 HEADS = 3
@@ -50,20 +51,22 @@ def heads_of(translation: Translation) -> NDArray[np.float32]:
     return translation.head_attention
 
 
-def test_the_weights_are_the_softmax_of_the_scores_of_each_head(translator: Translator) -> None:
-    """Compare with the softmax of the scores that a forward hook records in greedy search."""
+def test_the_weights_are_the_softmax_of_the_scores_of_each_head(
+    headed: Path, translator: Translator
+) -> None:
+    """Compare with the softmax of the scores that a forward hook records in torch."""
     line = "buda ki more ta."
     recorded: list[Tensor] = []
 
     def record(_: nn.Module, __: Any, scores: Tensor) -> None:
         recorded.append(scores.clone())
 
-    for _ in range(2):
-        translator.translate(line, 1)  # the check of tile sizes calls the module, too
-    assert isinstance(translator.model, InferenceModel)
-    score = translator.model.network.decoder.score
+    found = translator.translate(line, 1)
+    model, vocabularies, *_ = load_model(headed, torch.device("cpu"))
+    src, tgt = vocabularies.src.encode([line]), vocabularies.tgt.encode([found.text])
+    score = model.decoder.score  # type: ignore[union-attr]
     with score.register_forward_hook(record):
-        found = translator.translate(line, 1)
+        forced_log_probs(TorchEngine(model.eval(), torch.device("cpu")), src, tgt)
     plain = np.stack([each[0, :, 0, : len(found.src_tokens)].numpy() for each in recorded], axis=1)
     exponents = np.exp(plain - plain.max(axis=-1, keepdims=True))
     expected = (exponents / exponents.sum(axis=-1, keepdims=True))[:, : len(found.tokens)]

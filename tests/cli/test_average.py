@@ -17,8 +17,9 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs import checkpoint
 from seq2seq.runs.averaging import select_checkpoints
-from seq2seq.runs.checkpoint import load_model, read_config, read_source_profile
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, CONFIG, snapshots
+from seq2seq.runs.run_config import read_config, read_source_profile
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.training.loop import train

@@ -9,7 +9,7 @@ import pytest
 from conftest import write_small_corpus
 
 from seq2seq.cli.main import main
-from seq2seq.runs.checkpoint import read_source_profile
+from seq2seq.runs.run_config import read_source_profile
 
 NOTE = "note: no final punctuation mark, unlike the training text; translated as if there were one"
 LINES = ["buda ki.", "more ta", "", "zu ba?", '"more"', "ki:", "..."]

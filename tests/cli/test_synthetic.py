@@ -18,7 +18,7 @@ from seq2seq.cli import synthetic
 from seq2seq.cli.main import main
 from seq2seq.config.schema import DataConfig, ParallelFiles, load_config
 from seq2seq.data.corpus import read_pairs
-from seq2seq.inference.search.interface import Sampling
+from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 

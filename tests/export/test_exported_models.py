@@ -27,14 +27,15 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
 from seq2seq.export import export as export_module
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.search.interface import Sampling
+from seq2seq.inference.run_loading import load_runs
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import SOURCE, create_run, new_model, save_weights
+from seq2seq.runs.checkpoint import create_run, new_model, save_weights
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.provenance import provenance_of
+from seq2seq.runs.run_config import SOURCE
 from seq2seq.runtime.errors import RunError, UserError
 
 TIE = 1e-4  # largest difference of scores, in nats, and of attention weights
@@ -88,14 +89,12 @@ def make_run(
 
 
 def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list[Translator]:
-    """Return the translator of runs, and that of their export."""
+    """Return the translator of runs by torch, and that of their export."""
     folder = runs[0].parent / f"{runs[0].name}-export-{len(runs)}{int8}"
     if not folder.exists():
         export_runs(runs, folder, int8)
-    return [
-        Translator.load(*runs, device="cpu", overrides=overrides),
-        Translator.load(folder, overrides=overrides),
-    ]
+    run = load_runs(Translator, runs, "cpu", int8=False, overrides=overrides, shortlist=False)
+    return [run, Translator.load(folder, overrides=overrides)]
 
 
 def check_same(
@@ -240,7 +239,7 @@ def test_encoder_outputs_do_not_depend_on_the_batch(
     _, exported = both(make_run(tmp_path / "run", tiny_vocabularies, scale=1, model=given))
     found = []
     for rows in (1, 5, 1000):
-        monkeypatch.setattr("seq2seq.inference.exported.model.ENCODED_ROWS", rows)
+        monkeypatch.setattr("seq2seq.engines.onnx.network.ENCODED_ROWS", rows)
         found.append(exported.translate(LINES[::2]))
     for each in zip(*found, strict=True):
         assert len({one.text for one in each}) == 1
@@ -299,27 +298,70 @@ def test_symbols_are_kept(tmp_path: Path) -> None:
     assert all("\u2581<num>" in each.src_tokens for each in expected)
 
 
-def test_a_user_defined_score_is_refused(
-    tiny_vocabularies: Vocabularies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+USERS_SCORE = """
+from seq2seq.model.attention import DotScore
+class Negative(DotScore):
+    def __init__(self, query_size, output_size, attention_size):
+        super().__init__(query_size, output_size)
+    def forward(self, query, keys):
+        return {scores}
+    def weights(self):
+        return None
+"""
+
+
+def run_with_score(
+    scores: str, vocabularies: Vocabularies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """Create a run whose score is a class of the user with this expression."""
+    name = f"users_score_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(USERS_SCORE.format(scores=scores), encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    model = {"decoder": "luong", "score": f"{name}:Negative"}
+    return make_run(tmp_path / "run", vocabularies, model=model)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_score_of_the_user_is_exported(
+    int8: bool, tiny_vocabularies: Vocabularies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if it derives from a built-in score, whose graph would differ."""
-    module = tmp_path / "users_score.py"
-    module.write_text(
-        "from seq2seq.model.attention import DotScore\n"
-        "class Negative(DotScore):\n"
-        "    def __init__(self, query_size, output_size, attention_size):\n"
-        "        super().__init__(query_size, output_size)\n"
-        "    def forward(self, query, keys):\n"
-        "        return -super().forward(query, keys)\n"
-        "    def weights(self):\n"
-        "        return None\n",
-        encoding="utf-8",
+    scores = "-super().forward(query, keys)"
+    run = run_with_score(scores, tiny_vocabularies, tmp_path, monkeypatch)
+    expected, found = (each.translate(LINES) for each in both(run, int8=int8))
+    if not int8:
+        check_same(found, expected)
+    assert sum(a.text == b.text for a, b in zip(found, expected, strict=True)) > len(LINES) // 3
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        "torch.tensor(query.detach().numpy()) @ keys.transpose(1, 2)",
+        "super().forward(query, keys) * len(query)",
+        "super().forward(query, keys) + (query @ keys.mT).sort(stable=True).values.cumprod(1)",
+    ],
+    ids=["numpy", "size", "operators"],
+)
+def test_a_score_that_cannot_be_traced_is_computed_by_torch(
+    scores: str,
+    tiny_vocabularies: Vocabularies,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run = run_with_score(
+        scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch
     )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    model = {"decoder": "luong", "score": "users_score:Negative"}
-    run = make_run(tmp_path / "run", tiny_vocabularies, model=model)
-    message = "^export: model.score users_score:Negative has no ONNX form; use the run folder$"
-    with pytest.raises(UserError, match=message):
+    expected = load_runs(Translator, [run], "cpu", False, [], False).translate(LINES[:9])
+    with caplog.at_level("INFO", "seq2seq"):
+        translator = Translator.load(run, device="cpu")
+    assert f"note: {run}: has no ONNX form (" in caplog.text
+    assert caplog.text.count("\n") == 1
+    assert [each.text for each in translator.translate(LINES[:9])] == [
+        each.text for each in expected
+    ]
+    with pytest.raises(UserError, match="has no ONNX form; use the run folder"):
         export_runs([run], tmp_path / "export")
     assert not (tmp_path / "export").exists()
 
@@ -428,25 +470,6 @@ def test_a_forked_process_translates(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"settings": SearchSettings(sampling=Sampling())}, "sampling"),
-        ({"settings": SearchSettings(groups=3)}, "groups"),
-        ({"settings": SearchSettings(mbr="chrf")}, "mbr"),
-    ],
-    ids=["sample", "groups", "mbr"],
-)
-def test_unsupported_settings_are_refused_by_name(
-    tiny_runs: dict[str, Path], arguments: dict[str, Any], message: str
-) -> None:
-    _, exported = both(tiny_runs["luong"])
-    with pytest.raises(
-        UserError, match=f"^{message}: an exported model has greedy and beam search"
-    ):
-        exported.translate(["ba"], **arguments)
-
-
-@pytest.mark.parametrize(
     ("override", "message"),
     [
         (
@@ -496,7 +519,7 @@ def _cut(path: Path) -> None:
         (
             "export.json",
             lambda path: path.write_text("{}"),
-            r"export.json: is damaged \('format'\)",
+            r"export.json: is damaged \(.*format",
         ),
         ("export.json", lambda path: path.write_text("[]"), r"export.json: is damaged \("),
         ("vocabulary/joint.model", _cut, r"joint.model: its checksum differs"),
@@ -527,7 +550,7 @@ def test_a_later_format_is_refused(tiny_runs: dict[str, Path], tmp_path: Path) -
     export_runs([tiny_runs["luong"]], folder)
     stored = json.loads((folder / "export.json").read_text(encoding="utf-8"))
     (folder / "export.json").write_text(json.dumps(stored | {"format": 9}), encoding="utf-8")
-    with pytest.raises(UserError, match=r"has format 9, and this version of seq2seq reads 1"):
+    with pytest.raises(UserError, match=r"has format 9, and this version of seq2seq reads 2"):
         Translator.load(folder)
 
 
@@ -558,13 +581,13 @@ def test_a_failed_export_leaves_files_of_others_alone(
         export_runs([tiny_runs["luong"]], folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     (folder / "notes.txt").unlink()
-    real = export_module.load_model
+    real = export_module.graphs_of
 
-    def load_model(*arguments: Any) -> Any:
+    def graphs_of(*arguments: Any) -> Any:
         (folder / "notes.txt").touch()
         return real(*arguments)
 
-    monkeypatch.setattr(export_module, "load_model", load_model)
+    monkeypatch.setattr(export_module, "graphs_of", graphs_of)
     with pytest.raises(UserError, match="exists and is not an empty folder"):
         export_runs([tiny_runs["luong"]], folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
@@ -581,12 +604,8 @@ def test_invalid_combinations_are_refused(
     folder = Path(exported.name)
     with pytest.raises(UserError, match="forms ensembles with other exported models only"):
         Translator.load(folder, tiny_runs["luong"])
-    with pytest.raises(UserError, match=r"int8=True: .* has float32 weights; export the run again"):
-        Translator.load(folder, int8=True)
     with pytest.raises(UserError, match="device='cuda': an exported model runs on the CPU"):
         Translator.load(folder, device="cuda")
-    with pytest.raises(UserError, match="is an exported model, which translates only"):
-        exported.score("ba", "be")
     with pytest.raises(UserError, match="exists and is not an empty folder"):
         export_runs([tiny_runs["luong"]], folder)
     other_languages = make_run(tmp_path / "turned", tiny_vocabularies, data={"src_lang": "zz"})
@@ -605,14 +624,14 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
     _, exported = both(path)
     for beam_size in (1, 3):
         network = exported.model.networks[0]  # type: ignore[union-attr]
-        advance = network.advance
+        step = network.step
 
-        def non_finite(ids: Any, state: Any, memory: Any, advance: Any = advance) -> Any:
-            values, new = advance(ids, state, memory)
-            values["log_probs"][:] = np.nan
-            return values, new
+        def non_finite(*arguments: Any, step: Any = step) -> Any:
+            result = step(*arguments)
+            result.values[:], result.undefined[:] = np.nan, True
+            return result
 
-        network.advance = non_finite  # type: ignore[method-assign]
+        network.step = non_finite  # type: ignore[method-assign]
         for text_only in (False, True):
             with pytest.raises(RunError, match="has the log-probability nan, not a finite number"):
                 exported.translate(LINES[:5], beam_size, text_only=text_only)
@@ -622,14 +641,14 @@ def test_a_sentence_that_may_not_end_is_reported(tiny_run: Path) -> None:
     """At its limit a sentence can only end; the log-probability of that is made infinite."""
     _, exported = both(tiny_run, overrides=["decoding.max_length=3"])
     network = exported.model.networks[0]  # type: ignore[union-attr]
-    advance = network.advance
+    step = network.step
 
-    def endless(ids: Any, state: Any, memory: Any) -> Any:
-        values, new = advance(ids, state, memory)
-        values["log_probs"][:, EOS_ID] = -np.inf
-        return values, new
+    def endless(*arguments: Any) -> Any:
+        result = step(*arguments)
+        result.values[:, EOS_ID] = -np.inf
+        return result
 
-    network.advance = endless  # type: ignore[method-assign]
+    network.step = endless  # type: ignore[method-assign]
     for text_only in (False, True):
         with pytest.raises(RunError, match="has the log-probability -inf, not a finite number"):
             exported.translate(LINES[:5], 1, text_only=text_only)

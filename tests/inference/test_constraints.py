@@ -3,10 +3,11 @@
 import itertools
 import random
 from collections.abc import Iterable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from searching import search
 from test_search import (
     CPU,
@@ -23,18 +24,19 @@ from test_search import (
 )
 from tiers import one_quick, quick_values
 
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
-from seq2seq.inference.search.constraints import (
-    ForbiddenIds,
-    KeepPrefix,
-    LengthLimits,
-    NoRepeatNgram,
-    Rows,
-    search_constraints,
-)
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
-from seq2seq.inference.search.lexical import NO_LEXICAL
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
+from seq2seq.inference.search.rules import (
+    Choice,
+    KeepPrefix,
+    NoRepeatedNgram,
+    RequirePhrases,
+    RuleStates,
+    rules_of,
+)
+from seq2seq.inference.search.sentences import Request, make_sentence
 
 SOURCES = [[4, 5], [6, 5, 5, 4]]
 
@@ -50,7 +52,7 @@ def prefix_of(*states: dict[int, int | None]) -> Prefix:
     return Prefix(
         [
             PrefixState(
-                torch.tensor(list(state)),
+                np.array(list(state)),
                 {token: after for token, after in state.items() if after is not None},
             )
             for state in states
@@ -163,12 +165,11 @@ def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: 
             check_against(ask(model, source, hypotheses[0].ids), hypotheses[0], 0.3)
 
 
-def test_no_constraint_runs_unless_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_rule_runs_unless_a_sentence_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     sources = random_sources(5, seed=31)
     model = MAKERS["luong"]()
     plain = search(model, sources, [9] * 5, SearchOptions(3), CPU)
-    for name in ("KeepPrefix", "NoRepeatNgram", "Rows.in_prefix"):
-        monkeypatch.setattr(f"seq2seq.inference.search.constraints.{name}", None)
+    monkeypatch.setattr(Choice, "__init__", None)
     again = search(model, sources, [9] * 5, SearchOptions(3), CPU, [NO_PREFIX] * 5)
     assert all(same(*each) for each in zip(plain, again, strict=True))
 
@@ -245,64 +246,70 @@ def test_constrained_results_do_not_depend_on_the_batch(
             assert same(hypotheses, everything[i])
 
 
+def rule_states(options: SearchOptions, slots: int) -> RuleStates:
+    engine: Any = SimpleNamespace(vocabulary_size=7)
+    return RuleStates(rules_of(options), options, slots, engine)
+
+
+def forbidden_by(states: RuleStates, lengths: Sequence[int], limit: int) -> list[list[int]]:
+    """Return the tokens that the rules forbid in each row."""
+    mask = states.mask(np.array(lengths), np.full(len(lengths), limit))
+    banned: list[list[int]] = [[] for _ in range(len(lengths) * states.options.size)]
+    if mask.forbidden is not None:
+        for row, token in zip(*(part.tolist() for part in mask.forbidden), strict=True):
+            banned[row].append(token)
+    return banned
+
+
 def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
-    """A reused slot starts without history, and positions not yet filled form no n-gram."""
-    rows, constraint = Rows(3, 2, CPU, keep_history=True), NoRepeatNgram(2)
-    rows.begin([0, 1, 2], [9] * 3, [NO_PREFIX] * 3)
-    for tokens in ([[4, 5], [6, 4], [5, 5]], [[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
-        rows.advance(tokens, [[0, 1]] * 3)
-    scores = torch.zeros(6, 7)
-    constraint.apply(scores, rows)
-    banned = [
-        [i for i in range(7) if row[i] == -torch.inf and i != PAD_ID] for row in scores.tolist()
-    ]
-    assert banned == [[5], [4], [], [5], [], [6]]
-    rows.begin([0], [9], [NO_PREFIX])
-    scores = torch.zeros(6, 7)
-    constraint.apply(scores, rows)
-    assert scores[:2, 1:].isfinite().all()
-    assert scores[3, 5] == -torch.inf
+    """A reused slot starts without history."""
+    options = SearchOptions(2, no_repeat_ngram=2)
+    states, sentence = rule_states(options, 3), make_sentence(Request([4], 9), options)
+    for slot in range(3):
+        states.begin(slot, sentence)
+    states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int))
+    for tokens in ([[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
+        states.advance(np.array(tokens), np.array([[0, 1]] * 3))
+    assert forbidden_by(states, [3] * 3, 9) == [[5], [4], [], [5], [], [6]]
+    states.begin(0, sentence)
+    assert forbidden_by(states, [0, 3, 3], 9) == [[EOS_ID], [], [], [5], [], [6]]
 
 
-def test_slots_that_are_kept_keep_all_that_constraints_read() -> None:
-    rows = Rows(3, 2, CPU, keep_history=True)
-    prefixes = [NO_PREFIX, CHOICES, forced([5, 4])]
-    missing = [(), (7,), (8, 9)]
-    rows.begin([0, 1, 2], [4, 5, 6], prefixes, seeds=["a", "b", "c"], kept=missing)
-    rows.advance([[4, 5], [6, 4], [5, 7]], [[0, 1]] * 3)
-    rows.keep([2, 0])
-    assert (rows.limits, rows.seeds, rows.lengths) == ([6, 4], ["c", "a"], [1, 1])
-    assert rows.prefixes == [prefixes[2], prefixes[0]]
-    assert rows.missing == [[(8, 9)] * 2, [()] * 2]
-    assert rows.history is not None
-    assert rows.history.tolist() == [[5], [7], [4], [5]]
+def test_slots_that_are_kept_keep_the_states_of_their_rules() -> None:
+    options = SearchOptions(2, no_repeat_ngram=2)
+    states, sentence = rule_states(options, 3), make_sentence(Request([4], 9), options)
+    for slot in range(3):
+        states.begin(slot, sentence)
+    states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int))
+    for tokens in ([[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
+        states.advance(np.array(tokens), np.array([[0, 1]] * 3))
+    states.keep([2, 0])
+    assert forbidden_by(states, [3] * 2, 9) == [[], [6], [5], [4]]
 
 
-def test_search_gets_the_constraints_it_needs() -> None:
-    always = [ForbiddenIds, LengthLimits]
-    for ngram, prefixes, more in (
-        (0, [NO_PREFIX], []),
-        (2, [NO_PREFIX], [NoRepeatNgram]),
-        (0, [NO_PREFIX, CHOICES], [KeepPrefix]),
-        (3, [CHOICES], [KeepPrefix, NoRepeatNgram]),
+def test_a_search_has_the_rules_it_needs() -> None:
+    for options, more in (
+        (SearchOptions(1), []),
+        (SearchOptions(1, no_repeat_ngram=2), [NoRepeatedNgram]),
     ):
-        found = search_constraints(SearchOptions(1, no_repeat_ngram=ngram), prefixes)
-        assert [type(each) for each in found] == [*always, *more]
+        found = rules_of(options)
+        assert [type(each) for each in found] == [KeepPrefix, *more, RequirePhrases]
+        sentence = make_sentence(Request([4], 9), options)
+        applied = [rule for rule in found if rule.start(sentence) is not None]
+        assert [type(each) for each in applied] == more
+        prefixed = make_sentence(Request([4], 9, CHOICES), options)
+        applied = [rule for rule in found if rule.start(prefixed) is not None]
+        assert [type(each) for each in applied] == [KeepPrefix, *more]
 
 
 def test_lengths_are_limited_from_both_sides() -> None:
-    rows, scores = Rows(3, 2, CPU, keep_history=False), torch.zeros(6, 7)
-    rows.begin([0, 1], [9, 2], [NO_PREFIX] * 2, [NO_LEXICAL] * 2, [""] * 2)
-    LengthLimits().apply(scores, rows)
-    assert scores[:, EOS_ID].tolist() == [-torch.inf] * 4 + [0, 0]  # the third slot is empty
-    assert scores.isneginf().sum() == 4
-    rows.advance([[4, 5]] * 3, [[0, 1]] * 3)
-    scores = torch.zeros(6, 7)
-    LengthLimits().apply(scores, rows)
-    open_tokens = scores.isfinite().sum(dim=1).tolist()
-    assert open_tokens[:4] == [7, 7, 1, 1]
-    assert scores[2:4, EOS_ID].isfinite().all()
-    assert rows.free() == [2]
+    states = rule_states(SearchOptions(2, min_length=2), 4)
+    limits = np.array([9, 4, 4, 0])  # the fourth slot is empty
+    ends = [states.mask(np.array([length] * 3 + [0]), limits).ends for length in range(4)]
+    assert ends[0].tolist() == [MAY_NOT_END, MAY_NOT_END, MAY_NOT_END, FREE]
+    assert ends[1].tolist() == [MAY_NOT_END, MAY_NOT_END, MAY_NOT_END, FREE]
+    assert ends[2].tolist() == [FREE, FREE, FREE, FREE]
+    assert ends[3].tolist() == [FREE, MUST_END, MUST_END, FREE]
 
 
 @one_quick("kind", ["bahdanau", "luong", "ensemble"])

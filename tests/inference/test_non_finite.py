@@ -14,7 +14,6 @@ from torch import Tensor
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.search.interface import NonFiniteError, SearchOptions
-from seq2seq.inference.search.topk import ApproximateProjection, argmax_of_approximate
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.tensor_file import read_file, save_tensors
@@ -87,15 +86,6 @@ def test_an_unbounded_coverage_penalty_leaves_a_hypothesis() -> None:
     found = search(model, SOURCES, [6] * 5, SearchOptions(3, coverage_penalty=1e39), CPU)
     assert all(len(hypotheses) == 3 for hypotheses in found)
     assert all(math.isfinite(each.score) for hypotheses in found for each in hypotheses)
-
-
-def test_no_shortlist_without_an_error_bound() -> None:
-    weight = torch.randn(300, 96, generator=torch.Generator().manual_seed(1))
-    assert ApproximateProjection(weight, torch.zeros(300)).is_bounded
-    assert not ApproximateProjection(1e30 * weight, torch.zeros(300)).is_bounded
-    spoiled = ApproximateProjection(weight, torch.zeros(300))(torch.full((2, 96), math.nan))
-    _, best = argmax_of_approximate(spoiled)
-    assert not best.isfinite().any()
 
 
 def enlarged(run: Path, folder: Path) -> Path:

@@ -16,9 +16,9 @@ from seq2seq import Config, Translator, load_config, train
 from seq2seq.cli.main import main
 from seq2seq.config.schema import read_config_file
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
+from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
-from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.runs.checkpoint import CONFIG
 from seq2seq.runtime import callers
@@ -274,7 +274,7 @@ def test_requirements_of_other_types_are_refused(
 def test_a_callback_that_is_none_is_refused_before_search(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.inference.search.batched.search", None)
+    monkeypatch.setattr("seq2seq.inference.loaded_model.search", None)
     with pytest.raises(TypeError, match=r"^on_translated: must be a function .*, not 3$"):
         translator.translate(LINES, on_translated=3)  # type: ignore[call-overload]
 

@@ -18,9 +18,10 @@ from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
+from seq2seq.engines.engine import Sampling
+from seq2seq.engines.torch.sampling import draw, truncated
 from seq2seq.inference.mbr import expected_utilities
-from seq2seq.inference.search.interface import Hypothesis, Sampling, SearchOptions
-from seq2seq.inference.search.sampling import draw, truncated
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
 from conftest import DECODERS, tiny_config
@@ -17,16 +18,16 @@ from torch import Tensor
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
-from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.search import batched as search_module
-from seq2seq.inference.search import greedy
-from seq2seq.inference.search.batch_invariance import tile_rows
-from seq2seq.inference.search.beam import BeamSearch
+from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.torch.engine import TorchEngine, TorchStep
+from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.inference.search import search as search_module
+from seq2seq.inference.search import trail
+from seq2seq.inference.search.beam import Beam
 from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions
 from seq2seq.inference.search.sentences import by_width
-from seq2seq.inference.search.topk import argmax_token, topk_continuations
 from seq2seq.model.builder import build_model
+from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions
 
 CPU = torch.device("cpu")
@@ -93,9 +94,6 @@ class Oracle:
 
     def project(self, outputs: Tensor) -> Tensor:
         return outputs
-
-    def project_approximately(self, outputs: Tensor) -> None:  # noqa: ARG002
-        return
 
 
 class Answer(NamedTuple):
@@ -272,7 +270,7 @@ def test_a_hypothesis_keeps_its_own_parents(
     beam_size: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oracle's outputs depend on all ids: a wrong parent changes score and weights."""
-    monkeypatch.setattr(greedy, "ATTENTION_STEPS", room)
+    monkeypatch.setattr(trail, "STEPS", room)
     generator = random.Random(2)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
     model: Any = Oracle(5)
@@ -307,7 +305,7 @@ def check_against(answer: Answer, hypothesis: Hypothesis, length_penalty: float)
     if answer.attention_weights is None:
         assert hypothesis.attention_weights is None
     else:
-        torch.testing.assert_close(
+        np.testing.assert_allclose(
             hypothesis.attention_weights, answer.attention_weights, rtol=1e-4, atol=1e-6
         )
 
@@ -320,7 +318,7 @@ VOCABULARY_SIZE = 43
 
 def random_model(
     decoder: str, seed: int, end: float = 2.0, family: dict[str, object] | None = None
-) -> InferenceModel:
+) -> Seq2Seq:
     """Return a model with large random weights, whose outputs depend on the source; EOS is likely.
 
     `family` sets more keys of its config.
@@ -336,7 +334,7 @@ def random_model(
         for weight in model.parameters():
             weight.mul_(3)
         model.projection.bias[EOS_ID] += end
-    return InferenceModel(model)
+    return model.eval()
 
 
 def random_sources(count: int, seed: int, longest: int = 25) -> list[Ids]:
@@ -407,19 +405,16 @@ def test_a_beam_returns_the_requested_number_of_hypotheses(model: Any) -> None:
     assert {len(hypotheses) for hypotheses in found} == {6}
 
 
-def teacher_forced(
-    model: InferenceModel, src: Tensor, src_lengths: Tensor, tgt_in: Tensor
-) -> Tensor:
+def teacher_forced(model: Seq2Seq, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
     """Return log-probabilities [T, V] of one sentence from one pass over the complete target."""
-    network = model.network
-    unrolled = network.unroll(src, src_lengths, tgt_in)
-    if network.copying is None:
+    unrolled = model.unroll(src, src_lengths, tgt_in)
+    if model.copying is None:
         return model.project(unrolled.outputs)[0].log_softmax(-1)
     positions = SourcePositions(
         *(each.expand(tgt_in.shape[1], *each.shape[1:]) for each in unrolled.positions)
     )
     weights, continued = unrolled.attention_weights[0], unrolled.continued[0]
-    return model.project(network.copying(unrolled.outputs[0], weights, continued, positions)[0])
+    return model.project(model.copying(unrolled.outputs[0], weights, continued, positions)[0])
 
 
 @one_quick("kind", [kind for kind in MAKERS if kind != "ensemble"])
@@ -455,7 +450,7 @@ def test_a_beam_of_one_finds_the_greedy_hypothesis(
     sources = random_sources(60, seed=11)
     limits = [3 + n % 9 for n in range(60)]
     ones = search(model, sources, limits, SearchOptions(1, 0.0), CPU)
-    monkeypatch.setattr(search_module, "GreedySearch", BeamSearch)
+    monkeypatch.setattr(search_module, "Greedy", Beam)
     for one, other in zip(
         ones, search(model, sources, limits, SearchOptions(1, 0.0), CPU), strict=True
     ):
@@ -484,7 +479,7 @@ def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
     return [each[:2] for each in one] == [each[:2] for each in other] and all(
         left.attention_weights is right.attention_weights  # None
         if left.attention_weights is None or right.attention_weights is None
-        else torch.equal(left.attention_weights, right.attention_weights)
+        else np.array_equal(left.attention_weights, right.attention_weights)
         for left, right in zip(one, other, strict=True)
     )
 
@@ -525,9 +520,8 @@ def test_tiles_of_few_rows_search_every_sentence(
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for rows in (1, 3):
-        monkeypatch.setattr(
-            "seq2seq.inference.search.batch_invariance.tile_rows", lambda *_, rows=rows: rows
-        )
+        for engine in (TorchEngine, OnnxEngine):
+            monkeypatch.setattr(engine, "slots", lambda *_, rows=rows: rows)
         found = search(model, sources, limits, SearchOptions(beam_size), CPU)
         assert [each[0].ids for each in found] == [each[0].ids for each in expected]
 
@@ -550,7 +544,7 @@ def test_a_width_depends_on_the_length_of_its_source_alone() -> None:
 @pytest.mark.parametrize("width", [5, 128, 640, 1283, 4000])
 @pytest.mark.parametrize("count", [1, 3, 10])
 @pytest.mark.parametrize("hypotheses", [1, 3, 5])
-def test_topk_continuations_equal_those_of_a_topk_over_everything(
+def test_the_best_continuations_are_those_of_a_topk_over_everything(
     width: int, count: int, hypotheses: int
 ) -> None:
     generator = torch.Generator().manual_seed(width)
@@ -560,30 +554,25 @@ def test_topk_continuations_equal_those_of_a_topk_over_everything(
     values[1] = -torch.inf
     values[1, 0, -1] = 0
     scores[2, 1:] = -torch.inf
-    found, parents, tokens = topk_continuations(values.view(-1, width), scores, count)
     expected, _ = (values + scores[:, :, None]).flatten(1).topk(min(count, hypotheses * width))
-    assert torch.equal(found, expected)
-    batch = torch.arange(6)[:, None].expand_as(parents)
-    totals = values[batch, parents, tokens] + scores[batch, parents]
-    assert torch.equal(totals[expected.isfinite()], expected[expected.isfinite()])
-    for row in (parents * width + tokens)[3:]:
+    step = TorchStep(None, values.view(-1, width), (None, None))  # type: ignore[arg-type]
+    engine = TorchEngine(Oracle(1), CPU)
+    best = engine.best(step, scores.numpy(), min(count, hypotheses * width))
+    assert np.array_equal(best.scores, expected.numpy())
+    batch = np.arange(6)[:, None]
+    log_probs = values.numpy()[batch, best.parents, best.tokens]
+    finite = np.isfinite(best.scores)
+    assert np.array_equal(log_probs[finite], best.log_probs[finite])
+    totals = log_probs + scores.numpy()[batch, best.parents]
+    assert np.array_equal(totals[finite], best.scores[finite])
+    for row in (best.parents * width + best.tokens)[3:]:
         assert len(set(row.tolist())) == len(row)
 
 
-@pytest.mark.parametrize("width", [1, 5, 64, 65, 127, 128, 640, 1283])
-def test_argmax_token_equals_argmax(width: int) -> None:
-    values = torch.randn(200, width, generator=torch.Generator().manual_seed(width))
-    values[0, : width // 2] = -torch.inf
-    values[1] = -torch.inf
-    values[1, -1] = 0
-    values[2, width // 2] = 9
-    values[3] = 1.0
-    assert torch.equal(argmax_token(values), values.argmax(dim=-1))
-
-
-def test_a_tile_has_fewer_rows_for_longer_sources() -> None:
-    rows = [tile_rows(width, CPU) for width in range(16, 400, 16)]
+def test_there_are_fewer_slots_for_longer_sources() -> None:
+    engine = TorchEngine(Oracle(1), CPU)
+    rows = [engine.slots(width, 1, 1000) for width in range(16, 400, 16)]
     assert rows[0] == 64
-    assert tile_rows(16, torch.device("cuda")) > rows[0]
+    assert TorchEngine(Oracle(1), torch.device("cuda")).slots(16, 1, 1000) > rows[0]
     assert sorted(rows, reverse=True) == rows
     assert rows[-1] < rows[0]

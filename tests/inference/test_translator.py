@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
@@ -24,9 +25,9 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import source_lines
-from seq2seq.inference.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
@@ -160,7 +161,7 @@ def test_text_is_free_of_line_breaks(
     def always(*_: object) -> list[list[Hypothesis]]:
         return [[Hypothesis([*emitted, EOS_ID], -1.0, None)]]
 
-    monkeypatch.setattr("seq2seq.inference.search.batched.search", always)
+    monkeypatch.setattr("seq2seq.inference.loaded_model.search", always)
     (translation,) = translator.translate(["ba"], beam_size=1)
     assert translation.text == f"a{' ' * len(breaks)}b"
     assert [(each.text, each.score) for each in translation.n_best] == [(translation.text, -1.0)]
@@ -480,13 +481,13 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
                 weight.mul_(4)
             network.projection.bias[UNK_ID] += 14
             network.projection.bias[EOS_ID] += 4
-        models.append(InferenceModel(network))
+        models.append(network)
     model: Any = Ensemble(models)
     if request.param in DECODERS:
         model = models[DECODERS.index(request.param)]
     decoding = DecodingConfig(beam_size=3, replace_unknown=True, no_repeat_ngram=2)
     limit, cpu = LengthLimit(1.0, 4), torch.device("cpu")
-    return Translator(model, vocabularies, limit, decoding, 9, cpu)
+    return Translator(TorchEngine(model, cpu), vocabularies, limit, decoding, 9, cpu)
 
 
 WORDY = [
@@ -559,8 +560,8 @@ def test_source_words_that_replace_unknown_ones_are_not_forbidden(
 def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blank = [[Hypothesis([EOS_ID], -1.0, torch.ones(1, 3) / 3)]]
-    monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: blank)
+    blank = [[Hypothesis([EOS_ID], -1.0, np.ones((1, 3)) / 3)]]
+    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: blank)
     assert of_words.translate("xa xb", 1).text == "xa xb"
     for word, text in (("xb", UNKNOWN), ("xc", "xa xb")):
         settings = SearchSettings(forbidden=(word,))
@@ -584,19 +585,19 @@ def test_an_unknown_word_that_is_not_replaced_is_a_mark_between_spaces(
 def test_every_n_best_entry_uses_its_own_attention(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attention = torch.tensor([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
+    attention = np.array([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
     both = [
         Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, attention),
         Hypothesis([UNK_ID, EOS_ID], -2.0, attention[1:]),
     ]
-    monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: [both])
+    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
     assert [(entry.text, entry.score) for entry in found.n_best] == [("xb xa", -1.0), ("xa", -2.0)]
     settings = SearchSettings(forbidden=("xb",))
     (found,) = of_words.translate(["xa xb xc"], 2, 2, settings=settings)
     assert [entry.text for entry in found.n_best] == [f"{UNKNOWN} xa", "xa"]
     blind = [each._replace(attention_weights=None) for each in both]
-    monkeypatch.setattr("seq2seq.inference.search.batched.search", lambda *_: [blind])
+    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
 
 
@@ -709,10 +710,12 @@ def test_garbage_collection_is_enabled_after_loading(
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_byte_fallback_prints_no_unknown_token(tiny_runs: dict[str, Path], beam_size: int) -> None:
-    translator = Translator.load(tiny_runs["luong"], device="cpu")
-    assert translator.vocabularies.tgt.has_byte_fallback
+    loaded = Translator.load(tiny_runs["luong"], device="cpu")
+    assert loaded.vocabularies.tgt.has_byte_fallback
+    model = load_model(tiny_runs["luong"], torch.device("cpu"))[0].eval()
     with torch.no_grad():
-        translator.model.network.projection.bias[UNK_ID] += 50
+        model.projection.bias[UNK_ID] += 50
+    translator = replace(loaded, engine=TorchEngine(model, torch.device("cpu")))
     found = translator.translate(LINES[:9], beam_size)
     assert not any(UNKNOWN in each.text for each in found)
     assert any(each.text for each in found)

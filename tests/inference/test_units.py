@@ -10,10 +10,8 @@ from test_scoring import Respelled
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceLayer, InferenceModel
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.weights import Int8Weight
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import METRICS
 from seq2seq.training.loop import train
@@ -75,16 +73,3 @@ def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None
     averaged = small_corpus.parent / "averaged"
     assert main(["average", str(run), "-o", str(averaged)]) == 0
     assert len(Translator.load(averaged).translate(LINES)) == len(LINES)
-
-
-@pytest.mark.parametrize("unit", ["gru", "normed"])
-def test_int8_rounds_every_matrix_of_a_layer(small_corpus: Path, unit: str) -> None:
-    run = train(configured(small_corpus, "run", *UNITS[unit]), "cpu")
-    model = InferenceModel(load_model(run, CPU)[0])
-    model.replace_weights(Int8Weight)
-    layers = [each for each in model.network.modules() if isinstance(each, InferenceLayer)]
-    assert len(layers) == (3 if unit == "gru" else 6)
-    for layer in layers:
-        assert len(layer.weight_names) == (3 if unit == "gru" else 2)
-        for name in layer.weight_names:
-            assert isinstance(getattr(layer, name), Int8Weight)

@@ -13,12 +13,9 @@ from tiers import one_quick
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, ConfigError, ModelConfig, load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.weights import ColumnWeight, Int8Weight
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError, check_external_score, external_score
-from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
@@ -129,7 +126,7 @@ OTHER_USES = {
 def test_a_score_may_use_its_weights_in_any_way(
     scores: Path, tiny_vocabularies: Vocabularies, tmp_path: Path, old: str, new: str
 ) -> None:
-    """Search computes the scores of training, in whichever format the other weights are."""
+    """Search computes the scores of training."""
     written(scores, old, new)
     written(scores, "import torch\n", "import torch\nfrom seq2seq.model.attention import *\n")
     tree = tiny_config(tmp_path / "run", "luong").model_dump(mode="json", exclude_unset=True)
@@ -142,17 +139,6 @@ def test_a_score_may_use_its_weights_in_any_way(
     assert len({each.text for each in together}) > len(lines) // 3
     for line, each in zip(lines, together, strict=True):
         assert translator.translate(line).log_probs == each.log_probs
-    model = load_model(run, torch.device("cpu"))[0].eval()
-    outputs, query = torch.randn(2, 5, 20), torch.randn(2, 3, 20)
-    for weight_format in (ColumnWeight, Int8Weight):
-        inference = InferenceModel(model)
-        inference.replace_weights(weight_format)
-        assert isinstance(inference.network.decoder.attentional.weight, weight_format)
-        found, expected = (
-            each.decoder.score(query, each.decoder.score.project(outputs)[0])
-            for each in (inference.network, model)
-        )
-        assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(

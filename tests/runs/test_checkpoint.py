@@ -25,9 +25,10 @@ from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint
-from seq2seq.runs.checkpoint import create_run, load_model, new_model, read_config, save_weights
+from seq2seq.runs.checkpoint import create_run, load_model, new_model, save_weights
 from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY
 from seq2seq.runs.provenance import provenance_of
+from seq2seq.runs.run_config import read_config
 from seq2seq.runs.training_state import (
     Progress,
     TrainingState,

@@ -42,7 +42,7 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     expected = command_line(run, path)
     assert len({json.dumps(each) for each in expected}) > lines // 3  # translations differ
     asked = mixed_requests(requests, len(texts))
-    with serve(load_pairs([str(run)], "cpu", False, [])) as served:
+    with serve(load_pairs([str(run)], device="cpu")) as served:
         answers = send_all(served.address, languages_of(run), texts, asked, clients)
         lines_per_batch = served.figure("seq2seq_batch_lines_sum") / served.figure(
             "seq2seq_batch_lines_count"

@@ -16,8 +16,8 @@ from test_libretranslate import ENCODINGS
 
 from seq2seq import Translator
 from seq2seq.cli.main import main
+from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.search.interface import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.serving import v1
 from seq2seq.serving.language_pairs import LanguagePairs

@@ -8,7 +8,7 @@ from conftest import write_small_corpus
 from test_loop import BASE, fingerprint, trained
 
 from seq2seq.data.source_profile import SourceProfile
-from seq2seq.inference.search.interface import Sampling
+from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

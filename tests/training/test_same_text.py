@@ -13,8 +13,8 @@ from seq2seq.config.schema import Config, load_config
 from seq2seq.data.corpus import ParallelText, checksum_of_text, read_pairs, usable
 from seq2seq.data.training_data import training_data
 from seq2seq.runs import tensor_file
-from seq2seq.runs.checkpoint import read_config
 from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS
+from seq2seq.runs.run_config import read_config
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
 

@@ -7,21 +7,21 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import torch
-
 from seq2seq import __version__
 from seq2seq.analysis.attention.maps import AttentionMap, maps_of
 from seq2seq.analysis.compare.lengths import CHARACTERS, WORDS, length_buckets, length_unit
 from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
 from seq2seq.data.corpus import ParallelText, iter_pairs, read_pairs, source_name
 from seq2seq.data.lines import is_blank
+from seq2seq.engines.onnx.network import threads
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
 from seq2seq.evaluation.segmentation import segmentation_of
+from seq2seq.inference.loading import is_cpu
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.checkpoint import check_exists, read_config
 from seq2seq.runs.layout import BEST, TIMING
 from seq2seq.runs.metrics_file import read_metrics
+from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError
@@ -295,8 +295,10 @@ def _environment(device: str) -> Iterator[tuple[str, str]]:
             continue
     yield "system", f"{platform.system()} {platform.machine()}"
     yield "processor", _processor()
-    yield "threads", str(torch.get_num_threads())
-    if device != "cpu" and torch.cuda.is_available():
+    yield "threads", str(threads())
+    if device != "cpu" and not is_cpu(device):
+        import torch
+
         yield "GPU", torch.cuda.get_device_name()
 
 

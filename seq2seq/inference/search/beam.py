@@ -1,240 +1,321 @@
-"""Beam search: keep the K best partial hypotheses per sentence; finished ones move to a pool."""
+"""Beam search over arrays of all slots; diverse groups, and dynamic allocation for phrases."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.inference.search.beam_allocation import (
-    advancing_tokens,
-    allocate,
-    constrain_lexically,
+from seq2seq.engines.engine import Array, Best, Engine, Step
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.lexical import Lexical, PhraseProgress
+from seq2seq.inference.search.rules import RuleStates
+from seq2seq.inference.search.sentences import Sentence
+from seq2seq.inference.search.strategies import (
+    Choice,
+    Slots,
+    Strategy,
+    coverage_penalty,
+    length_penalty,
+    rows_of,
+    spread,
 )
-from seq2seq.inference.search.continuous_batching import ContinuousBatch
-from seq2seq.inference.search.interface import MAX_FACTOR, MIN_COVERAGE, Hypothesis
-from seq2seq.inference.search.topk import Continuations, diverse_continuations, topk_continuations
-from seq2seq.runtime.device import values_of
+from seq2seq.inference.search.trail import Trail
 
 
-class BeamSearch(ContinuousBatch):
-    """Beam search with K hypotheses per slot.
+class Pool(NamedTuple):
+    """Finished hypotheses of each group, best first."""
+
+    scores: Array  # [B G, W]; -inf: none
+    steps: Array  # [B G, W], number of the step that ended each
+    parents: Array  # [B G, W], the hypothesis of the slot that it ended
+    log_probs: Array  # [B G, W], of end-of-sentence, nats
+
+
+class Beam(Strategy):
+    """Keep the K best partial hypotheses per sentence; finished ones move to a pool.
 
     A sentence is finished at its limit, or once its pool holds K hypotheses and no partial
     hypothesis would score higher than the worst of them if it ended now, with the source fully
     covered. With a length penalty `a > 0` this bound is not admissible: the log-probability `P` of
     a hypothesis can only fall, but `P / length^a` may still rise (see docs/results/speed.md).
+
+    Diverse beam search divides the hypotheses of a slot among groups, each with a pool of its own;
+    arrays have a row for each of B G groups of W = K / G hypotheses.
     """
 
-    def allocate(self, slots: int) -> None:
-        self.width = self.options.size // self.options.groups  # hypotheses of a group, K / G
-        shape = (slots * self.options.groups, self.width)
-        self.scores = torch.full(shape, -torch.inf, device=self.device)  # partial hypotheses
-        self.pool_scores = self.scores.clone()  # finished hypotheses, best first; -inf: none
-        self.pool_parents = torch.zeros(shape, dtype=torch.long, device=self.device)
-        self.pool_lengths = torch.zeros(shape, dtype=torch.long, device=self.device)
-        self.coverage: Tensor | None = None  # [N, S], summed attention of partial hypotheses
-        self.trail: list[_TrailStep] = []  # since the first step of the oldest sentence
+    def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
+        super().__init__(engine, options, slots, trail)
+        self.width = options.size // options.groups
+        shape = (len(slots.lengths) * options.groups, self.width)
+        self._scores = np.full(shape, -np.inf, np.float32)  # partial hypotheses
+        zeros = np.zeros(shape, np.int64)
+        log_probs = np.zeros(shape, np.float32)
+        self._pool = Pool(self._scores.copy(), zeros, zeros.copy(), log_probs)
+        self._coverage: Array | None = None  # [N, S], summed attention of partial hypotheses
 
-    def keep(self, slots: Sequence[int]) -> None:
-        kept, rows = self._groups_of(slots), self.rows.of(torch.tensor(slots, device=self.device))
-        self.scores, self.pool_scores = self.scores[kept], self.pool_scores[kept]
-        self.pool_parents, self.pool_lengths = self.pool_parents[kept], self.pool_lengths[kept]
-        self.coverage = None if self.coverage is None else self.coverage[rows]
-        self.trail = [step.select(slots, rows) for step in self.trail]
+    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:  # noqa: ARG002
+        groups = spread(slots, self.options.groups)
+        self._scores[groups], self._pool.scores[groups] = -np.inf, -np.inf
+        self._scores[groups, 0] = 0
+        if self._coverage is not None:
+            self._coverage[spread(slots, self.options.size)] = 0
 
-    def _groups_of(self, slots: Sequence[int]) -> Tensor:
-        """Return the groups [M * G] of slots; each has scores and a pool of its own."""
-        first = torch.tensor(slots, device=self.device)[:, None] * self.options.groups
-        return (first + torch.arange(self.options.groups, device=self.device)).flatten()
+    def keep(self, slots: Array) -> None:
+        groups = spread(slots, self.options.groups)
+        self._scores = self._scores[groups]
+        self._pool = Pool(*(part[groups] for part in self._pool))
+        if self._coverage is not None:
+            self._coverage = self._coverage[spread(slots, self.options.size)]
 
-    def begin(self, slots: Sequence[int]) -> None:
-        rows = self._groups_of(slots)
-        self.scores[rows] = -torch.inf
-        self.scores[rows, 0] = 0
-        self.pool_scores[rows] = -torch.inf
-        if self.coverage is not None:
-            self.coverage.unflatten(0, self.scores.shape)[rows] = 0
+    def choose(self, step: Step, rules: RuleStates) -> Choice:
+        groups, width = self.options.groups, self.width
+        best = self._candidates(step, rules)
+        if self.options.coverage_penalty and step.attention is not None:
+            before = 0 if self._coverage is None else self._coverage
+            self._coverage = before + step.attention
+        ends = best.tokens == EOS_ID
+        lengths = np.maximum(self.slots.lengths, 1)  # of empty slots, too
+        norms = length_penalty(lengths, self.options.length_penalty).astype(np.float32)
+        norms = norms.repeat(groups) if groups > 1 else norms
+        if len(ended := np.flatnonzero(ends[:, :width].any(axis=1))):
+            self._add_to_pool(ended, best, ends, norms)
+        self._scores, parents, tokens, log_probs = self._extended(best, ends, ended)
+        done = self._pool.scores[:, -1] >= self._scores[:, 0] / norms
+        if groups > 1:
+            done = np.logical_and.reduce(done.reshape(-1, groups), axis=1)
+            parents += self._offsets()
+        done |= self.slots.lengths >= self.slots.limits
+        shape = len(done), self.options.size
+        tokens, parents = tokens.reshape(shape), parents.reshape(shape)
+        if self._coverage is not None:
+            self._coverage = self._coverage[rows_of(parents).ravel()]
+        first = best.scores[::groups, 0]
+        return Choice(tokens, parents, log_probs.reshape(shape), first, done)
 
-    def step(self) -> list[tuple[int, list[Hypothesis]]]:
-        lengths = torch.tensor(self.rows.lengths, device=self.device)[:, None] + 1
-        step = self.model.step(self.ids, self.state, self.memory)  # a GPU is not waited for now
-        logits = self.model.project(step.outputs).float()
-        log_probs = torch.log_softmax(logits, -1, out=logits)  # in place: it is large
-        candidates = self._candidates(log_probs)
-        lengths = lengths.repeat_interleave(self.options.groups, 0)
-        norms = lengths.to(candidates.scores.dtype) ** self.options.length_penalty
-        norms = norms.clamp(max=MAX_FACTOR)
-        self._add_coverage(step.attention_weights)
-        self._pool_finished(candidates, lengths, norms)
-        kept = self._extend(candidates, log_probs, step.state)
-        best, finished = candidates.scores[:: self.options.groups, 0], self._finished(norms)
-        best, finished, *kept = values_of(best, finished, *kept)  # the only wait for a GPU
-        self.check_finite(best)
-        self._follow(kept, step.attention_weights)
-        return self._pop_finished(finished)
+    def _candidates(self, step: Step, rules: RuleStates) -> Best:  # noqa: ARG002
+        """Return the best continuations of each group: [B G, 2 W]."""
+        return self.engine.best(step, self._scores, 2 * self.width)
 
-    def _candidates(self, log_probs: Tensor) -> Continuations:
-        """Constrain log-probabilities [N, V], in place; return the best continuations [B, 2K]."""
-        count = 2 * self.width
-        if self.options.groups > 1:
-            constrained = self.constrain(log_probs)
-            return diverse_continuations(
-                constrained, self.scores, self.options.groups, self.options.diversity
-            )
-        if not any(self.rows.lexical[slot].phrases for slot in self.rows.busy()):
-            return topk_continuations(self.constrain(log_probs), self.scores, count)
-        advancing = advancing_tokens(log_probs, self.rows)
-        constrain_lexically(self.constrain(log_probs), self.rows, advancing)
-        candidates = topk_continuations(log_probs, self.scores, count)
-        allocate(candidates, log_probs, self.scores, self.rows, advancing)
-        return candidates
-
-    def _add_coverage(self, attention_weights: Tensor | None) -> None:
-        """Add the attention weights [N, S] of a step to the coverage, if it is penalized."""
-        if attention_weights is None or not self.options.coverage_penalty:
-            return
-        if self.coverage is None:
-            self.coverage = torch.zeros_like(attention_weights)
-        self.coverage = self.coverage + attention_weights
-
-    def _coverage_penalties(self, coverage: Tensor) -> Tensor:
-        """Return `beta * sum_s log(min(sum_t a_ts, 1))`: [B, K]; Wu et al. (2016), eq. 14.
-
-        Unlike in the paper end-of-sentence is among the positions s, and those with less than
-        MIN_COVERAGE count as if they had that much. Otherwise one position outside a local
-        attention window would outweigh everything else.
-        """
-        clamped = coverage.clamp(MIN_COVERAGE, 1).log()
-        covered = clamped.unflatten(0, self.scores.shape)  # [B, K, S]
-        positions = torch.arange(covered.shape[-1], device=self.device)
-        src_lengths = self.src_lengths.repeat_interleave(self.options.groups)
-        padding = positions >= src_lengths[:, None, None]
-        total: Tensor = covered.masked_fill(padding, 0).sum(dim=-1)
-        return min(self.options.coverage_penalty, MAX_FACTOR) * total
-
-    def _pool_finished(self, candidates: Continuations, lengths: Tensor, norms: Tensor) -> None:
-        """Move those of the K best candidates that end now to the pool, with their final score."""
-        size = self.width
-        scores = candidates.scores.masked_fill(candidates.tokens != EOS_ID, -torch.inf) / norms
-        if self.coverage is not None:
-            penalties = self._coverage_penalties(self.coverage)
-            scores = scores + penalties.gather(1, candidates.parents)
-        self.pool_scores, kept = torch.cat([self.pool_scores, scores[:, :size]], 1).topk(size)
-        parents = torch.cat([self.pool_parents, candidates.parents[:, :size]], 1)
-        lengths = torch.cat([self.pool_lengths, lengths.expand(-1, size)], 1)
-        self.pool_parents, self.pool_lengths = parents.gather(1, kept), lengths.gather(1, kept)
-
-    def _extend(self, candidates: Continuations, log_probs: Tensor, state: Any) -> list[Tensor]:
-        """Continue with the K best candidates [B, 2K] that do not end.
-
-        Returns tokens and parents [B, K] and, if scores are wanted, log-probabilities [B, K] of the
-        tokens, and of end-of-sentence after each hypothesis before the step.
-        """
-        ended = candidates.tokens == EOS_ID
-        partial = candidates.scores.masked_fill(ended, -torch.inf)
-        self.scores, kept = partial.topk(self.width, dim=-1)
-        parents, tokens = candidates.parents.gather(1, kept), candidates.tokens.gather(1, kept)
-        if self.options.groups > 1:  # from hypotheses of a group to those of a slot
-            tokens = tokens.reshape(-1, self.options.size)
-            parents = (parents + self._offsets(len(parents))).reshape(-1, self.options.size)
-        rows = (self.rows.first + parents).flatten()
-        self.state, self.ids = state.select(rows), tokens.flatten()
-        if self.coverage is not None:
-            self.coverage = self.coverage[rows]
-        if not self.options.return_scores:
-            return [tokens, parents]
-        of_tokens = log_probs[rows, self.ids].view_as(tokens)
-        return [tokens, parents, of_tokens, log_probs[:, EOS_ID].view_as(tokens)]
-
-    def _follow(self, kept: Sequence[Any], attention_weights: Tensor | None) -> None:
-        """Record a step: the values of the tensors of `_extend`."""
-        tokens, parents, *log_probs = kept
-        weights = attention_weights if self.options.return_attention else None
-        values = _TokenLogProbs(*log_probs) if log_probs else None
-        self.trail.append(_TrailStep(tokens, parents, weights, values))
-        self.rows.advance(tokens, parents)
-
-    def _offsets(self, count: int) -> Tensor:
-        """Return the first hypothesis, within its slot, of each of many groups: [count, 1]."""
-        groups = torch.arange(count, device=self.device) % self.options.groups
-        return (groups * self.width)[:, None]
-
-    def _finished(self, norms: Tensor) -> Tensor:
-        """Return for each slot [B] whether no partial hypothesis can still reach the pool."""
-        groups_finished = self.pool_scores[:, -1] >= self.scores[:, 0] / norms[:, 0]
-        return groups_finished.view(-1, self.options.groups).all(dim=1)
-
-    def _pop_finished(self, is_finished: Sequence[bool]) -> list[tuple[int, list[Hypothesis]]]:
-        """Empty the slots of finished sentences and return their hypotheses."""
-        finished = []
-        for slot in self.rows.busy():
-            if is_finished[slot] or self.rows.lengths[slot] >= self.rows.limits[slot]:
-                finished.append((slot, self._hypotheses(slot)))
-                self.rows.clear(slot)
-        del self.trail[: len(self.trail) - max(self.rows.lengths)]
-        return finished
-
-    def _hypotheses(self, slot: int) -> list[Hypothesis]:
-        """Trace the pool of a slot back to its first tokens; return its hypotheses, best first."""
-        steps = self.trail[len(self.trail) - self.rows.lengths[slot] :]
-        parents = self.pool_parents + self._offsets(len(self.pool_parents))
-        parts = (self.pool_scores, parents, self.pool_lengths)
-        pool = values_of(*(part.view(-1, self.options.size)[slot] for part in parts))
-        pooled = sorted(zip(*pool, strict=True), key=lambda each: -each[0])  # all groups together
-        found, attending = [], []  # `attending`: the row of each hypothesis at each step
-        for score, row, length in pooled:
-            if score == -torch.inf:
-                continue
-            path, rows, end = [EOS_ID], [row], steps[length - 1].log_probs
-            log_probs = [] if end is None else [end.ends[slot][row]]
-            for step in reversed(steps[: length - 1]):
-                path.append(step.tokens[slot][row])
-                if step.log_probs is not None:
-                    log_probs.append(step.log_probs.tokens[slot][row])
-                row = step.parents[slot][row]
-                rows.append(row)
-            found.append(Hypothesis(path[::-1], score, None, tuple(log_probs[::-1])))
-            attending.append(rows[::-1] + [0] * (len(steps) - length))
-        kept = [step.attention_weights for step in steps if step.attention_weights is not None]
-        if not kept:
-            return found
-        own = slice(slot * self.options.size, (slot + 1) * self.options.size)
-        kept = [each[own, : self.src_lengths_on_host[slot]] for each in kept]
-        weights = torch.stack(kept).float().cpu()  # [T, K, S]
-        weights = weights[torch.arange(len(steps)), torch.tensor(attending)]  # [M, T, S]
-        return [
-            hypothesis._replace(attention_weights=each[: len(hypothesis.ids)])
-            for hypothesis, each in zip(found, weights, strict=True)
+    def _add_to_pool(self, groups: Array, best: Best, ends: Array, norms: Array) -> None:
+        """Move those of the W best candidates that end to the pool, with their final score."""
+        width = self.width
+        parents = best.parents[groups, :width]
+        scores = np.where(ends[groups, :width], best.scores[groups, :width], np.float32(-np.inf))
+        scores = scores / norms[groups, None]
+        of_slot = parents + groups[:, None] % self.options.groups * width
+        if self._coverage is not None:
+            slots = groups // self.options.groups
+            coverage = self._coverage[slots[:, None] * self.options.size + of_slot]
+            lengths = np.broadcast_to(self.slots.sources[slots][:, None], parents.shape)
+            scores = scores + coverage_penalty(coverage, lengths, self.options.coverage_penalty)
+        steps = np.full(parents.shape, self.trail.end)
+        new = Pool(scores, steps, of_slot, best.log_probs[groups, :width])
+        joined = [
+            np.concatenate([old[groups], part], axis=1)
+            for old, part in zip(self._pool, new, strict=True)
         ]
+        order = descending(joined[0])[:, :width]
+        for pool, part in zip(self._pool, chosen_by(order, *joined), strict=True):
+            pool[groups] = part
+
+    def _extended(self, best: Best, ends: Array, ended: Array) -> tuple[Array, ...]:
+        """Return scores, parents, tokens and log-probabilities of the W best that do not end."""
+        parts = best.scores, best.parents, best.tokens, best.log_probs
+        chosen = tuple(part[:, : self.width].copy() for part in parts)
+        groups = ended if self.options.groups == 1 else np.arange(len(ends))
+        if len(groups):
+            scores = np.where(ends[groups], np.float32(-np.inf), best.scores[groups])
+            order = descending(scores)[:, : self.width]
+            reordered = chosen_by(order, scores, *(part[groups] for part in parts[1:]))
+            for into, part in zip(chosen, reordered, strict=True):
+                into[groups] = part
+        return chosen
+
+    def _offsets(self) -> Array:
+        """Return the first hypothesis, within its slot, of each group: [B G, 1]."""
+        return (np.arange(len(self._scores)) % self.options.groups * self.width)[:, None]
+
+    def hypotheses(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
+        size = self.options.size
+        of_slots = np.array(slots)
+        groups = spread(of_slots, self.options.groups)
+        parts = [part[groups].reshape(-1, size) for part in self._pool]
+        order = descending(parts[0])[:, : self.options.returned or size]
+        scores, steps, parents, log_probs = chosen_by(order, *parts)
+        lengths = steps - self.slots.starts[of_slots][:, None]  # without end-of-sentence
+        longest = int(np.where(np.isneginf(scores), 0, lengths).max())
+        ends = of_slots.repeat(order.shape[1]), parents.ravel(), steps.ravel()
+        traced = self.trail.trace(*ends, longest, self.options.return_scores)
+        ended = np.stack([scores, log_probs], axis=-1).tolist(), lengths.tolist()
+        found, number = [], 0  # of a traced hypothesis
+        for slot, values, counts in zip(slots, *ended, strict=True):
+            found.append(list[Hypothesis]())
+            for (score, log_prob), length in zip(values, counts, strict=True):
+                if score > -math.inf:
+                    ids = [*traced.tokens[number][longest - length :], EOS_ID]
+                    own: tuple[float, ...] = ()
+                    if traced.log_probs is not None:
+                        own = (*traced.log_probs[number][longest - length :], log_prob)
+                    rows = traced.hypotheses[number, longest - length :]
+                    start, width = self.slots.starts[slot], self.slots.sources[slot]
+                    attention = self.trail.attention(slot, rows, start, width)
+                    found[-1].append(Hypothesis(ids, score, attention, own))
+                number += 1
+        return found
 
 
-class _TokenLogProbs(NamedTuple):
-    """Log-probabilities of one step of all beams, nats."""
+class DiverseBeam(Beam):
+    """Beam whose groups choose one after the other (Vijayakumar et al. 2018), Hamming diversity.
 
-    tokens: list[list[float]]  # [B][K], of the token that extends each hypothesis
-    ends: list[list[float]]  # [B][K], of end-of-sentence after each hypothesis before the step
+    A group ranks tokens by their log-probability minus `diversity` times the number of hypotheses
+    of earlier groups that continue with the same token at this step. Scores are without that
+    penalty; continuations beyond the W best that end, or do not end, have -inf.
+    """
 
-    def select(self, slots: Sequence[int]) -> "_TokenLogProbs":
-        """Return those of these slots."""
-        return _TokenLogProbs(*([part[slot] for slot in slots] for part in self))
+    def _candidates(self, step: Step, rules: RuleStates) -> Best:  # noqa: ARG002
+        groups, width = self.options.groups, self.width
+        count = 2 * width + width * (self.options.size - width)  # penalties demote the latter
+        all_groups = self.engine.best(step, self._scores, count)
+        before = self._scores.reshape(-1, groups, width)
+        taken = np.full((len(before), 0), -1)  # tokens of earlier groups
+        chosen = []
+        for group in range(groups):
+            best = Best(*(part[group::groups] for part in all_groups))
+            same = (best.tokens[:, :, None] == taken[:, None]).sum(axis=2, dtype=np.float32)
+            ranks = best.log_probs - np.float32(self.options.diversity) * same
+            ranks += chosen_by(best.parents, before[:, group])[0]
+            order = descending(ranks)[:, : 2 * width]
+            ranks, *parts = chosen_by(order, ranks, *best)
+            best = Best(*parts)
+            ends = best.tokens == EOS_ID
+            place = np.arange(order.shape[1])
+            usable = np.where(ends, place < width, np.cumsum(~ends, axis=1) <= width)
+            scores = np.where(usable & ~np.isneginf(ranks), best.scores, np.float32(-np.inf))
+            continuing = ~ends & ~np.isneginf(scores)
+            taken = np.concatenate([taken, np.where(continuing, best.tokens, -1)], axis=1)
+            chosen.append(best._replace(scores=scores))
+        stacked = (np.stack(parts, axis=1) for parts in zip(*chosen, strict=True))
+        return Best(*(part.reshape(-1, part.shape[2]) for part in stacked))
 
 
-class _TrailStep(NamedTuple):
-    """One step of all beams: tokens, parents, and the attention weights of the parents."""
+class PhraseBeam(Beam):
+    """Beam that is divided among banks, each of which has met the same number of tokens.
 
-    tokens: list[list[int]]  # [B][K]
-    parents: list[list[int]]  # [B][K]
-    attention_weights: Tensor | None  # [N, S], of the hypotheses before the step, if kept
-    log_probs: _TokenLogProbs | None  # if scores are wanted
+    Dynamic beam allocation (Post & Vilar 2018, section 3): the candidates of a step are the best of
+    all hypotheses, the best of each, and every token that advances a missing phrase.
+    """
 
-    def select(self, slots: Sequence[int], rows: Tensor) -> "_TrailStep":
-        """Return the step for these slots, whose hypotheses are `rows`."""
-        weights = self.attention_weights
-        return _TrailStep(
-            [self.tokens[slot] for slot in slots],
-            [self.parents[slot] for slot in slots],
-            None if weights is None else weights[rows],
-            None if self.log_probs is None else self.log_probs.select(slots),
+    def _candidates(self, step: Step, rules: RuleStates) -> Best:
+        size, phrases = self.options.size, rules.phrases()
+        best = self.engine.best(step, self._scores, 2 * size)
+        of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
+        advancing = [
+            (slot * size + k, token)
+            for slot, hypotheses in phrases.items()
+            for k, (lexical, progress) in enumerate(hypotheses)
+            for token in lexical.advancing(progress)
+        ]
+        rows, tokens = np.array(advancing, np.int64).reshape(-1, 2).T
+        values = self.engine.log_probs(step, rows, tokens)
+        joined = zip(
+            [*rows.tolist(), *range(len(of_each.tokens))],
+            [*tokens.tolist(), *of_each.tokens[:, 0].tolist()],
+            [*values.tolist(), *of_each.log_probs[:, 0].tolist()],
+            strict=True,
         )
+        log_probs: dict[int, dict[tuple[int, int], float]] = {slot: {} for slot in phrases}
+        for row, token, value in joined:
+            if row // size in log_probs:
+                log_probs[row // size][row % size, token] = value
+        for slot, hypotheses in phrases.items():
+            found, scores = log_probs[slot], self._scores[slot]
+            parts = (best.parents[slot], best.tokens[slot], best.log_probs[slot])
+            for parent, token, value in zip(*(part.tolist() for part in parts), strict=True):
+                found[parent, token] = value
+            candidates = [
+                Continuation((scores[k] + np.float32(value)).item(), k, token)
+                for (k, token), value in found.items()
+            ]
+            chosen = chosen_from_banks(
+                candidates, hypotheses[0][0], [each for _, each in hypotheses], size, 2 * size
+            )
+            best.scores[slot], best.parents[slot], best.tokens[slot] = zip(*chosen, strict=True)
+            best.log_probs[slot] = [found.get(each[1:], -np.inf) for each in chosen]
+        return best
+
+
+def descending(values: Array) -> Array:
+    """Return the order of values [..., M] from the largest to the smallest; stable."""
+    order: Array = np.argsort(-values, axis=-1, kind="stable")
+    return order
+
+
+def chosen_by(order: Array, *parts: Array) -> list[Array]:
+    """Return the columns `order` [R, M] of each row of parts [R, *], as `np.take_along_axis`."""
+    places = order + (np.arange(len(order)) * parts[0].shape[1])[:, None]
+    return [part.reshape(-1)[places] for part in parts]
+
+
+class Continuation(NamedTuple):
+    """Continuation of a hypothesis by a token."""
+
+    score: float  # log-probability of the extended hypothesis, nats
+    parent: int
+    token: int
+
+
+def chosen_from_banks(
+    candidates: Iterable[Continuation],
+    lexical: Lexical,
+    progress: Sequence[PhraseProgress],
+    size: int,
+    count: int,
+) -> list[Continuation]:
+    """Return `count` candidates: those that end, best first, then at most `size` that continue.
+
+    They are divided among the banks of the phrases. Candidates that are missing are impossible.
+    """
+    chosen = _divide(_unique(candidates), lexical, progress, size)
+    return chosen + [Continuation(-math.inf, 0, 0)] * (count - len(chosen))
+
+
+def _unique(candidates: Iterable[Continuation]) -> list[Continuation]:
+    """Return the possible candidates, one per parent and token, best first."""
+    best = {
+        (each.parent, each.token): each for each in sorted(candidates) if each.score > -math.inf
+    }
+    return sorted(best.values(), key=lambda each: (-each.score, each.parent, each.token))
+
+
+def _divide(
+    candidates: Sequence[Continuation],
+    lexical: Lexical,
+    progress: Sequence[PhraseProgress],
+    size: int,
+) -> list[Continuation]:
+    """Return the candidates that end, and at most `size` others, divided among banks.
+
+    A candidate ends if it is among the `size` best that meet all tokens. Shares that a bank does
+    not use go to the banks that have met most.
+    """
+    total = lexical.total
+    banks: list[list[Continuation]] = [[] for _ in range(total + 1)]
+    complete: list[Continuation] = []
+    for each in candidates:
+        if each.token == EOS_ID:
+            complete.append(each)
+            continue
+        met = lexical.met(lexical.after(progress[each.parent], each.token))
+        banks[met].append(each)
+        if met == total:
+            complete.append(each)
+    ended = [each for each in complete[:size] if each.token == EOS_ID]
+    shares = [size // len(banks)] * len(banks)
+    shares[-1] += size % len(banks)
+    shares = [min(share, len(bank)) for share, bank in zip(shares, banks, strict=True)]
+    for n in reversed(range(len(banks))):
+        shares[n] += min(size - sum(shares), len(banks[n]) - shares[n])
+    kept = [each for share, bank in zip(shares, banks, strict=True) for each in bank[:share]]
+    return ended + sorted(kept, key=lambda each: (-each.score, each.parent, each.token))

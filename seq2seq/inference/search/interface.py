@@ -1,58 +1,16 @@
-"""Interface between search and models: the calls, the search options and the hypotheses."""
+"""Search options and hypotheses."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
+from seq2seq.engines.engine import Array, Sampling
 from seq2seq.runtime.errors import RunError
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
 MAX_FACTOR = 1e30  # larger penalties and norms overflow in float32: scores would be equal or nan
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-    from torch import Tensor
-
     from seq2seq.inference.search.forbidden import Forbidden
-    from seq2seq.inference.search.topk import ApproximateLogits
-
-
-class ModelStep(Protocol):
-    """Result of one step for N rows: outputs to project, next state, attention weights.
-
-    The weights are [N, S], and [N, M, S] of M heads apart, or None.
-    """
-
-    @property
-    def outputs(self) -> Any: ...
-    @property
-    def state(self) -> Any: ...
-    @property
-    def attention_weights(self) -> "Tensor | None": ...
-    @property
-    def head_weights(self) -> "Tensor | None": ...
-
-
-class Model(Protocol):
-    """All that search calls on a model: an `InferenceModel`, an `Ensemble` or a test double.
-
-    Memory and state are opaque to search, but for `select(rows)` and `put(rows, other, taken)`.
-    """
-
-    def encode(self, src: "Tensor", src_lengths: "Tensor") -> Any:
-        """Encode source ids [B, S] with lengths [B], end-of-sentence included."""
-
-    def start(self, encoded: Any) -> tuple[Any, Any]:
-        """Return memory and initial state, both the caller's to overwrite."""
-
-    def step(self, ids: "Tensor", state: Any, memory: Any) -> ModelStep:
-        """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
-
-    def project(self, outputs: Any) -> "Tensor":
-        """Return logits [N, V], which the caller may overwrite, for the outputs of N rows."""
-
-    def project_approximately(self, outputs: Any) -> "ApproximateLogits | None":
-        """Return cheaper logits with an error bound; None if the model has none."""
 
 
 class DecodingSettings(Protocol):
@@ -76,16 +34,6 @@ class DecodingSettings(Protocol):
     def repetition_penalty(self) -> float: ...
 
 
-class Sampling(NamedTuple):
-    """Draw tokens at random instead of searching for the best."""
-
-    samples: int = 1  # translations drawn of each line
-    temperature: float = 1.0  # log-probabilities are divided by it
-    top_k: int = 0  # draw from the k most probable tokens; 0: from all
-    top_p: float = 1.0  # draw from the most probable tokens of this total probability
-    seed: int = 1
-
-
 class SearchOptions(NamedTuple):
     """Beam size, scoring of hypotheses, constraints, and what is returned.
 
@@ -107,6 +55,7 @@ class SearchOptions(NamedTuple):
     kept_ids: range = range(0)  # tokens that a hypothesis contains as its source does
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time
+    returned: int = 0  # hypotheses at most of each beam; 0: all, which takes a little longer
 
 
 class NonFiniteError(RunError):
@@ -125,6 +74,5 @@ class Hypothesis(NamedTuple):
 
     ids: Ids
     score: float  # log-probability in nats / length ** length_penalty + coverage penalty
-    # [T, S] on the CPU, end-of-sentence included on both sides; an array of an exported model
-    attention_weights: "Tensor | NDArray[np.float32] | None"
+    attention_weights: Array | None  # [T, S], float32, end-of-sentence included on both sides
     log_probs: tuple[float, ...] = ()  # one per token, nats; empty if scores are not wanted

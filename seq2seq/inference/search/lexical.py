@@ -40,6 +40,8 @@ class Lexical(NamedTuple):
     @property
     def total(self) -> int:
         """Return the number of tokens to be met."""
+        if not self.phrases:
+            return 0
         return sum(n * len(phrase) for n, phrase in zip(self.counts, self.phrases, strict=True))
 
     def start(self) -> PhraseProgress:

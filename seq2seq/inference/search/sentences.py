@@ -38,7 +38,9 @@ def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> S
     """
     source, limit, prefix, lexical = request
     forced = len(prefix.states)  # tokens at most
-    kept = tuple(dict.fromkeys(each for each in source if each in options.kept_ids))
+    kept: tuple[int, ...] = ()
+    if options.kept_ids:
+        kept = tuple(dict.fromkeys(token for token in source if token in options.kept_ids))
     limit = max(limit, 1 + len(kept))
     limit = limit if forced + len(kept) < limit else limit + forced
     limit = max(limit, options.min_length, forced + lexical.total + len(kept))
@@ -58,12 +60,12 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     return groups
 
 
-def queues(requests: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
-    """Yield padded lengths and the requests searched together: those with phrases separately.
+def queues(sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[int]]]:
+    """Yield padded lengths and the sentences searched together: those with phrases separately.
 
     They need beam search with any beam size, and the others must not depend on them.
     """
-    for width, rows in by_width([each.source for each in requests]).items():
+    for width, rows in by_width([sentence.source for sentence in sentences]).items():
         for with_phrases in (False, True):
-            if chosen := [i for i in rows if bool(requests[i].lexical.phrases) == with_phrases]:
+            if chosen := [i for i in rows if bool(sentences[i].lexical.phrases) == with_phrases]:
                 yield width, chosen

@@ -1,0 +1,1 @@
+"""Engines: models behind the calls of search, computed by torch or by ONNX Runtime."""

@@ -1,0 +1,162 @@
+"""Engine: a model, or an ensemble, that advances hypotheses for the search on the host.
+
+Search decides in NumPy; an engine computes. Rows are numbered n = slot * K + k: hypothesis k of a
+slot, each slot holding one sentence. Memory, states and log-probabilities stay where the engine
+computes them; only ids, parents, scores, masks and, if they are read, attention weights are arrays
+of the host. An engine may compute lazily, as one graph: the values of a step are due when `best`,
+`draw` or `log_probs` returns.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
+
+Array = NDArray[Any]
+Rows = Any  # memory and state of sentences or hypotheses, opaque to search
+
+FREE, MUST_END, MAY_NOT_END = 0, 1, -1  # values of `Mask.ends`
+
+
+class StepOptions(NamedTuple):
+    """Outputs that a search reads of each step, and the tokens that it never takes."""
+
+    forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)
+    log_probs: bool = True  # if False, scores may be logits, which take less time
+    attention: bool = False  # also return attention weights
+    heads: bool = False  # also return those of each head
+
+
+DEFAULT_OPTIONS = StepOptions()
+
+
+class Sampling(NamedTuple):
+    """Draw tokens at random instead of searching for the best."""
+
+    samples: int = 1  # translations drawn of each line
+    temperature: float = 1.0  # log-probabilities are divided by it
+    top_k: int = 0  # draw from the k most probable tokens; 0: from all
+    top_p: float = 1.0  # draw from the most probable tokens of this total probability
+    seed: int = 1
+
+
+class Mask(NamedTuple):
+    """Changes to the log-probabilities of one step; a token that is ruled out has -inf.
+
+    `ends` holds for all rows of a slot. The others name places: rows [M] and tokens [M].
+    """
+
+    ends: Array  # [B], FREE, MUST_END (only end-of-sentence is allowed) or MAY_NOT_END
+    scaled: tuple[Array, Array, float] | None = None  # multiplied by the factor, before all else
+    allowed: tuple[Array, Array] | None = None  # rows that occur here may take no other tokens
+    forbidden: tuple[Array, Array] | None = None
+
+
+class Best(NamedTuple):
+    """Best continuations of each group of hypotheses, best first, on the host.
+
+    A group whose log-probabilities are not numbers has nan as its first score.
+    """
+
+    scores: Array  # [G, M], float32: the score of the parent plus the log-probability of the token
+    parents: Array  # [G, M], which hypothesis of the group is continued
+    tokens: Array  # [G, M]
+    log_probs: Array  # [G, M], float32: of the tokens, nats
+
+
+class Step(Protocol):
+    """Result of one step for N rows; log-probabilities [N, V] stay on the engine's device."""
+
+    @property
+    def rows(self) -> Rows:
+        """Return the rows after the step."""
+
+    @property
+    def attention(self) -> Array | None:
+        """Return the attention weights [N, S], float32, on the host, the mean over heads.
+
+        S is the padded width of the sources. None if they are not read, or the model has none.
+        """
+
+    @property
+    def heads(self) -> Array | None:
+        """Return the attention weights [N, M, S] of M heads, likewise."""
+
+
+class Engine(Protocol):
+    """A model, or an ensemble by the mean of probabilities, that advances hypotheses.
+
+    Rows and steps are of classes of its own.
+    """
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Return the number of target tokens, V."""
+
+    @property
+    def attends(self) -> bool:
+        """Return whether steps have attention weights."""
+
+    @property
+    def has_heads(self) -> bool:
+        """Return whether steps have attention weights of several heads."""
+
+    def workers(self, sentences: int) -> int:
+        """Return how many threads of Python should search batches of their own side by side."""
+
+    def slots(self, width: int, beam_size: int, count: int) -> int:
+        """Return the number of slots for `count` sentences of this padded width, at least 1.
+
+        It may exceed `count` where shapes are fixed: search then leaves slots empty.
+        """
+
+    def shrink(self) -> bool:
+        """Return fewer slots from now on, as memory ran out; False if there were no more than one.
+
+        All rows are lost.
+        """
+
+    def encode(self, sources: Sequence[Ids], width: int) -> Rows:
+        """Return one row for each source, padded to `width` tokens, end-of-sentence included.
+
+        Sources are ids without end-of-sentence.
+        """
+
+    def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> Rows:
+        """Return slots of K hypotheses: K rows for each row of `encode`, to be stepped."""
+
+    def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
+        """Return the rows with the encoded `sentences` [M] in these slots [M], at their start."""
+
+    def keep(self, rows: Rows, slots: Array) -> Rows:
+        """Return the rows of these slots [M] alone, in this order."""
+
+    def select(self, rows: Rows, parents: Array) -> Rows:
+        """Return the rows whose states are those of `parents` [N], each a row of the same slot."""
+
+    def step(self, rows: Rows, ids: Array) -> Step:
+        """Advance all rows, given their last ids [N], by one target position.
+
+        The argument must not be used again.
+        """
+
+    def mask(self, step: Any, mask: Mask) -> None:
+        """Change the log-probabilities of a step; called at most once, before all that follow."""
+
+    def best(self, step: Any, scores: Array, count: int) -> Best:
+        """Return the best continuations of groups of hypotheses with these scores [G, K'].
+
+        G K' = N: a group is K' neighbouring rows. There are at most `count`, and K' V.
+        """
+
+    def draw(self, step: Any, sampling: Sampling, numbers: Array) -> Best:
+        """Draw a token for each row by inverting its distribution function at `numbers` [N].
+
+        The numbers are in [0, 1). The distribution is that of masked log-probabilities, with
+        temperature, top-k and top-p; returned are the log-probabilities before these: [N, 1].
+        """
+
+    def log_probs(self, step: Any, rows: Array, tokens: Array) -> Array:
+        """Return the log-probabilities [M] of places, float32, nats."""

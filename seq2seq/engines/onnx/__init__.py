@@ -1,0 +1,1 @@
+"""Engine on ONNX Runtime: traced graphs, checked, in float32 or int8."""

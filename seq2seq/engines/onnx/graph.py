@@ -1,0 +1,158 @@
+"""ONNX graphs as lists of operators and weights that passes rewrite."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
+
+OPSET = 18  # ScatterElements with a maximum
+CONTRIB = "com.microsoft"  # operators that every build of ONNX Runtime has beside ONNX's
+IR_VERSION = 9
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+Array = NDArray[Any]
+declare = helper.make_tensor_value_info
+Types = dict[str, onnx.TypeProto.Tensor]
+_SMALL = 16  # elements of weights that sizes may depend on
+
+
+class Graph:
+    """One ONNX graph: operators in order, weights by name, declared inputs and outputs."""
+
+    def __init__(
+        self,
+        nodes: Iterable[NodeProto],
+        weights: dict[str, Array],
+        inputs: Iterable[ValueInfoProto],
+        outputs: Iterable[ValueInfoProto],
+    ) -> None:
+        self.nodes, self.weights = list(nodes), weights
+        self.inputs, self.outputs = list(inputs), list(outputs)
+        self._count = 0
+
+    @classmethod
+    def of(cls, proto: onnx.GraphProto, weights: dict[str, Array] | None = None) -> Self:
+        """Return the graph of a protocol buffer; a loop's body shares the weights around it."""
+        own = {} if weights is None else weights
+        own |= {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.initializer}
+        return cls(proto.node, own, proto.input, proto.output)
+
+    def proto(self, weights: Mapping[str, Array]) -> onnx.GraphProto:
+        """Return the graph as a protocol buffer with these weights."""
+        tensors = [
+            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+            for name, array in weights.items()
+        ]
+        return helper.make_graph(self.nodes, "graph", self.inputs, self.outputs, tensors)
+
+    def content(self) -> bytes:
+        """Return the graph as an ONNX file."""
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
+        model = helper.make_model(
+            self.proto(self.weights), opset_imports=opsets, ir_version=IR_VERSION
+        )
+        content: bytes = model.SerializeToString()
+        return content
+
+    def fresh(self, kind: str) -> str:
+        """Return a name that no other value of the graph has."""
+        self._count += 1
+        return f"{kind}.{self._count}"
+
+    def weight(self, array: Array, kind: str = "constant") -> str:
+        """Add a constant; return its name."""
+        name = self.fresh(kind)
+        self.weights[name] = array
+        return name
+
+    def dims(self, name: str) -> list[str | int]:
+        """Return the dimensions of an input or output; those that vary have names."""
+        (value,) = (value for value in (*self.inputs, *self.outputs) if value.name == name)
+        return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+
+    def producers(self) -> dict[str, NodeProto]:
+        """Return the operator of each result."""
+        return {name: node for node in self.nodes for name in node.output}
+
+    def uses(self) -> dict[str, int]:
+        """Return how often each value is read, as an output or in the body of a loop, too."""
+        counts: dict[str, int] = {}
+        for name in (
+            *(name for node in self.nodes for name in inputs_of(node)),
+            *(value.name for value in self.outputs),
+        ):
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    def rename(self, replaced: Mapping[str, str]) -> None:
+        """Let operators read other values; an output is the result of an operator."""
+        if not replaced:
+            return
+        for node in self.nodes:
+            node.input[:] = [_last(replaced, name) for name in node.input]
+
+    def prune(self) -> None:
+        """Remove operators, weights and inputs that no output depends on."""
+        read = {value.name for value in self.outputs}
+        used = []
+        for node in reversed(self.nodes):
+            if not read.isdisjoint(node.output):
+                used.append(node)
+                read.update(inputs_of(node))
+        self.nodes = used[::-1]
+        self.weights = {name: array for name, array in self.weights.items() if name in read}
+        self.inputs = [value for value in self.inputs if value.name in read]
+
+
+def types_of(graph: Graph) -> Types:
+    """Return the type and shape of each value, as far as they can be inferred."""
+    small = {name: array for name, array in graph.weights.items() if array.size <= _SMALL}
+    proto = graph.proto(small)
+    proto.input.extend(
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in graph.weights.items()
+        if name not in small
+    )
+    model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", OPSET)])
+    inferred = shape_inference.infer_shapes(model, data_prop=True).graph
+    values = (*inferred.value_info, *inferred.input, *inferred.output)
+    return {value.name: value.type.tensor_type for value in values}
+
+
+def rank_of(types: Types, name: str) -> int | None:
+    """Return the number of dimensions of a value; None if it is unknown."""
+    return len(types[name].shape.dim) if name in types and types[name].HasField("shape") else None
+
+
+def make(kind: str, inputs: Iterable[str], outputs: Iterable[str], **attributes: Any) -> NodeProto:
+    """Return an operator."""
+    return helper.make_node(kind, list(inputs), list(outputs), **attributes)
+
+
+def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
+    """Return the value of an operator's attribute."""
+    for one in node.attribute:
+        if one.name == name:
+            return helper.get_attribute_value(one)
+    return default
+
+
+def bodies(node: NodeProto) -> list[onnx.GraphProto]:
+    """Return the graphs among the attributes of an operator: the body of a loop."""
+    return [one.g for one in node.attribute if one.HasField("g")]
+
+
+def inputs_of(node: NodeProto) -> list[str]:
+    """Return the values that an operator reads, in the body of a loop, too."""
+    inner = [name for body in bodies(node) for one in body.node for name in inputs_of(one)]
+    return [*node.input, *inner]
+
+
+def _last(replaced: Mapping[str, str], name: str) -> str:
+    while name in replaced:
+        name = replaced[name]
+    return name

@@ -1,0 +1,378 @@
+"""Trace a model as two ONNX graphs: the encoder with the decoder's start, and one decoder step.
+
+torch's exporter records `Seq2Seq.start` and `Seq2Seq.step`, so a decoder or score that is added to
+the model is exported without further code. A recurrent layer of the encoder is recorded as one
+operator, which is replaced by a loop over its recorded `step`.
+"""
+
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import onnx
+import torch
+from onnx import helper
+from torch import Tensor, nn
+
+from seq2seq.engines.onnx.graph import FLOAT, OPSET, Graph, declare, make
+from seq2seq.engines.onnx.network import Network
+from seq2seq.engines.onnx.simplify import simplify
+from seq2seq.model.attention_layer import AttentionLayer
+from seq2seq.model.external_score import is_external
+from seq2seq.model.recurrent import RecurrentLayer, last_of
+from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.model.state import DecoderState, Memory
+
+_LAYERED = ("hidden", "cell")  # parts of a state with a tensor for each layer in the graphs
+_BY_SOURCE = ("coverage", "copied")  # parts of a state with a value for each source position
+_TOLERANCE = 1e-4  # nats
+_MEMORY = "memory_"  # prefix of the parts of a memory in the graphs
+_RECURRENCE = "Recurrence"  # stands for a recurrent layer until a loop replaces it
+
+
+class Traced(NamedTuple):
+    """The two graphs of a model."""
+
+    encoder: Graph  # src [B, S], src_lengths [B] -> memory and first state
+    decoder: Graph  # ids [N], memory, state -> log_probs [N, V], attention, next_* of the state
+
+
+class TraceError(Exception):
+    """A part of a model cannot be traced, such as a user's score; the message says why."""
+
+
+def trace(model: Seq2Seq) -> Traced:
+    """Return the graphs of a model in float32 on the CPU; raises TraceError."""
+    src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    training = model.training
+    try:
+        with _trace_errors(), torch.no_grad(), _recorded(model.eval()) as layers:
+            memory, state = model.start(model.encode(src, lengths))
+            names = _names(memory, state)
+            encoder = _export(
+                _Start(model, names),
+                {"src": (src, ["batch", "source"]), "src_lengths": (lengths, ["batch"])},
+                {name: _dims(name, "batch") for name in (*names.memory, *names.state)},
+            )
+            decoder = _step_graph(model, names, memory, state)
+            bodies = [_layer_graph(layer) for layer in layers]
+    finally:
+        model.train(training)
+    _unroll(encoder, layers, bodies)
+    simplify(decoder)
+    read = {value.name for value in decoder.inputs}
+    kept = [value for value in encoder.outputs if value.name in read]
+    encoder.outputs[:] = kept
+    simplify(encoder)
+    traced = Traced(encoder, decoder)
+    if isinstance(model.decoder, AttentionLayer) and is_external(
+        cast(nn.Module, model.decoder.score)
+    ):
+        with _trace_errors():
+            _check_equal(model.eval(), traced)
+    return traced
+
+
+def _check_equal(model: Seq2Seq, traced: Traced) -> None:
+    """Raise TraceError if a step of the graphs differs from the model's at sizes not traced."""
+    src, lengths = torch.ones(3, 6, dtype=torch.long), torch.tensor([6, 4, 1])
+    network = Network(*(graph.content() for graph in traced))
+    encoded, first = network.encode(src.numpy(), lengths.numpy())
+    with torch.no_grad():
+        memory, state = model.start(model.encode(src, lengths))
+        rows, ids = torch.arange(3).repeat_interleave(4), torch.ones(12, dtype=torch.long)
+        step = model.step(ids, state.select(rows), memory)
+        expected = model.project(step.outputs).log_softmax(-1).numpy()
+    hypotheses = {name: part[rows.numpy()] for name, part in first.items()}
+    values = network.step(ids.numpy(), hypotheses, encoded, True, ()).values
+    if not np.allclose(values, expected, rtol=0, atol=_TOLERANCE):
+        raise TraceError("model.score does not have one graph for all sizes")
+
+
+@contextmanager
+def _trace_errors() -> Iterator[None]:
+    """Turn an error of torch's exporter, whatever its class, into a TraceError."""
+    try:
+        yield
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0][:200]
+        raise TraceError(f"{type(error).__name__}: {reason}") from error
+
+
+class _Names(NamedTuple):
+    memory: list[str]  # parts in use
+    state: list[str]  # likewise; of each layer its own
+
+
+def _names(memory: Memory, state: DecoderState) -> _Names:
+    return _Names(list(_parts_of(memory)), list(_used(_separated(state))))
+
+
+def _used(parts: dict[str, Tensor | None]) -> dict[str, Tensor]:
+    return {name: part for name, part in parts.items() if part is not None and part.numel()}
+
+
+def _parts_of(memory: Memory) -> dict[str, Tensor]:
+    return _used({f"{_MEMORY}{name}": part for name, part in memory._asdict().items()})
+
+
+def _separated(state: DecoderState) -> dict[str, Tensor | None]:
+    """Return the parts of a state by name, those of layers separately."""
+    parts: dict[str, Tensor | None] = {}
+    for name, part in state._asdict().items():
+        if name in _LAYERED:
+            parts |= {f"{name}_{level}": part[:, level] for level in range(part.shape[1])}
+        else:
+            parts[name] = part
+    return parts
+
+
+def _joined(parts: dict[str, Tensor], hidden: Sequence[str], cell: Sequence[str]) -> DecoderState:
+    """Return the state whose parts `_separated` returned."""
+    stacked = torch.stack([parts[name] for name in hidden], dim=1)
+    cells = torch.stack([parts[name] for name in cell], dim=1) if cell else stacked[..., :0]
+    feed = parts.get("input_feed")
+    others = {name: parts.get(name) for name in DecoderState._fields[3:]}
+    return DecoderState(stacked, cells, stacked[:, 0, :0] if feed is None else feed, **others)
+
+
+class _Start(nn.Module):
+    def __init__(self, model: Seq2Seq, names: _Names) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, ...]:
+        memory, state = self.model.start(self.model.encode(src, src_lengths))
+        parts = _parts_of(memory) | _used(_separated(state))
+        return tuple(parts[name] for name in (*self.names.memory, *self.names.state))
+
+
+class _Step(nn.Module):
+    def __init__(self, model: Seq2Seq, names: _Names) -> None:
+        super().__init__()
+        self.model, self.names = model, names
+
+    def forward(self, ids: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+        step, log_probs = self.run(ids, parts)
+        optional = [step.attention_weights, step.head_weights]
+        state = _used(_separated(step.state))
+        return (
+            log_probs,
+            *(part for part in optional if part is not None),
+            *(state[name] for name in self.names.state),
+        )
+
+    def run(self, ids: Tensor, parts: Sequence[Tensor]) -> tuple[Any, Tensor]:
+        count = len(self.names.memory)
+        known: dict[str, Any] = dict.fromkeys(Memory._fields)
+        for name, part in zip(self.names.memory, parts, strict=False):
+            known[name.removeprefix(_MEMORY)] = part
+        values = dict(zip(self.names.state, parts[count:], strict=True))
+        for name in ("keys", "values"):
+            if known[name] is None:  # of no width, or the decoder has no attention
+                known[name] = known["pad_mask"][..., None][..., :0].float()
+        layered = [
+            [name for name in self.names.state if name.startswith(f"{kind}_")] for kind in _LAYERED
+        ]
+        step = self.model.step(ids, _joined(values, *layered), Memory(**known))
+        return step, self.model.project(step.outputs).log_softmax(-1)
+
+
+def _step_graph(model: Seq2Seq, names: _Names, memory: Memory, state: DecoderState) -> Graph:
+    """Return the graph of a step of two hypotheses for each of two sentences."""
+    state = state.select(torch.tensor([0, 0, 1, 1]))
+    parts = _parts_of(memory) | _used(_separated(state))
+    ids = torch.ones(4, dtype=torch.long)
+    module = _Step(model, names)
+    given = [parts[name] for name in (*names.memory, *names.state)]
+    step, _ = module.run(ids, given)
+    outputs = {"log_probs": ["rows"]}
+    if step.attention_weights is not None:
+        outputs["attention_weights"] = ["rows", "source"]
+    if step.head_weights is not None:
+        outputs["head_weights"] = ["rows", "heads", "source"]
+    outputs |= {f"next_{name}": _dims(name, "rows") for name in names.state}
+    inputs = {"ids": (ids, ["rows"])}
+    inputs |= {name: (parts[name], _dims(name, "batch")) for name in names.memory}
+    inputs |= {name: (parts[name], _dims(name, "rows")) for name in names.state}
+    return _export(module, inputs, outputs)
+
+
+def _dims(name: str, first: str) -> list[str]:
+    """Return the names of the variable dimensions of a part, which come first."""
+    return [first, "source"] if name.startswith(_MEMORY) or name in _BY_SOURCE else [first]
+
+
+class _LayerStep(nn.Module):
+    def __init__(self, layer: RecurrentLayer) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+        return self.layer.step(gates, hidden, cell)
+
+
+def _layer_graph(layer: RecurrentLayer) -> Graph:
+    """Return the graph of a step of an encoder layer."""
+    hidden, cell = layer.zero_state(2)
+    inputs = {"gates": hidden.new_zeros(2, layer.gate_size), "hidden": hidden, "cell": cell}
+    return _export(
+        _LayerStep(layer),
+        {name: (value, ["batch"]) for name, value in inputs.items()},
+        {"next_hidden": ["batch"], "next_cell": ["batch"]},
+    )
+
+
+class _Recorded(torch.autograd.Function):
+    """All steps of a recurrent layer over gates [B, S, G]; in a graph one operator."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ARG004
+        gates: Tensor,
+        number: int,  # noqa: ARG004
+        hidden_size: int,
+        cell_size: int,
+    ) -> tuple[Tensor, Tensor]:
+        return gates[..., :hidden_size].clone(), gates[..., :cell_size].clone()
+
+    @staticmethod
+    def symbolic(graph: Any, gates: Any, number: int, hidden_size: int, cell_size: int) -> Any:
+        results = graph.op(f"seq2seq::{_RECURRENCE}", gates, layer_i=number, outputs=2)
+        for result, size in zip(results, (hidden_size, cell_size), strict=True):
+            result.setType(gates.type().with_sizes([None, None, size]))
+        return results
+
+
+@contextmanager
+def _recorded(model: Seq2Seq) -> Iterator[list[RecurrentLayer]]:
+    """Record each recurrent layer of the encoder as one operator; yield the layers."""
+    layers = [layer for stack in model.encoder.directions for layer in stack]
+
+    def recorded(layer: RecurrentLayer, number: int) -> Any:
+        def run(inputs: Tensor, _: Any, pad_mask: Tensor) -> tuple[Tensor, Tensor]:
+            hiddens, cells = _Recorded.apply(  # type: ignore[no-untyped-call]
+                layer.gates(inputs), number, layer.hidden_size, layer.cell_size
+            )
+            return hiddens, last_of(cells, (~pad_mask).sum(dim=1))
+
+        return run
+
+    for number, layer in enumerate(layers):
+        layer.run = recorded(layer, number)  # type: ignore[method-assign]
+    try:
+        yield layers
+    finally:
+        for layer in layers:
+            del layer.run
+
+
+def _unroll(encoder: Graph, layers: Sequence[RecurrentLayer], steps: Sequence[Graph]) -> None:
+    """Replace each recorded layer by a loop over time, which runs over padding, too."""
+    nodes = []
+    for node in encoder.nodes:
+        if node.op_type != _RECURRENCE:
+            nodes.append(node)
+            continue
+        number = node.attribute[0].i
+        nodes += _loop(encoder, node, layers[number], steps[number], f"layer_{number}")
+    encoder.nodes = nodes
+
+
+def _loop(
+    encoder: Graph, recorded: onnx.NodeProto, layer: RecurrentLayer, step: Graph, prefix: str
+) -> list[onnx.NodeProto]:
+    """Return the operators of a layer's loop, given those of its step."""
+    (gates,) = recorded.input
+    sizes = {"hidden": layer.hidden_size} | ({"cell": layer.cell_size} if layer.has_cell else {})
+    nodes = [
+        make("Transpose", [gates], [f"{prefix}/gates"], perm=[1, 0, 2]),
+        make("Shape", ["src_lengths"], [f"{prefix}/batch"]),
+    ]
+    for part, size in sizes.items():
+        encoder.weights[f"{prefix}_{part}"] = np.array([size])
+        shape = f"{prefix}/{part}.shape"
+        nodes += [
+            make("Concat", [f"{prefix}/batch", f"{prefix}_{part}"], [shape], axis=0),
+            make("ConstantOfShape", [shape], [f"{prefix}/{part}.zero"]),
+        ]
+    starts, ends, values = (
+        [f"{prefix}/{part}.{kind}" for part in sizes] for kind in ("zero", "end", "all")
+    )
+    body = _body(encoder, step, sizes, layer.gate_size, prefix)
+    loop = [*starts, f"{prefix}/gates"], [*ends, *values]
+    nodes.append(make("Scan", *loop, num_scan_inputs=1, body=body))
+    nodes += [
+        make("Transpose", [value], [result], perm=[1, 0, 2])
+        for value, result in zip(values, recorded.output, strict=False)
+    ]
+    return nodes
+
+
+def _body(
+    encoder: Graph, step: Graph, sizes: Mapping[str, int], gate_size: int, prefix: str
+) -> onnx.GraphProto:
+    """Return the body of a loop, whose weights are those of the graph around it."""
+    step.outputs = [value for value in step.outputs if value.name.removeprefix("next_") in sizes]
+    simplify(step)
+    inputs: dict[str, list[str | int]] = {
+        part: ["batch", size] for part, size in (*sizes.items(), ("gates", gate_size))
+    }
+    renamed = {value: f"{prefix}.step/{value}" for node in step.nodes for value in node.output}
+    renamed |= {name: f"{prefix}.step/{name}" for name in (*step.weights, *inputs)}
+    encoder.weights |= {renamed[name]: array for name, array in step.weights.items()}
+    for node in step.nodes:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        node.output[:] = [renamed[name] for name in node.output]
+    states: dict[str, list[str | int]] = {
+        renamed[f"next_{part}"]: ["batch", size] for part, size in sizes.items()
+    }
+    results = {f"{name}.result": dims for name, dims in states.items()}
+    copies = [make("Identity", [name], [f"{name}.result"]) for name in states]
+    return helper.make_graph(
+        [*step.nodes, *copies],
+        "step",
+        [declare(renamed[name], FLOAT, dims) for name, dims in inputs.items()],
+        [declare(name, FLOAT, dims) for name, dims in (states | results).items()],
+    )
+
+
+def _export(
+    module: nn.Module,
+    inputs: dict[str, tuple[Tensor, list[str]]],
+    outputs: dict[str, list[str]],
+) -> Graph:
+    """Record a module; the variable dimensions of inputs and outputs are named."""
+    file = io.BytesIO()
+    dims = {name: dims for name, (_, dims) in inputs.items()} | outputs
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            module.eval(),
+            tuple(value for value, _ in inputs.values()),
+            cast(Any, file),
+            input_names=list(inputs),
+            output_names=list(outputs),
+            dynamic_axes={name: dict(enumerate(names)) for name, names in dims.items()},
+            opset_version=OPSET,
+            dynamo=False,
+            custom_opsets={"seq2seq": 1} if isinstance(module, _Start) else None,
+        )
+    graph = Graph.of(onnx.load_from_string(file.getvalue()).graph)
+    examples = {name: value for name, (value, _) in inputs.items()}
+    results = module(*examples.values())
+    examples |= zip(outputs, results, strict=True)
+    for values in (graph.inputs, graph.outputs):
+        values[:] = [
+            _declared(value.name, examples[value.name], dims[value.name]) for value in values
+        ]
+    return graph
+
+
+def _declared(name: str, example: Tensor, dims: Sequence[str]) -> onnx.ValueInfoProto:
+    """Declare an input or output whose first dimensions vary and have names."""
+    kind = helper.np_dtype_to_tensor_dtype(example.numpy().dtype)
+    return helper.make_tensor_value_info(name, kind, [*dims, *example.shape[len(dims) :]])

@@ -1,0 +1,1 @@
+"""The plain model behind the calls of search: for GPUs, and the definition of what is computed."""

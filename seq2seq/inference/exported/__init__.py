@@ -1,1 +1,0 @@
-"""Translation by exported models: ONNX Runtime and NumPy in place of torch."""

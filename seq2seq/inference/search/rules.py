@@ -1,0 +1,368 @@
+"""Rules on the next token: prefixes, phrases, forbidden words, n-grams, lengths, repetition.
+
+A rule owns its state, one per hypothesis, which is never changed in place. To add a rule, write its
+class here and name it in `rules_of`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
+from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Engine, Mask
+from seq2seq.inference.search.forbidden import Forbidden
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.lexical import Lexical, PhraseProgress
+from seq2seq.inference.search.prefixes import Prefix
+from seq2seq.inference.search.sentences import Sentence
+
+Tokens = Sequence[int] | Array
+Phrases = tuple[Lexical, PhraseProgress]  # with the progress of one hypothesis
+
+
+class Choice:
+    """Next tokens of one hypothesis: all but the forbidden ones, or the allowed ones alone."""
+
+    def __init__(self, room: int, forbidden: Tokens, engine: Engine) -> None:
+        """Take the number of tokens that may still precede end-of-sentence, and forbidden ones."""
+        self.room, self._engine = room, engine
+        self.allowed: Array | None = np.array([EOS_ID]) if room <= 0 else None
+        self.is_bound = False  # by an incomplete prefix
+        self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
+        self._always = forbidden  # by the engine
+        self._forbidden: list[Tokens] = []
+        self._exempt: Tokens = ()
+
+    def allow_only(self, tokens: Tokens) -> None:
+        """Allow no tokens but these, as far as they are still allowed."""
+        if self.allowed is None:
+            self.allowed = np.asarray(tokens, np.int64)
+        else:
+            self.allowed = self.allowed[np.isin(self.allowed, tokens)]
+
+    def forbid(self, tokens: Tokens) -> None:
+        """Forbid tokens."""
+        if len(tokens):
+            self._forbidden.append(tokens)
+
+    def exempt(self, tokens: Tokens) -> None:
+        """Allow tokens whatever the other rules say."""
+        self._exempt = tokens
+        self.scaled = [token for token in self.scaled if token not in tokens]
+
+    def has_others(self, tokens: Tokens) -> bool:
+        """Return whether a token remains if these are forbidden."""
+        if self.allowed is not None:
+            return not np.isin(self.allowed, self._joined(tokens)).all()
+        parts = [self._always, *self._forbidden, tokens]
+        if sum(map(len, parts)) < self._engine.vocabulary_size:
+            return True
+        return len(np.unique(np.concatenate(parts))) < self._engine.vocabulary_size
+
+    def forbidden(self) -> Array:
+        """Return the tokens that are forbidden where `allowed` is None."""
+        joined = self._joined()
+        return joined[~np.isin(joined, self._exempt)] if len(self._exempt) else joined
+
+    def remaining(self) -> Array:
+        """Return the tokens that are left of the allowed ones."""
+        assert self.allowed is not None, "without allowed tokens, others are forbidden"
+        allowed = self.allowed
+        if self._forbidden:
+            allowed = allowed[~np.isin(allowed, self._joined())]
+        if len(self._exempt):
+            allowed = np.union1d(allowed, self._exempt)
+        return allowed
+
+    def _joined(self, tokens: Tokens = ()) -> Array:
+        parts = [np.asarray(part, np.int64) for part in (*self._forbidden, tokens)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class Rule(Protocol):
+    """Restriction on the next token of a hypothesis, given those so far."""
+
+    def start(self, sentence: Sentence) -> Any:
+        """Return the state of the empty hypothesis, or None if the rule does not apply."""
+
+    def after(self, state: Any, token: int) -> Any:
+        """Return the state after one more token."""
+
+    def mask(self, state: Any, choice: Choice) -> None:
+        """Restrict the choice of the next token."""
+
+
+def rules_of(options: SearchOptions) -> list[Rule]:
+    """Return the rules of a search in order of application."""
+    rules: list[Rule] = [KeepPrefix()]
+    if options.kept_ids:
+        rules.append(KeepTokens(options.kept_ids))
+    if options.repetition_penalty != 1:
+        rules.append(PenalizeRepetition())
+    if options.no_repeat_ngram:
+        rules.append(NoRepeatedNgram(options.no_repeat_ngram))
+    if options.forbidden is not None:
+        rules.append(ForbidWords(options.forbidden))
+    return [*rules, RequirePhrases()]
+
+
+class KeepPrefix:
+    """A hypothesis starts with the prefix of its sentence."""
+
+    def start(self, sentence: Sentence) -> tuple[Prefix, int] | None:
+        return (sentence.prefix, 0) if sentence.prefix.states else None
+
+    def after(self, state: tuple[Prefix, int], token: int) -> tuple[Prefix, int]:
+        prefix, place = state
+        return prefix, prefix.after(place, token)
+
+    def mask(self, state: tuple[Prefix, int], choice: Choice) -> None:
+        prefix, place = state
+        if place < len(prefix.states):
+            choice.is_bound = True
+            choice.allow_only(prefix.states[place].tokens)
+
+
+class KeepTokens:
+    """Tokens that a hypothesis contains once if they are in the source, and never otherwise.
+
+    No hypothesis ends before it contains all; if there is room for no other token, it takes them.
+    """
+
+    def __init__(self, ids: range) -> None:
+        self.ids = ids
+
+    def start(self, sentence: Sentence) -> tuple[tuple[int, ...], int]:
+        return sentence.kept, sentence.lexical.total  # tokens that are missing, room for phrases
+
+    def after(self, state: tuple[tuple[int, ...], int], token: int) -> tuple[tuple[int, ...], int]:
+        missing, phrases = state
+        if token not in missing:
+            return state
+        return tuple(kept for kept in missing if kept != token), phrases
+
+    def mask(self, state: tuple[tuple[int, ...], int], choice: Choice) -> None:
+        missing, phrases = state
+        choice.forbid([token for token in self.ids if token not in missing])
+        if missing and not choice.is_bound:
+            choice.forbid([EOS_ID])
+            if choice.room - phrases <= len(missing):
+                choice.allow_only(missing)
+
+
+class PenalizeRepetition:
+    """Log-probabilities of tokens that a hypothesis has are scaled (Keskar et al. 2019).
+
+    They divide logits by the factor, which favours negative ones, so that implementations multiply
+    those: both depend on a constant that softmax ignores. Log-probabilities are never positive.
+    """
+
+    def start(self, sentence: Sentence) -> tuple[int, ...]:  # noqa: ARG002
+        return ()
+
+    def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
+        return state if token in state else (*state, token)
+
+    def mask(self, state: tuple[int, ...], choice: Choice) -> None:
+        choice.scaled = state
+
+
+class NoRepeatedNgram:
+    """No n-gram of this size occurs twice in a hypothesis, unless its prefix leaves no choice."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def start(self, sentence: Sentence) -> tuple[int, ...]:  # noqa: ARG002
+        return ()
+
+    def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
+        return (*state, token)
+
+    def mask(self, state: tuple[int, ...], choice: Choice) -> None:
+        size = self.size
+        latest = state[len(state) - size + 1 :]
+        repeated = [
+            state[start + size - 1]
+            for start in range(len(state) - size + 1)
+            if state[start : start + size - 1] == latest
+        ]
+        if repeated and not (choice.is_bound and not choice.has_others(repeated)):
+            choice.forbid(repeated)
+
+
+class ForbidWords:
+    """Words that no hypothesis contains, unless it has no other choice, as in its prefix."""
+
+    def __init__(self, forbidden: Forbidden) -> None:
+        self.forbidden = forbidden
+
+    def start(self, sentence: Sentence) -> int:  # noqa: ARG002
+        return self.forbidden.start
+
+    def after(self, state: int, token: int) -> int:
+        return self.forbidden.after(state, token)
+
+    def mask(self, state: int, choice: Choice) -> None:
+        tokens = self.forbidden.forbidden_tokens(state, choice.room == 1)  # then the sentence ends
+        if choice.has_others(tokens):
+            choice.forbid(tokens)
+
+
+class RequirePhrases:
+    """Phrases that a hypothesis must contain, unless its prefix leaves no choice.
+
+    End-of-sentence waits for all phrases. A word that completes a phrase does not continue. Once
+    only the missing tokens fit within the limit, only they are allowed. Tokens that advance a
+    phrase are exempt from all rules but a prefix and the limit.
+    """
+
+    def start(self, sentence: Sentence) -> Phrases | None:
+        return (sentence.lexical, sentence.lexical.start()) if sentence.lexical.phrases else None
+
+    def after(self, state: Phrases, token: int) -> Phrases:
+        lexical, progress = state
+        return lexical, lexical.after(progress, token)
+
+    def mask(self, state: Phrases, choice: Choice) -> None:
+        if choice.is_bound:
+            return
+        lexical, progress = state
+        met = lexical.met(progress)
+        if met < lexical.total:
+            choice.forbid([EOS_ID])
+        if choice.room <= 0:
+            return
+        advancing = lexical.advancing(progress)
+        if choice.room <= lexical.total - met:  # no token may be wasted
+            advancing = [t for t in advancing if lexical.met(lexical.after(progress, t)) > met]
+            choice.allow_only(())
+        elif progress.closed:
+            choice.forbid(list(lexical.continuing))
+        choice.exempt(advancing)
+
+
+class RuleStates:
+    """Rules of the sentences in search, with their states for each hypothesis of each slot."""
+
+    def __init__(
+        self, rules: Sequence[Rule], options: SearchOptions, slots: int, engine: Engine
+    ) -> None:
+        self.rules, self.options, self.slots, self.engine = rules, options, slots, engine
+        self._rules: dict[int, list[Rule]] = {}  # of the slots whose sentences have rules
+        self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
+
+    def begin(self, slot: int, sentence: Sentence) -> None:
+        """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
+        starts = [(rule, rule.start(sentence)) for rule in self.rules]
+        applied = [(rule, state) for rule, state in starts if state is not None]
+        self._rules.pop(slot, None)
+        if applied:
+            self._rules[slot] = [rule for rule, _ in applied]
+            first, width = [state for _, state in applied], self.options.size // self.options.groups
+            self._states[slot] = [first, *[None] * (width - 1)] * self.options.groups
+
+    def end(self, slots: Iterable[int]) -> None:
+        """Forget the sentences of slots."""
+        for slot in slots:
+            self._rules.pop(slot, None)
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Drop all other slots and renumber these in the given order."""
+        ruled = [(new, old) for new, old in enumerate(slots) if old in self._rules]
+        self._states = {new: self._states[old] for new, old in ruled}
+        self._rules = {new: self._rules[old] for new, old in ruled}
+        self.slots = len(slots)
+
+    def advance(self, tokens: Array, parents: Array) -> None:
+        """Extend each hypothesis [B, K]: `parents` of its slot, followed by `tokens`."""
+        for slot, rules in self._rules.items():
+            states, after = self._states[slot], []
+            for parent, token in zip(parents[slot].tolist(), tokens[slot].tolist(), strict=True):
+                before = states[parent]
+                after.append(
+                    None
+                    if before is None
+                    else [
+                        rule.after(state, token) for rule, state in zip(rules, before, strict=True)
+                    ]
+                )
+            self._states[slot] = after
+
+    def phrases(self) -> dict[int, list[Phrases]]:
+        """Return the phrases of slots that require some, with the progress of each hypothesis."""
+        found: dict[int, list[Phrases]] = {}
+        for slot, rules in self._rules.items():
+            if isinstance(rules[-1], RequirePhrases):
+                states = [None if states is None else states[-1] for states in self._states[slot]]
+                (lexical, _), *_ = filter(None, states)
+                start = lexical, lexical.start()
+                found[slot] = [start if state is None else state for state in states]
+        return found
+
+    def mask(self, lengths: Array, limits: Array) -> Mask:
+        """Return the mask of the next step, for slots of these lengths and limits [B].
+
+        No hypothesis is empty or too short, and each ends at its limit. Empty slots have limit 0.
+        """
+        ends = np.zeros(self.slots, np.int8)
+        ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
+        ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
+        if not self._rules:
+            return Mask(ends)
+        places, never = _Places(), self.options.forbidden_ids
+        for slot, rules in self._rules.items():
+            room = int(limits[slot] - 1 - lengths[slot])
+            has_phrases = isinstance(rules[-1], RequirePhrases)
+            for k, states in enumerate(self._states[slot]):
+                if states is not None:
+                    choice = Choice(room, () if has_phrases else never, self.engine)
+                    choice.forbid(never if has_phrases else ())
+                    choice.forbid([EOS_ID] if ends[slot] == MAY_NOT_END else ())
+                    for rule, state in zip(rules, states, strict=True):
+                        rule.mask(state, choice)
+                    places.add(slot * self.options.size + k, choice)
+        return places.mask(ends, self.options.repetition_penalty)
+
+
+class _Places:
+    """Places of a mask, collected row by row."""
+
+    def __init__(self) -> None:
+        self._allowed: list[tuple[int, Tokens]] = []
+        self._forbidden: list[tuple[int, Tokens]] = []
+        self._scaled: list[tuple[int, Tokens]] = []
+
+    def add(self, row: int, choice: Choice) -> None:
+        """Add those of a row."""
+        if choice.allowed is not None:
+            remaining = choice.remaining()
+            if len(remaining):
+                self._allowed.append((row, remaining))
+            else:
+                self._allowed.append((row, [PAD_ID]))
+                self._forbidden.append((row, [PAD_ID]))
+        else:
+            self._forbidden.append((row, choice.forbidden()))
+        self._scaled.append((row, choice.scaled))
+
+    def mask(self, ends: Array, factor: float) -> Mask:
+        """Return all as arrays."""
+        scaled = _arrays(self._scaled)
+        return Mask(
+            ends,
+            None if scaled is None else (*scaled, factor),
+            _arrays(self._allowed),
+            _arrays(self._forbidden),
+        )
+
+
+def _arrays(places: Sequence[tuple[int, Tokens]]) -> tuple[Array, Array] | None:
+    """Return rows [M] and tokens [M], or None if there are none."""
+    places = [(row, tokens) for row, tokens in places if len(tokens)]
+    if not places:
+        return None
+    counts = [len(tokens) for _, tokens in places]
+    rows = np.repeat([row for row, _ in places], counts)
+    return rows, np.concatenate([np.asarray(tokens, np.int64) for _, tokens in places])

@@ -1,0 +1,333 @@
+"""Search over many sentences by an engine: ids in, ids out.
+
+Sentences of one padded length are searched together in slots, each at a step of its own. A finished
+sentence frees its slot for the next; when none is left, the batch shrinks. Threads search batches
+side by side where the engine gains by that.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Event, Thread
+
+import numpy as np
+
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
+from seq2seq.engines.engine import Array, Engine, StepOptions
+from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
+from seq2seq.inference.search.interface import (
+    Hypothesis,
+    NonFiniteError,
+    SearchOptions,
+)
+from seq2seq.inference.search.rules import RuleStates, rules_of
+from seq2seq.inference.search.sentences import Request, Sentence, make_sentence, queues
+from seq2seq.inference.search.strategies import (
+    Greedy,
+    Sampled,
+    Slots,
+    Strategy,
+    rows_of,
+    spread,
+)
+from seq2seq.inference.search.trail import Trail
+from seq2seq.runtime.errors import is_out_of_memory
+
+REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
+
+Entry = tuple[int, Sentence]  # with its number
+Found = tuple[int, list[Hypothesis]]  # likewise
+
+
+def search(
+    engine: Engine,
+    requests: Sequence[Request],
+    options: SearchOptions,
+    on_found: Callable[[int], None] | None = None,
+) -> list[list[Hypothesis]]:
+    """Return at most `options.size` hypotheses for each request, best first.
+
+    No hypothesis is empty or longer than its limit, which counts from the end of a prefix that
+    leaves no room. No n-gram of `no_repeat_ngram` tokens occurs twice, except in a prefix.
+    Hypotheses contain the phrases of `lexical`, which raises the limit if they need more room, and
+    which only a prefix overrides. With sampling, there are as many hypotheses as samples, in the
+    order in which they were drawn. `on_found` is called with the number of each request whose
+    search has ended. Raises NonFiniteError if the log-probabilities of a sentence are not finite.
+    """
+    samples = options.sampling.samples if options.sampling else 1
+    sentences = [
+        _sentence(request, sample, options) for request in requests for sample in range(samples)
+    ]
+    results: list[list[Hypothesis]] = [[] for _ in sentences]
+    missing = [samples] * len(requests)
+    workers = engine.workers(len(sentences))
+    waiting = [
+        _Queue(width, [(number, sentences[number]) for number in numbers], workers)
+        for width, numbers in queues(sentences)
+    ]
+    try:
+        for number, hypotheses in _side_by_side(engine, waiting, options, workers):
+            results[number] = hypotheses
+            missing[number // samples] -= 1
+            if not missing[number // samples] and on_found is not None:
+                on_found(number // samples)
+    except NonFiniteError as error:
+        raise NonFiniteError(error.sentence // samples, error.value) from None
+    return [
+        [hypothesis for hypotheses in results[start : start + samples] for hypothesis in hypotheses]
+        for start in range(0, len(results), samples)
+    ]
+
+
+def _sentence(request: Request, sample: int, options: SearchOptions) -> Sentence:
+    """Return a sentence; what is drawn for it depends on it alone, not on the others."""
+    if options.sampling is None:
+        return make_sentence(request, options)
+    source = " ".join(map(str, request.source))
+    return make_sentence(request, options, f"{options.sampling.seed} {sample} {source}")
+
+
+class _Queue:
+    """Sentences of one padded width that wait for a slot."""
+
+    def __init__(self, width: int, entries: Iterable[Entry], workers: int) -> None:
+        self.width, self._entries, self._workers = width, deque(entries), workers
+
+    @property
+    def share(self) -> int:
+        """Return the number of sentences that one thread should take next, at most."""
+        return -(-len(self._entries) // self._workers)
+
+    def take(self, count: int) -> list[Entry]:
+        """Return the next sentences, fewer or none if other threads have taken them."""
+        taken: list[Entry] = []
+        with suppress(IndexError):
+            while len(taken) < count:
+                taken.append(self._entries.popleft())
+        return taken
+
+    def put_back(self, entries: Iterable[Entry]) -> None:
+        """Let these sentences wait again, before the others."""
+        self._entries.extendleft(reversed(list(entries)))
+
+
+class _Unfinished:
+    """A queue, and what a batch has taken from it and not finished, to be searched again."""
+
+    def __init__(self, queue: _Queue, entries: Iterable[Entry]) -> None:
+        self._queue, self.width = queue, queue.width
+        self.entries = {number: (number, sentence) for number, sentence in entries}
+
+    @property
+    def share(self) -> int:
+        """Return the number of sentences that one thread should take next, at most."""
+        return self._queue.share
+
+    def take(self, count: int) -> list[Entry]:
+        """Return the next sentences, and remember them."""
+        taken = self._queue.take(count)
+        self.entries.update((number, (number, sentence)) for number, sentence in taken)
+        return taken
+
+
+def _side_by_side(
+    engine: Engine, waiting: Sequence[_Queue], options: SearchOptions, workers: int
+) -> Iterator[Found]:
+    """Search queues in several threads; yield what these find."""
+    if workers <= 1:
+        yield from _found(engine, waiting, options)
+        return
+    found: SimpleQueue[Found | Exception | None] = SimpleQueue()
+    is_over = Event()
+
+    def work() -> None:
+        try:
+            for result in _found(engine, waiting, options):
+                found.put(result)
+                if is_over.is_set():
+                    break
+            found.put(None)
+        except Exception as error:
+            found.put(error)
+
+    threads = [Thread(target=work, daemon=True) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    try:
+        while workers:
+            result = found.get()
+            if isinstance(result, Exception):
+                raise result
+            if result is None:
+                workers -= 1
+            else:
+                yield result
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _found(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) -> Iterator[Found]:
+    """Search queues, or what other threads leave of them, one after the other."""
+    for queue in waiting:
+        while entering := queue.take(engine.slots(queue.width, options.size, queue.share)):
+            batch = _Unfinished(queue, entering)
+            try:
+                for number, hypotheses in _Batch(engine, batch, entering, options).run():
+                    del batch.entries[number]
+                    yield number, hypotheses
+            except (RuntimeError, MemoryError) as error:
+                if not (is_out_of_memory(error) and engine.shrink()):
+                    raise
+                queue.put_back(batch.entries.values())
+
+
+class _Encoded:
+    """Encoded sentences that wait for a slot."""
+
+    def __init__(self, engine: Engine, width: int, size: int, sentences: Sequence[Entry]) -> None:
+        self.sentences, self.used = sentences, 0
+        sources: list[Ids] = [sentence.source for _, sentence in sentences]
+        sources += [[]] * (engine.slots(width, size, len(sources)) - len(sources))
+        self.rows = engine.encode(sources, width)
+
+    def __len__(self) -> int:
+        return len(self.sentences) - self.used
+
+    def take(self, count: int) -> tuple[Sequence[Entry], Array]:
+        """Return at most `count` sentences, and their rows."""
+        rows = np.arange(self.used, min(self.used + count, len(self.sentences)))
+        self.used += len(rows)
+        return [self.sentences[row] for row in rows.tolist()], rows
+
+
+class _Batch:
+    """Slots of one padded width, filled with sentences from a queue."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: _Unfinished,
+        entering: Sequence[Entry],
+        options: SearchOptions,
+    ) -> None:
+        self.engine, self.queue, self.options = engine, queue, options
+        count = engine.slots(queue.width, options.size, len(entering))
+        self.slots, self.trail = Slots(count), Trail(count, options.size)
+        kind = _strategy(entering[0][1], options)
+        self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
+        self.rules = RuleStates(rules_of(options), options, count, engine)
+        self.encoded = _Encoded(engine, queue.width, options.size, entering)
+        step_options = _step_options(kind, options)
+        self.rows = engine.spread(self.encoded.rows, options.size, step_options)
+        self.ids = np.full(count * options.size, BOS_ID)
+        self._begin(np.arange(len(entering)), self.encoded.take(count)[0])
+
+    def run(self) -> Iterator[Found]:
+        """Yield the number and the hypotheses of each sentence after its search has ended."""
+        while (self.slots.limits > 0).any():
+            self._step()
+            yield from self._pop()
+
+    def _begin(self, slots: Array, entering: Sequence[Entry]) -> None:
+        """Start sentences in slots that hold their rows."""
+        sentences = [sentence for _, sentence in entering]
+        self.slots.begin(slots, entering, self.trail.end)
+        self.strategy.begin(slots, sentences)
+        for slot, sentence in zip(slots.tolist(), sentences, strict=True):
+            self.rules.begin(slot, sentence)
+
+    def _step(self) -> None:
+        slots = self.slots
+        step = self.engine.step(self.rows, self.ids)
+        self.engine.mask(step, self.rules.mask(slots.lengths, slots.limits))
+        busy = slots.limits > 0
+        slots.lengths += busy
+        choice = self.strategy.choose(step, self.rules)
+        self._check_finite(choice.best, busy)
+        attention = step.attention if self.options.return_attention else None
+        self.trail.append(choice.tokens, choice.parents, choice.log_probs, attention)
+        self.ids, self.rows = choice.tokens.ravel(), step.rows
+        if choice.parents is None:
+            self.rules.advance(choice.tokens, np.zeros_like(choice.tokens))
+        else:
+            self.rows = self.engine.select(self.rows, rows_of(choice.parents).ravel())
+            self.rules.advance(choice.tokens, choice.parents)
+        done = choice.done & busy
+        slots.ends[done], slots.limits[done] = self.trail.end, 0
+        self.rules.end(np.flatnonzero(done).tolist())
+
+    def _check_finite(self, values: Array, busy: Array) -> None:
+        """Raise NonFiniteError if the best value of a slot [B] that holds a sentence is not finite.
+
+        No comparison orders nan, and a sentence without a possible token would never end.
+        """
+        undefined = busy & ~np.isfinite(values)
+        if undefined.any():
+            slot = undefined.argmax()
+            raise NonFiniteError(int(self.slots.sentences[slot]), float(values[slot]))
+
+    def _pop(self) -> Iterator[Found]:
+        """Yield the sentences that are done, and fill their slots, once these are enough."""
+        slots = self.slots
+        free = np.flatnonzero(slots.limits == 0)
+        busy = len(slots.limits) - len(free)
+        if not busy or len(free) >= max(1, len(slots.limits) // REFILL):
+            done = free[slots.sentences[free] >= 0].tolist()
+            found = self.strategy.hypotheses(done) if done else []
+            yield from zip(slots.sentences[done].tolist(), found, strict=True)
+            slots.sentences[done] = -1
+            self._fill(free)
+        oldest = slots.starts[slots.sentences >= 0].min(initial=self.trail.end)
+        self.trail.make_room(int(oldest))
+
+    def _fill(self, free: Array) -> None:
+        """Start the next sentences in free slots; drop those slots that are not needed."""
+        while len(free):
+            if not len(self.encoded):
+                count = min(len(self.slots.limits), max(len(free), self.queue.share))
+                if not (waiting := self.queue.take(count)):
+                    break
+                width, size = self.queue.width, self.options.size
+                self.encoded = _Encoded(self.engine, width, size, waiting)
+            entering, rows = self.encoded.take(len(free))
+            into, free = free[: len(entering)], free[len(entering) :]
+            self.rows = self.engine.put(self.rows, into, self.encoded.rows, rows)
+            self.ids[spread(into, self.options.size)] = BOS_ID
+            self._begin(into, entering)
+        busy = len(self.slots.limits) - len(free)
+        needed = self.engine.slots(self.queue.width, self.options.size, max(busy, 1))
+        if busy and needed < len(self.slots.limits):
+            used = np.flatnonzero(self.slots.limits > 0)
+            self._keep(np.concatenate([used, free])[:needed])
+
+    def _keep(self, slots: Array) -> None:
+        """Drop all other slots and renumber these in the given order."""
+        self.rows = self.engine.keep(self.rows, slots)
+        self.ids = self.ids[spread(slots, self.options.size)]
+        for part in (self.slots, self.trail, self.strategy):
+            part.keep(slots)
+        self.rules.keep(slots.tolist())
+
+
+def _strategy(sentence: Sentence, options: SearchOptions) -> type[Strategy]:
+    """Return the strategy for a queue of sentences: all of them have phrases, or none."""
+    if options.sampling is not None:
+        return Sampled
+    if sentence.lexical.phrases:
+        return PhraseBeam
+    if options.groups > 1:
+        return DiverseBeam
+    return Greedy if options.size == 1 else Beam
+
+
+def _step_options(kind: type[Strategy], options: SearchOptions) -> StepOptions:
+    """Return what a search reads of each step."""
+    reads_scores = options.return_scores or options.repetition_penalty != 1
+    return StepOptions(
+        () if kind is PhraseBeam else options.forbidden_ids,  # a phrase may have these
+        log_probs=kind is not Greedy or reads_scores,
+        attention=options.return_attention or bool(options.coverage_penalty),
+    )

@@ -1,0 +1,215 @@
+"""Graphs quantized to int8: close to the model, alike in any batch, and undefined aloud."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from model_cases import (
+    CASES,
+    LENGTHS,
+    ONE_OF_EACH,
+    SRC,
+    UNITS,
+    Case,
+    E,
+    H,
+    R,
+    V,
+    make_copying_model,
+    make_decoder,
+    make_model,
+    randomize,
+)
+from numpy.typing import NDArray
+from torch import nn
+
+from seq2seq.engines.onnx.bounds import bounds_of
+from seq2seq.engines.onnx.checks import check_graphs
+from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, declare, make
+from seq2seq.engines.onnx.int8 import UNDEFINED, quantize_graphs, quantize_rows
+from seq2seq.engines.onnx.trace import trace
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.gru import GRULayer
+from seq2seq.model.layers import ScaledEmbedding
+from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import RecurrentLayer
+from seq2seq.model.seq2seq import Seq2Seq
+
+Arrays = dict[str, NDArray[Any]]
+LAYERS = pytest.mark.parametrize("layer_class", [LSTMLayer, GRULayer], ids=["lstm", "gru"])
+
+
+CASE = Case("luong", "general", True, 1)
+
+
+def run(graph: Graph, **values: NDArray[Any]) -> Arrays:
+    session = onnxruntime.InferenceSession(graph.content())
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, session.run(None, values), strict=True))
+
+
+def quantized(model: Seq2Seq) -> tuple[Graph, Graph]:
+    graphs = trace(copy.deepcopy(model).float().eval())
+    quantize_graphs(*graphs)
+    return graphs
+
+
+def with_encoder(
+    layer_class: type[RecurrentLayer],
+    layers: int = 2,
+    bidirectional: bool = True,
+    reverse: bool = False,
+    residual: bool = False,
+    case: Case = CASE,
+) -> Seq2Seq:
+    """Return a model with layers of this class in its encoder, of this shape, and decoder."""
+    shape = H, layers, bidirectional, 0.0, reverse, residual
+    encoder = Encoder(ScaledEmbedding(V, E), *shape, layer_class)
+    decoder = make_decoder(case._replace(unit="gru") if layer_class is GRULayer else case)
+    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0).eval()
+    randomize(model, seed=7)
+    return model
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_model_is_quantized(case: Case) -> None:
+    models = [make_model(case)]
+    if case.kind != "plain":
+        models.append(make_copying_model(case))
+    for model in models:
+        graphs = quantized(model)
+        check_graphs(*(graph.content() for graph in graphs), V)
+        assert {"MatMulIntegerToFloat"} <= {node.op_type for node in graphs[1].nodes}
+
+
+@LAYERS
+@pytest.mark.parametrize(
+    ("bidirectional", "reverse", "residual", "layers"),
+    [
+        (True, False, False, 3),
+        (True, False, True, 3),
+        (False, False, False, 2),
+        (False, True, True, 3),
+    ],
+)
+def test_an_int8_encoder_is_close_to_the_model_and_zero_at_padding(
+    layer_class: type[RecurrentLayer],
+    bidirectional: bool,
+    reverse: bool,
+    residual: bool,
+    layers: int,
+) -> None:
+    case = Case("luong", "dot", True, layers)
+    model = with_encoder(layer_class, layers, bidirectional, reverse, residual, case)
+    src = SRC.clamp(max=V - 1)
+    found = run(quantized(model)[0], src=src.numpy(), src_lengths=LENGTHS.numpy())
+    memory, state = model.start(model.encode(src, LENGTHS))
+    expected = {"memory_values": memory.values.detach().numpy()}
+    for level in range(layers):
+        expected[f"hidden_{level}"] = state.hidden[:, level].detach().numpy()
+        if layer_class.has_cell:
+            expected[f"cell_{level}"] = state.cell[:, level].detach().numpy()
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=0.1)
+        assert np.abs(found[name] - values).mean() < 0.01
+    for row, length in zip(found["memory_values"], LENGTHS.tolist(), strict=True):
+        assert not row[length:].any()
+
+
+@LAYERS
+def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding(
+    layer_class: type[RecurrentLayer],
+) -> None:
+    graph, src = quantized(with_encoder(layer_class))[0], SRC.clamp(max=V - 1).numpy()
+    together = run(graph, src=src, src_lengths=LENGTHS.numpy())
+    states = [name for name in together if name.startswith(("hidden", "cell"))]
+    assert len(states) == (2 if layer_class.has_cell else 1)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = run(graph, src=src[row : row + 1, :length], src_lengths=np.array([length]))
+        for name in ("memory_values", "memory_keys"):
+            assert np.array_equal(alone[name][0], together[name][row, :length])
+        for name in states:
+            assert np.array_equal(alone[name][0], together[name][row])
+
+
+@pytest.mark.parametrize(
+    ("layer_class", "gate"),
+    [
+        *((LSTMLayer, gate) for gate in range(4)),
+        *((GRULayer, gate) for gate in range(3)),
+    ],
+)
+@pytest.mark.parametrize("level", [0, 1])
+def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
+    level: int, layer_class: type[RecurrentLayer], gate: int
+) -> None:
+    """Rounding to integers loses NaN, which the decoder's first state has to keep."""
+    for case in (Case("luong", "general", True, 1), Case("bahdanau", "scaled_dot", False, 1)):
+        model = with_encoder(layer_class, case=case)
+        with torch.no_grad():
+            layer: Any = model.encoder.directions[1][level]
+            layer.bias[gate * H // 2] = torch.nan
+        src = SRC.clamp(max=V - 1).numpy()
+        found = run(quantized(model)[0], src=src, src_lengths=LENGTHS.numpy())
+        assert np.isnan(found["hidden_0"]).all()
+
+
+@pytest.mark.parametrize("case", [*ONE_OF_EACH, *UNITS], ids=str)
+def test_an_int8_decoder_shows_where_a_rounded_value_is_undefined(case: Case) -> None:
+    assert UNDEFINED in {value.name for value in quantized(make_model(case))[1].outputs}
+
+
+def test_bounds_are_inferred() -> None:
+    nodes = [
+        make("Sigmoid", ["free"], ["gate"]),
+        make("Tanh", ["free"], ["tanh"]),
+        make("Mul", ["tanh", "minus_two"], ["doubled"]),
+        make("Mul", ["gate", "doubled"], ["gated"]),
+        make("Concat", ["unit", "doubled"], ["joined"], axis=-1),
+        make("Reshape", ["doubled", "shape"], ["moved"]),
+        make("Where", ["mask", "gate", "doubled"], ["chosen"]),
+        make("Sub", ["one", "gate"], ["rest"]),
+        make("Mul", ["rest", "doubled"], ["first"]),
+        make("Mul", ["gate", "unit"], ["second"]),
+        make("Add", ["first", "second"], ["interpolated"]),
+        make("Softmax", ["free"], ["weights"], axis=-1),
+        make("MatMul", ["weights", "doubled"], ["averaged"]),
+        make("Add", ["unit", "gate"], ["sum"]),
+        make("Mul", ["free", "gate"], ["product"]),
+        make("Concat", ["free", "gate"], ["open"], axis=-1),
+        make("MatMul", ["unit", "doubled"], ["projected"]),
+    ]
+    weights = {
+        "minus_two": np.array(-2, np.float32),
+        "one": np.array(1, np.float32),
+        "shape": np.array([3, 2]),
+    }
+    inputs = [declare(name, FLOAT, [2, 3]) for name in ("free", "unit", "mask")]
+    bounds = bounds_of(Graph(nodes, weights, inputs, []), {"unit": 1.0})
+    inferred = {"gate": 1, "doubled": 2, "gated": 2, "joined": 2, "moved": 2, "chosen": 2}
+    inferred |= {"interpolated": 2, "averaged": 2}
+    assert {name: bounds[name] for name in inferred} == inferred
+    assert not bounds.keys() & {"free", "sum", "product", "open", "projected"}
+
+
+def test_rows_of_a_table_are_multiplied_as_they_are_stored() -> None:
+    """The product of stored integers is exact but for the scales."""
+    generator = np.random.default_rng(3)
+    table, weight = (generator.normal(size=size).astype(np.float32) for size in ((9, 16), (5, 16)))
+    nodes = [
+        make("Gather", ["table", "ids"], ["rows"]),
+        make("MatMul", ["rows", "matrix"], ["product"]),
+        make("Add", ["product", "bias"], ["log_probs"]),
+    ]
+    weights = {"table": table, "matrix": weight.T.copy(), "bias": np.ones(5, np.float32)}
+    inputs, outputs = [declare("ids", INT, ["rows"])], [declare("log_probs", FLOAT, ["rows", 5])]
+    graph = Graph(nodes, weights, inputs, outputs)
+    quantize_graphs(Graph([], {}, [], []), graph)
+    assert not {node.op_type for node in graph.nodes} & {"Sub", "Round", "QuantizeLinear"}
+    (values,) = run(graph, ids=np.arange(9)).values()
+    (rows, scales), (columns, factors) = quantize_rows(table), quantize_rows(weight)
+    exact = (rows.astype(float) @ columns.T) * scales * factors.T + 1
+    np.testing.assert_allclose(values, exact, rtol=1e-5, atol=1e-5)

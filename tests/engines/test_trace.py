@@ -1,0 +1,73 @@
+"""Traced graphs, run by ONNX Runtime, against the steps of the model at other sizes than traced."""
+
+import copy
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+from model_cases import CASES, LENGTHS, SRC, TGT_IN, Case, V, make_copying_model, make_model
+from numpy.typing import NDArray
+
+from seq2seq.engines.onnx.graph import Graph
+from seq2seq.engines.onnx.trace import trace
+from seq2seq.model.seq2seq import Seq2Seq
+
+K = 3
+Arrays = dict[str, NDArray[Any]]
+
+
+class Session:
+    """Graph loaded into ONNX Runtime."""
+
+    def __init__(self, graph: Graph) -> None:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        self._session = onnxruntime.InferenceSession(graph.content(), options)
+        self.inputs = [value.name for value in self._session.get_inputs()]
+        self.outputs = [value.name for value in self._session.get_outputs()]
+
+    def __call__(self, values: Arrays) -> Arrays:
+        """Return the outputs by name; values that the graph does not read are ignored."""
+        results = self._session.run(None, {name: values[name] for name in self.inputs})
+        return dict(zip(self.outputs, results, strict=True))
+
+
+def check(model: Seq2Seq, src: torch.Tensor, tolerance: float = 1e-5) -> None:
+    """Assert equal log-probabilities and attention of several hypotheses over several steps."""
+    model = model.eval()
+    encoder, decoder = trace(copy.deepcopy(model).float())
+    encode, advance = Session(encoder), Session(decoder)
+    rows = torch.arange(len(src)).repeat_interleave(K)
+    memory, state = model.start(model.encode(src, LENGTHS))
+    state = state.select(rows)
+    values = encode({"src": src.numpy(), "src_lengths": LENGTHS.numpy()})
+    names = [name.removeprefix("next_") for name in advance.outputs if "next_" in name]
+    values |= {name: values[name][rows.numpy()] for name in names}
+    for step_ids in TGT_IN.repeat_interleave(K, 0).unbind(1):
+        step_ids = step_ids + rows % 2  # hypotheses of one sentence differ
+        step = model.step(step_ids, state, memory)
+        state = step.state
+        results = advance(values | {"ids": step_ids.numpy()})
+        expected = {
+            "log_probs": model.project(step.outputs).log_softmax(-1),
+            "attention_weights": step.attention_weights,
+            "head_weights": step.head_weights,
+        }
+        for name, tensor in expected.items():
+            assert (name in results) == (tensor is not None)
+            if tensor is not None:
+                wanted = tensor.detach().numpy()
+                np.testing.assert_allclose(results[name], wanted, rtol=0, atol=tolerance)
+        values |= {name: results[f"next_{name}"] for name in names}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_steps_of_a_graph_equal_those_of_the_model(case: Case) -> None:
+    check(make_model(case), SRC)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.kind != "plain"], ids=str)
+def test_a_graph_copies_like_the_model(case: Case) -> None:
+    check(make_copying_model(case), SRC.clamp(max=V - 1))
