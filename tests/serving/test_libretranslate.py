@@ -79,6 +79,11 @@ def test_alternatives_are_different_texts_and_do_not_change_the_translation(
         assert len({text, *others}) == 1 + len(others)
 
 
+def test_a_blank_text_has_no_alternatives(served: Served) -> None:
+    found = served.call("/translate", {"q": " ", "target": "yy", "alternatives": 2}).json
+    assert (found["translatedText"].strip(), found["alternatives"]) == ("", [])
+
+
 @pytest.mark.parametrize(
     ("body", "status", "message"),
     [
