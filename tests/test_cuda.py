@@ -167,8 +167,10 @@ def test_a_step_is_taken_or_skipped_without_synchronisation(
     run.progress.step = 1
     take_step(run, [data], 1e-2)  # the first step may synchronise
     before, loss = everything(run), run.progress.losses.clone()
-    for step, taken in ((2, False), (3, True)):
+    for step, taken in ((2, False), (3, True), (4, True)):  # the last one is captured
         run.progress.step = step
+        if not taken:
+            run.graphs.clear()
         with monkeypatch.context() as patch:
             if not taken:
                 patch.setattr(update, "batch_loss", non_finite_loss)

@@ -98,10 +98,6 @@ class CapturedEngine(TorchEngine):
         self._graphs, self._lock = Graphs(device), threading.RLock()
         self._unused: dict[Any, list[_Tensors]] = defaultdict(list)
 
-    def workers(self, sentences: int) -> int:
-        """Return 2 for many sentences: the device steps one batch, the host decides another."""
-        return 2 if sentences >= 2 * SLOTS[-1] else 1
-
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots: the next of SLOTS, fewer for long sentences."""
         most = min(self._limit, MAX_POSITIONS // width)
