@@ -121,6 +121,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
 
     from seq2seq.data.length_limit import LengthLimit
     from seq2seq.model.seq2seq import named_weights
+    from seq2seq.runs import engine_files
     from seq2seq.runs.checkpoint import create_run, new_model, save_weights
     from seq2seq.runs.layout import BEST
     from seq2seq.runs.provenance import provenance_of
@@ -136,6 +137,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
     weights["projection.bias"][EOS_ID] = 3
     origin = provenance_of(config, vocabularies, model_keys_only=True)
     save_weights(run / BEST, weights, LengthLimit(0.75, 3), 7, 1.25, origin)
+    engine_files.rebuild(run)
     return run
 
 

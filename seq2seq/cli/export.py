@@ -9,13 +9,12 @@ from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import open_output
 from seq2seq.runtime.console import logger, size_in_bytes
-from seq2seq.runtime.extras import not_installed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write a trained model as ONNX graphs, vocabularies and one JSON file. Give the folder to\n"
-        "translate and serve like a run folder; they then need no torch."
+        "translate, score and serve like a run folder, where torch is not installed."
     )
     arguments.add_model(parser)
     arguments.add_output_folder(parser, "folder to write", required=True)
@@ -35,11 +34,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def export(runs: Sequence[str], folder: Path, int8: bool) -> list[Path]:
-    """Export runs; raises UserError if the package onnx is not installed."""
+    """Export runs, whose engine is loaded for it."""
     with frozen_objects():
-        try:
-            import onnx  # noqa: F401
-        except ModuleNotFoundError:
-            raise not_installed("export needs onnx", "export") from None
         from seq2seq.export.export import export_runs
     return export_runs([Path(run) for run in runs], folder, int8)

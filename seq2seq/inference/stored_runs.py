@@ -37,7 +37,7 @@ class StoredRun(NamedTuple):
     limit: LengthLimit
     max_length: int
     languages: tuple[str, str]  # codes of source and target
-    checksum: str  # of the weights
+    checksum: str  # SHA-256 of the weights
 
     @property
     def direction(self) -> str:
@@ -73,7 +73,7 @@ def networks_of(
 
 
 def graphs_of(path: Path, run: StoredRun) -> Graphs | None:
-    """Return the graphs of a run, made from its weights if its folder has none that are valid.
+    """Return the graphs of a run, traced from its weights if its folder has no valid ones.
 
     None, with a note, if the model has a part that cannot be traced.
     """

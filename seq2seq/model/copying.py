@@ -142,4 +142,4 @@ def _product(outputs: Tensor, layer: nn.Linear) -> Tensor:
 
 def first_positions(src: Tensor) -> Tensor:
     """Return for each position of ids [B, S] the first position with the same id: [B, S]."""
-    return (src[:, :, None] == src[:, None]).int().argmax(-1)  # of equal values the first
+    return (src[:, :, None] == src[:, None]).int().argmax(-1)  # the first of equal values

@@ -218,7 +218,12 @@ def activate_gates_(gates: Tensor, size: int) -> None:
     torch.add(MINUS_ONE, candidates, alpha=2, out=candidates)  # tanh x = 2 s(2x) - 1
 
 
+def _is_tracing() -> bool:
+    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    return tracing
+
+
 def _by_sigmoid(values: Tensor) -> bool:
-    if torch.onnx.is_in_onnx_export():  # a graph has the operator
+    if _is_tracing():  # a graph has the operator
         return False
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)

@@ -25,7 +25,7 @@ def write(folder: Path) -> None:
 
 
 def rebuild(folder: Path) -> Graphs:
-    """Make the graphs of a run anew, and write them if the folder can be written.
+    """Trace the graphs of a run, and write them if the folder can be written.
 
     Raises TraceError if the model has a part that cannot be traced, and UserError as `load_model`.
     """

@@ -24,9 +24,9 @@ from seq2seq.runtime.files import atomic_write, check_paths, check_readable, rea
 
 FORMAT = 2  # version of the description
 _DAMAGED = "export the run again"
-_MAX_BYTES = 1 << 31  # of a graph, as protocol buffers allow
+_MAX_BYTES = 1 << 31  # maximum size of a graph, as protocol buffers allow
 _MAX_DESCRIPTION = 1 << 24
-_LARGEST = 1 << 20  # of the numbers of the description
+_LARGEST = 1 << 20  # maximum of the numbers in a description
 _ENGINE_JSON = "engine.json"
 
 

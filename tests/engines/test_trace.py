@@ -7,11 +7,28 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from model_cases import CASES, LENGTHS, SRC, TGT_IN, Case, V, make_copying_model, make_model
+from model_cases import (
+    CASES,
+    LENGTHS,
+    SRC,
+    TGT_IN,
+    Case,
+    E,
+    H,
+    R,
+    V,
+    make_copying_model,
+    make_decoder,
+    make_model,
+    randomize,
+)
 from numpy.typing import NDArray
+from torch import nn
 
 from seq2seq.engines.onnx.graph import Graph
 from seq2seq.engines.onnx.trace import trace
+from seq2seq.model.encoder import Encoder
+from seq2seq.model.layers import ScaledEmbedding
 from seq2seq.model.seq2seq import Seq2Seq
 
 K = 3
@@ -71,3 +88,34 @@ def test_steps_of_a_graph_equal_those_of_the_model(case: Case) -> None:
 @pytest.mark.parametrize("case", [case for case in CASES if case.kind != "plain"], ids=str)
 def test_a_graph_copies_like_the_model(case: Case) -> None:
     check(make_copying_model(case), SRC.clamp(max=V - 1))
+
+
+@pytest.mark.parametrize(
+    ("bidirectional", "reverse", "residual", "layers"),
+    [(True, False, True, 3), (False, False, False, 2), (False, True, True, 3)],
+)
+@pytest.mark.parametrize("decoder_layers", [1, 2, 4])
+def test_encoders_of_every_shape_are_exported(
+    bidirectional: bool, reverse: bool, residual: bool, layers: int, decoder_layers: int
+) -> None:
+    case = Case("luong", "general", True, decoder_layers)
+    encoder = Encoder(ScaledEmbedding(V, E), H, layers, bidirectional, 0.0, reverse, residual)
+    decoder = make_decoder(case)
+    model = Seq2Seq(encoder, decoder, ScaledEmbedding(V, E), nn.Linear(R, V), 0.0)
+    randomize(model, seed=7)
+    check(model, SRC.clamp(max=V - 1))
+
+
+def test_logarithms_and_sums_do_not_depend_on_the_other_rows() -> None:
+    """Rows do not fill a processor's vectors; the values of a model that copies are both."""
+    model = make_copying_model(Case("luong", "general", True, 1)).float().eval()
+    advance, generator = Session(trace(model)[1]), np.random.default_rng(1)
+    encode = Session(trace(model)[0])
+    src, lengths = generator.integers(3, V, (9, 16)), np.full(9, 16)
+    values = encode({"src": src, "src_lengths": lengths}) | {"ids": generator.integers(3, V, 9)}
+    values["copied"] = generator.random((9, 16), np.float32)
+    together = advance(values)
+    for row in range(9):
+        alone = advance({name: part[row : row + 1] for name, part in values.items()})
+        for name, part in alone.items():
+            assert np.array_equal(part[0], together[name][row])

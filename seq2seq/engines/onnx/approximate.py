@@ -15,7 +15,7 @@ HALF_ULP = 2.0**-24  # relative rounding error of float32
 MARGIN = 1.001  # covers the rounding of the error bound itself
 
 
-class RoughProjection:
+class ApproximateProjection:
     """Projection [V, R] of outputs whose approximate logits are products in int8.
 
     For quantized `x + d` and `w + e` the error `|(x + d)(w + e) - x w|` is at most
@@ -27,9 +27,10 @@ class RoughProjection:
         self.weight, self.bias = weight, bias
         integers, scales = quantize_rows(weight)
         self.integers, self.scales = integers, scales[:, 0]
-        values = integers * scales
-        width, max_norm = weight.shape[1], _max_norm(values)
-        max_error = _max_norm(weight - values)
+        with np.errstate(over="ignore", invalid="ignore"):  # such an error has no bound
+            values = integers * scales
+            width, max_norm = weight.shape[1], _max_norm(values)
+            max_error = _max_norm(weight - values)
         # rounding of float32 sums, both here and in the exact product
         rounding = (width + 8) * HALF_ULP * (max_norm + max_error)
         largest_bias = float(np.abs(bias).max(initial=0))
@@ -76,7 +77,7 @@ def _places(values: Array, least: Array) -> tuple[Array, Array]:
     return rows, columns
 
 
-def split_projection(content: bytes) -> tuple[bytes | None, RoughProjection | None]:
+def split_projection(content: bytes) -> tuple[bytes | None, ApproximateProjection | None]:
     """Return the graph of a step that ends with logits in place of log-probabilities.
 
     In float32 the logits are approximate, and the graph has the projection's inputs as a further
@@ -87,16 +88,16 @@ def split_projection(content: bytes) -> tuple[bytes | None, RoughProjection | No
     if softmax.op_type != "LogSoftmax":
         return None, None
     logits = softmax.input[0]
-    rough = _quantized(graph, logits)
+    approximate = _quantized(graph, logits)
     graph.nodes.remove(softmax)
     place = next(n for n, value in enumerate(graph.outputs) if value.name == "log_probs")
     graph.outputs[place] = helper.make_tensor_value_info("logits", FLOAT, graph.dims("log_probs"))
     graph.nodes.append(make("Identity", [logits], ["logits"]))
     graph.prune()
-    return graph.content(), rough
+    return graph.content(), approximate
 
 
-def _quantized(graph: Graph, logits: str) -> RoughProjection | None:
+def _quantized(graph: Graph, logits: str) -> ApproximateProjection | None:
     """Replace the product of the logits by one in int8; None if its error has no bound."""
     producers = graph.producers()
     last = producers[logits]
@@ -107,20 +108,20 @@ def _quantized(graph: Graph, logits: str) -> RoughProjection | None:
     bound = bounds_of(graph, {}).get(source)
     if not bound:
         return None
-    rough = RoughProjection(weight, bias, bound / 127)
-    if not rough.is_bounded:
+    approximate = ApproximateProjection(weight, bias, bound / 127)
+    if not approximate.is_bounded:
         return None
     scale = graph.weight(np.array(bound / 127, np.float32))
     zero = graph.weight(np.array(ZERO, np.uint8))
     rows = graph.fresh("rows")
     product = [
         rows,
-        graph.weight(np.ascontiguousarray(rough.integers.T)),
+        graph.weight(np.ascontiguousarray(approximate.integers.T)),
         scale,
-        graph.weight(rough.scales),
+        graph.weight(approximate.scales),
         zero,
         "",
-        graph.weight(rough.bias),
+        graph.weight(approximate.bias),
     ]
     graph.nodes.remove(last)
     graph.nodes += [
@@ -130,7 +131,7 @@ def _quantized(graph: Graph, logits: str) -> RoughProjection | None:
     ]
     dims = ["rows", weight.shape[1]]
     graph.outputs.append(helper.make_tensor_value_info("outputs", FLOAT, dims))
-    return rough
+    return approximate
 
 
 def _product(

@@ -13,7 +13,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, checker, helper
 from seq2seq.engines.onnx.graph import CONTRIB, IR_VERSION, bodies
 
 MAX_NODES = 10_000
-MAX_ELEMENTS = 1 << 30  # of one value, for the sizes of _TRIAL
+MAX_ELEMENTS = 1 << 30  # elements of one value, for the sizes of _TRIAL
 _SMALL = 64  # elements of weights that sizes may depend on
 _TRIAL = {"batch": 2, "rows": 4, "source": 16}  # sizes of the inputs that sizes are inferred for
 _CONTRIB_OPERATORS = frozenset(("MatMulIntegerToFloat",))
@@ -67,7 +67,7 @@ def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int) -> None:
 def _parsed(content: bytes) -> ModelProto:
     try:
         return onnx.load_from_string(content)
-    except Exception as error:  # of the protocol buffer library
+    except Exception as error:  # any of the protocol buffer library
         raise GraphError("not an ONNX file") from error
 
 
@@ -126,7 +126,7 @@ def _check_sizes(model: ModelProto) -> None:
         trial = _trial(model)
         checker.check_model(trial)
         inferred = shape_inference.infer_shapes(trial, data_prop=True, strict_mode=True).graph
-    except Exception as error:  # of onnx, in its own classes
+    except Exception as error:  # onnx has its own classes
         raise GraphError("is not a valid graph") from error
     known = _declared((*inferred.value_info, *inferred.output, *inferred.input))
     for name, (_, dims) in known.items():

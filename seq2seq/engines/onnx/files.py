@@ -43,6 +43,6 @@ def load_network(graphs: Graphs, vocabulary_size: int, int8: bool) -> Network:
     try:
         network = Network(*(quantized(graphs) if int8 else graphs))
         _ = network.outputs  # prepares the decoder, too
-    except Exception as error:  # of ONNX Runtime, in its own classes
+    except Exception as error:  # ONNX Runtime has its own classes
         raise GraphError("ONNX Runtime refuses the graphs") from error
     return network

@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 
 from seq2seq.engines.engine import Array
-from seq2seq.engines.onnx.approximate import RoughProjection, split_projection
+from seq2seq.engines.onnx.approximate import ApproximateProjection, split_projection
 from seq2seq.engines.onnx.int8 import UNDEFINED
 
 Arrays = dict[str, Array]  # parts of a memory or state by the names they have in the graphs
@@ -55,13 +55,13 @@ class Network:
     @cached_property
     def _greedy(self) -> "_Decoder":
         """Return the decoder that stops at logits, which in float32 may be approximate."""
-        content, rough = split_projection(self._graphs[1])
-        return self._decoder if content is None else _Decoder(content, rough)
+        content, approximate = split_projection(self._graphs[1])
+        return self._decoder if content is None else _Decoder(content, approximate)
 
     @property
-    def rough(self) -> RoughProjection | None:
+    def approximate(self) -> ApproximateProjection | None:
         """Return the projection that makes approximate logits exact; None if they are exact."""
-        return self._greedy.rough
+        return self._greedy.approximate
 
     @cached_property
     def outputs(self) -> dict[str, list[int | str]]:
@@ -98,8 +98,8 @@ class Network:
 class _Decoder:
     """A session of the graph of a step."""
 
-    def __init__(self, content: bytes, rough: RoughProjection | None = None) -> None:
-        self._session, self.rough = session(content), rough
+    def __init__(self, content: bytes, approximate: ApproximateProjection | None = None) -> None:
+        self._session, self.approximate = session(content), approximate
         self.outputs = {value.name: value.shape for value in self._session.get_outputs()}
         self._inputs = [value.name for value in self._session.get_inputs()]
         self._fixed = [name for name in self.outputs if name not in (ATTENTION, HEADS)]

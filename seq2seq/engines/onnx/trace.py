@@ -30,10 +30,10 @@ _LAYERED = ("hidden", "cell")  # parts of a state with a tensor for each layer i
 _BY_SOURCE = ("coverage", "copied")  # parts of a state with a value for each source position
 _TOLERANCE = 1e-4  # nats
 _MEMORY = "memory_"  # prefix of the parts of a memory in the graphs
-_RECURRENCE = "Recurrence"  # stands for a recurrent layer until a loop replaces it
+_RECURRENCE = "Recurrence"  # placeholder of a recurrent layer, which a loop replaces
 
 
-class Traced(NamedTuple):
+class TracedGraphs(NamedTuple):
     """The two graphs of a model."""
 
     encoder: Graph  # src [B, S], src_lengths [B] -> memory and first state
@@ -44,7 +44,7 @@ class TraceError(Exception):
     """A part of a model cannot be traced, such as a user's score; the message says why."""
 
 
-def trace(model: Seq2Seq) -> Traced:
+def trace(model: Seq2Seq) -> TracedGraphs:
     """Return the graphs of a model in float32 on the CPU; raises TraceError."""
     src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
     training = model.training
@@ -67,7 +67,7 @@ def trace(model: Seq2Seq) -> Traced:
     kept = [value for value in encoder.outputs if value.name in read]
     encoder.outputs[:] = kept
     simplify(encoder)
-    traced = Traced(encoder, decoder)
+    traced = TracedGraphs(encoder, decoder)
     if isinstance(model.decoder, AttentionLayer) and is_external(
         cast(nn.Module, model.decoder.score)
     ):
@@ -76,7 +76,7 @@ def trace(model: Seq2Seq) -> Traced:
     return traced
 
 
-def _check_equal(model: Seq2Seq, traced: Traced) -> None:
+def _check_equal(model: Seq2Seq, traced: TracedGraphs) -> None:
     """Raise TraceError if a step of the graphs differs from the model's at sizes not traced."""
     src, lengths = torch.ones(3, 6, dtype=torch.long), torch.tensor([6, 4, 1])
     network = Network(*(graph.content() for graph in traced))
@@ -172,7 +172,7 @@ class _Step(nn.Module):
             known[name.removeprefix(_MEMORY)] = part
         values = dict(zip(self.names.state, parts[count:], strict=True))
         for name in ("keys", "values"):
-            if known[name] is None:  # of no width, or the decoder has no attention
+            if known[name] is None:  # not in the graph: its width is zero
                 known[name] = known["pad_mask"][..., None][..., :0].float()
         layered = [
             [name for name in self.names.state if name.startswith(f"{kind}_")] for kind in _LAYERED

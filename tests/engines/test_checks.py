@@ -1,0 +1,205 @@
+"""Graphs of strangers: whatever ONNX Runtime would read, run for ever or allocate is refused."""
+
+import hashlib
+import json
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from model_cases import Case, V, make_model
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from seq2seq.engines.onnx.checks import GraphError, check_graphs
+from seq2seq.engines.onnx.files import Graphs, load_network, traced_graphs
+from seq2seq.export.export import export_runs
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.errors import RunError, UserError
+
+MUTATIONS = 60
+
+
+@pytest.fixture(scope="module")
+def graphs() -> Graphs:
+    return traced_graphs(make_model(Case("luong", "general", True, 1)).float().eval())
+
+
+def changed(content: bytes, change: Callable[[ModelProto], object]) -> bytes:
+    model = onnx.load_from_string(content)
+    change(model)
+    return model.SerializeToString()
+
+
+def external(model: ModelProto) -> None:
+    tensor = max(model.graph.initializer, key=lambda tensor: np.prod(tensor.dims))
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret.txt")
+
+
+def external_in_a_body(model: ModelProto) -> None:
+    (loop, *_) = (node for node in model.graph.node if node.op_type == "Scan")
+    body = next(one.g for one in loop.attribute if one.HasField("g"))
+    tensor = numpy_helper.from_array(np.zeros(3, np.float32), "stolen")
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="secret.txt")
+    body.initializer.append(tensor)
+
+
+def insert(*nodes: onnx.NodeProto, **weights: np.ndarray) -> Callable[[ModelProto], None]:
+    def change(model: ModelProto) -> None:
+        model.graph.initializer.extend(
+            numpy_helper.from_array(array, name) for name, array in weights.items()
+        )
+        for place, node in enumerate(nodes):
+            model.graph.node.insert(place, node)
+
+    return change
+
+
+def endless(kind: str) -> onnx.NodeProto:
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["condition"], ["again"])],
+        "body",
+        [
+            helper.make_tensor_value_info("number", TensorProto.INT64, []),
+            helper.make_tensor_value_info("condition", TensorProto.BOOL, []),
+        ],
+        [helper.make_tensor_value_info("again", TensorProto.BOOL, [])],
+    )
+    return helper.make_node(kind, ["turns", "yes"], [], body=body)
+
+
+HUGE = np.array([1 << 31, 1 << 31])
+CHANGES: dict[str, Callable[[ModelProto], object]] = {
+    "external weights": external,
+    "loop": insert(endless("Loop"), turns=np.array(1 << 62), yes=np.array(True)),
+    "another domain": insert(helper.make_node("Run", ["src"], ["x"], domain="ai.onnx.evil")),
+    "contributed": insert(helper.make_node("Attention", ["src"], ["x"], domain="com.microsoft")),
+    "unknown operator": insert(helper.make_node("Nonsense\x1b[31m", [], ["x"])),
+    "constant of a huge shape": insert(
+        helper.make_node("ConstantOfShape", ["shape"], ["x"]), shape=HUGE
+    ),
+    "expanded": insert(
+        helper.make_node("Expand", ["one", "shape"], ["x"]), shape=HUGE, one=np.ones(1, np.float32)
+    ),
+    "tiled": insert(
+        helper.make_node("Tile", ["one", "shape"], ["x"]),
+        shape=HUGE[:1],
+        one=np.ones(1, np.float32),
+    ),
+    "range": insert(
+        helper.make_node("Range", ["zero", "end", "step"], ["x"]),
+        zero=np.array(0),
+        end=np.array(1 << 62),
+        step=np.array(1),
+    ),
+    "padded": insert(
+        helper.make_node("Pad", ["one", "pads"], ["x"]),
+        one=np.ones(1, np.float32),
+        pads=np.array([0, 1 << 40]),
+    ),
+    "function": lambda model: model.functions.add(name="f", domain=""),
+    "sparse": lambda model: model.graph.sparse_initializer.add(),
+    "another input": lambda model: model.graph.input.append(
+        helper.make_tensor_value_info("other", TensorProto.FLOAT, ["batch"])
+    ),
+    "no output": lambda model: model.graph.output.pop(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_a_graph_that_could_do_harm_is_refused(
+    part: str, change: Callable[[ModelProto], object], graphs: Graphs
+) -> None:
+    spoiled = graphs._replace(**{part: changed(getattr(graphs, part), change)})
+    with pytest.raises(GraphError) as raised:
+        check_graphs(*spoiled, V)
+    assert str(raised.value).isprintable()
+
+
+def test_weights_in_another_file_are_refused_in_the_body_of_a_loop(graphs: Graphs) -> None:
+    with pytest.raises(GraphError, match="weights in another file"):
+        check_graphs(changed(graphs.encoder, external_in_a_body), graphs.decoder, V)
+
+
+def test_graphs_of_another_vocabulary_are_refused(graphs: Graphs) -> None:
+    check_graphs(*graphs, V)
+    with pytest.raises(GraphError, match="log-probabilities of another vocabulary"):
+        check_graphs(*graphs, V + 1)
+    with pytest.raises(GraphError, match="not an ONNX file"):
+        check_graphs(b"\xff" * 9, graphs.decoder, V)
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_mutated_graphs_are_refused_or_load(part: str, graphs: Graphs) -> None:
+    """Only a GraphError is raised, whatever bytes of a file change."""
+    content = getattr(graphs, part)
+    draw = random.Random(part)
+    for _ in range(MUTATIONS):
+        spoiled = bytearray(content)
+        for _ in range(draw.choice([1, 3, 20])):
+            spoiled[draw.randrange(len(spoiled))] = draw.randrange(256)
+        with suppress(GraphError):
+            load_network(graphs._replace(**{part: bytes(spoiled)}), V, int8=draw.random() < 0.3)
+
+
+def test_a_spoiled_export_is_reported_in_one_line(
+    tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Checksums do not help: a stranger writes them, too."""
+    folder = tmp_path / "export"
+    export_runs([tiny_runs["luong"]], folder)
+    path = folder / "decoder.onnx"
+    path.write_bytes(changed(path.read_bytes(), external))
+    description = (folder / "export.json").read_text(encoding="utf-8")
+    stored = json.loads(description)
+    stored["sha256"]["decoder.onnx"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    (folder / "export.json").write_text(json.dumps(stored), encoding="utf-8")
+    (tmp_path / "secret.txt").write_text("secret" * 10_000, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="cannot be used: has weights in another file; export"):
+        Translator.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("decoding.beam_size", "5"),
+        ("decoding.beam_size", 10**30),
+        ("decoding.min_length", 10**30),
+        ("decoding.max_length", 2**31 - 1),
+        ("decoding.length_penalty", None),
+        ("decoding.replace_unknown", 1),
+        ("decoding", []),
+        ("limit.extra", 1.5),
+        ("limit", None),
+        ("max_length", True),
+        ("models", []),
+        ("models", [{"encoder": "../encoder.onnx", "decoder": "decoder.onnx"}]),
+        ("sha256", ["encoder.onnx"]),
+        ("vocabularies", {"joint": 3}),
+        ("source", {"sentences": "x"}),
+        ("int8", "no"),
+        ("format", "\x1b[31m"),
+    ],
+)
+def test_a_description_of_other_types_is_reported_in_one_line(
+    tiny_runs: dict[str, Path], tmp_path: Path, key: str, value: object
+) -> None:
+    folder = tmp_path / "export"
+    export_runs([tiny_runs["luong"]], folder)
+    path = folder / "export.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    *sections, last = key.split(".")
+    place = stored[sections[0]] if sections else stored
+    place[last] = value
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    with pytest.raises((UserError, RunError)) as raised:
+        Translator.load(folder).translate("ba")
+    assert str(raised.value).isprintable()

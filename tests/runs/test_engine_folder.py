@@ -1,0 +1,194 @@
+"""The engine's files in a run folder: written with the weights, never used for others."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import toy_pairs
+
+from seq2seq.config.schema import load_config
+from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.inference.translator import Translator
+from seq2seq.runs import engine_files, engine_folder, tensor_file
+from seq2seq.runs.exported_files import ENGINE
+from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY
+from seq2seq.training.loop import train
+
+LINES = toy_pairs(9, seed=2)[0]
+COMMANDS = {
+    "translate": ["translate", "-m", "RUN", "-i", "TEXT", "-o", "OUT", "-b", "2"],
+    "int8": ["translate", "-m", "RUN", "--int8", "-i", "TEXT"],
+    "evaluate": ["evaluate", "-m", "RUN", "-i", "TEXT", "-r", "TEXT"],
+    "score": ["score", "-m", "RUN", "-i", "TEXT", "-r", "TEXT"],
+    "attention": ["attention", "-m", "RUN", "-i", "TEXT", "-o", "OUT.html"],
+    "distill": ["distill", "-m", "RUN", "-i", "TEXT", "-o", "OUT.tsv"],
+    "back-translate": ["back-translate", "-m", "RUN", "-i", "TEXT", "-o", "OUT.tsv"],
+    "export": ["export", "-m", "RUN", "-o", "OUT"],
+}
+IN_PROCESS = """
+import sys
+from seq2seq.cli.main import main
+code = main(sys.argv[1:])
+assert "torch" not in sys.modules, "torch is imported"
+sys.exit(code)
+"""
+LOADED = """
+import sys
+import seq2seq
+print(seq2seq.Translator.load(sys.argv[1], device="cpu").translate("ba").text)
+assert "torch" not in sys.modules, "torch is imported"
+"""
+
+
+@pytest.fixture
+def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_runs["luong"], folder)
+    engine_files.rebuild(folder)
+    return folder
+
+
+def texts(run: Path) -> list[str]:
+    translator = Translator.load(run, device="cpu")
+    assert isinstance(translator.engine, OnnxEngine)
+    return [each.text for each in translator.translate(LINES)]
+
+
+def is_current(run: Path) -> bool:
+    return engine_folder.stored_graphs(run, engine_files.checksum_of_best(run)) is not None
+
+
+def test_training_writes_the_engine_with_the_best_weights(small_corpus: Path) -> None:
+    overrides = ["training.max_epochs=1", "decoding.max_length=9", "training.average=0.9"]
+    folder = small_corpus.parent / "trained"
+    train(load_config(small_corpus, [*overrides, f"run_dir={folder}"]), "cpu")
+    assert is_current(folder)
+
+
+@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
+def test_no_command_imports_torch_on_a_cpu(run: Path, tmp_path: Path, arguments: list[str]) -> None:
+    text = tmp_path / "text"
+    text.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    places = {"RUN": str(run), "TEXT": str(text), "OUT": str(tmp_path / "out")}
+    given = [
+        places.get(each, each.replace("OUT", str(tmp_path / "out")))  # with an ending
+        for each in arguments
+    ]
+    call = [sys.executable, "-c", IN_PROCESS, *given]
+    done = subprocess.run(call, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+
+
+def test_a_translator_in_python_imports_no_torch_on_a_cpu(run: Path) -> None:
+    call = [sys.executable, "-c", LOADED, str(run)]
+    done = subprocess.run(call, capture_output=True, encoding="utf-8", check=False)
+    assert done.stderr == ""
+    assert done.stdout.strip() == Translator.load(run, device="cpu").translate("ba").text
+
+
+def test_a_folder_of_three_files_translates(run: Path, tmp_path: Path) -> None:
+    expected, few = texts(run), tmp_path / "few"
+    few.mkdir()
+    for name in (BEST, CONFIG):
+        shutil.copy(run / name, few)
+    shutil.copytree(run / VOCABULARY, few / VOCABULARY)
+    assert texts(few) == expected
+    assert is_current(few)  # the next command needs no torch
+
+
+def replace_weights(run: Path, factor: float) -> None:
+    header, weights = tensor_file.read_file(run / BEST)
+    del header["tensors"]
+    changed = {name: factor * weight for name, weight in weights.items()}
+    tensor_file.save_tensors(run / BEST, changed, header)
+
+
+def test_replaced_weights_are_never_translated_by_the_engine_of_others(
+    run: Path, tmp_path: Path
+) -> None:
+    old, first = tmp_path / "old", texts(run)
+    shutil.copytree(run, old)
+    replace_weights(run, -1)
+    shutil.copytree(run, tmp_path / "new", ignore=shutil.ignore_patterns(ENGINE))
+    expected = texts(tmp_path / "new")
+    assert expected != first
+    assert texts(run) == expected
+    assert is_current(run)
+    shutil.rmtree(run / ENGINE)
+    shutil.copytree(old / ENGINE, run / ENGINE)  # copied from another run
+    assert not is_current(run)
+    assert texts(run) == expected
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx", "engine.json"])
+@pytest.mark.parametrize("how", ["cut", "missing", "changed", "folder"])
+def test_a_damaged_engine_is_rebuilt(run: Path, name: str, how: str) -> None:
+    expected, path = texts(run), run / ENGINE / name
+    content = path.read_bytes()
+    path.unlink()
+    if how == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "changed":
+        path.write_bytes(content[:-9] + bytes(9))
+    elif how == "folder":
+        path.mkdir()
+    assert texts(run) == expected
+
+
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EACCES])
+def test_an_engine_that_cannot_be_written_is_kept_in_memory(
+    run: Path, error: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = texts(run)
+    shutil.rmtree(run / ENGINE)
+
+    def fail(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(engine_folder, "atomic_write", fail)
+    assert texts(run) == expected
+    assert not is_current(run)
+
+
+def test_a_process_killed_between_the_files_leaves_no_engine_of_other_weights(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After any number of files, what is there is the old engine or none."""
+    replace_weights(run, -1)
+    real = engine_folder.atomic_write
+    for written in range(3):
+        left = [True] * written
+
+        def stop(path: Path, content: bytes, left: list[bool] = left) -> None:
+            if not left:
+                raise KeyboardInterrupt
+            left.pop()
+            real(path, content)
+
+        monkeypatch.setattr(engine_folder, "atomic_write", stop)
+        with pytest.raises(KeyboardInterrupt):
+            engine_files.rebuild(run)
+        assert not is_current(run)
+    monkeypatch.undo()
+    engine_files.rebuild(run)
+    assert is_current(run)
+
+
+def test_graphs_are_traced_from_a_model_that_is_trained_further(run: Path) -> None:
+    """Tracing changes neither the mode nor the gradients of a model."""
+    from seq2seq.runs.checkpoint import load_model
+
+    model = load_model(run, torch.device("cpu"))[0].train()
+    for parameter in model.parameters():
+        parameter.requires_grad_()
+    engine_files.write(run, model)
+    assert model.training
+    assert model.dropout.training
+    src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    model(src, lengths, src).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.encoder.parameters())
