@@ -27,9 +27,10 @@ class ApproximateProjection:
         self.weight, self.bias = weight, bias
         integers, scales = quantize_rows(weight)
         self.integers, self.scales = integers, scales[:, 0]
-        values = integers * scales
-        width, max_norm = weight.shape[1], _max_norm(values)
-        max_error = _max_norm(weight - values)
+        with np.errstate(over="ignore", invalid="ignore"):  # such an error has no bound
+            values = integers * scales
+            width, max_norm = weight.shape[1], _max_norm(values)
+            max_error = _max_norm(weight - values)
         # rounding of float32 sums, both here and in the exact product
         rounding = (width + 8) * HALF_ULP * (max_norm + max_error)
         largest_bias = float(np.abs(bias).max(initial=0))

@@ -245,7 +245,8 @@ def _fold_factors(graph: Graph) -> None:
         if array.ndim == 2 and node.op_type == "Gemm" and attribute(node, "transB", 0):
             array = array.T
         if factor is not None and (node.op_type == "Gemm" or array.ndim == 2):
-            node.input[0], array = source, array * factor
+            with np.errstate(over="ignore"):  # as in the model
+                node.input[0], array = source, array * factor
         graph.weights[weight] = array
         if node.op_type == "MatMul":
             nodes.append(node)
