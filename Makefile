@@ -19,11 +19,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: help demo docs notebooks test browser-test check format lock clean gpu
+.PHONY: help demo docs notebooks test test-all browser-test check format lock clean gpu
 
 help:
 	@echo "make demo      train a small model, translate with it, draw its attention"
-	@echo "make test      make check, then every test"
+	@echo "make test      make check, then the quick tests: five minutes on two cores"
+	@echo "make test-all  make check, then every test without a GPU or a browser: fifteen minutes"
 	@echo "make browser-test  the page of seq2seq serve in Chromium, which must be installed"
 	@echo "make check     formatting, lint, types and import contracts; changes nothing"
 	@echo "make docs      the documentation site in build/site, with every link checked"
@@ -41,8 +42,15 @@ help:
 demo: $(READY)
 	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/seq2seq demo --overwrite
 
+# Both tiers leave out what needs a machine of its own; `thorough` is what only test-all runs.
+ELSEWHERE := not browser and not gpu and not load
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
 test: check
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m 'not browser and not load'
+	@$(PYTEST) -m 'not thorough and $(ELSEWHERE)'
+
+test-all: check
+	@$(PYTEST) -m '$(ELSEWHERE)'
 
 # playwright is not one of the extras above: few need its 45 MB.
 browser-test: $(READY)

@@ -7,6 +7,7 @@ takes about seven minutes. `--device cpu --small` tries the script itself.
 """
 
 import argparse
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -57,9 +58,12 @@ def parts(options: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Row]]
                 f"training, {name}, {size:,} tokens a batch",
                 _call(training_speed, name, PRECISION, size, seconds, device),
             )
-    for name in names:
-        for beam in (1, 5):
-            yield f"search, {name}, beam {beam}", _call(search_speed, name, beam, sentences, device)
+    precisions = ["float32"] if device == "cpu" else ["float32", "float16"]
+    for name, precision, beam in itertools.product(names, precisions, (1, 5)):
+        yield (
+            f"search, {name}, {precision}, beam {beam}",
+            _call(search_speed, name, precision, beam, sentences, device),
+        )
     for name in names:
         trace = options.json.with_name(f"{options.json.stem}-{name.split(',')[0]}.trace.json")
         yield (

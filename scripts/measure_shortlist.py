@@ -7,7 +7,6 @@ the config's training text, and each translation has the length of its reference
 """
 
 import argparse
-import copy
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,12 +21,11 @@ from seq2seq.data.lexical_table import train_lexical_table
 from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.torch.engine import Model, TorchEngine
-from seq2seq.inference.run_loading import for_inference
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.shortlist import Shortlist
-from seq2seq.inference.shortlist_search import ShortlistedModel
+from seq2seq.inference.shortlist_search import ShortlistedModel, projection_of
 from seq2seq.runs.checkpoint import new_model
 from seq2seq.runtime.device import choose_device
 
@@ -44,7 +42,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=160, help="last lines of the validation text")
     options = parser.parse_args()
     config = load_config(options.config, options.overrides)
-    device = choose_device("cpu")
+    choose_device("cpu")
     torch.set_num_threads(1)
     torch.manual_seed(1)
     with TemporaryDirectory() as folder, training_data(config.data.train, Path(folder)) as data:
@@ -58,29 +56,26 @@ def main() -> None:
     requests = [Request(*each) for each in zip(sources, limits, strict=True)]
     network = new_model(config, vocabularies).eval().requires_grad_(False)
     network.projection.bias[EOS_ID] = -100  # no translation ends before its limit
-    weight, bias = network.projection.weight.clone(), network.projection.bias.clone()
-    for int8 in (False, True):
-        full = for_inference(copy.deepcopy(network), device, int8)
-        own = Shortlist.of(table, vocabularies)
-        models = (full, ShortlistedModel(full, own, weight, bias))
-        for beam in (1, 5):
-            _measure(models, requests, beam, "int8" if int8 else "float32")
+    own = Shortlist.of(table, vocabularies)
+    models = network, ShortlistedModel(network, own, *projection_of(network))
+    for beam in (1, 5):
+        _measure(models, requests, beam)
 
 
-def _measure(models: Sequence[Model], requests: Sequence[Request], beam: int, name: str) -> None:
+def _measure(models: Sequence[Model], requests: Sequence[Request], beam: int) -> None:
     for count in WARM_UP:
         for model in models:
             _seconds(model, requests[:count], beam)
     tokens = sum(each.limit + 1 for each in requests)
     for _ in range(ROUNDS):
         before, after = (tokens / _seconds(model, requests, beam) for model in models)
-        print(f"{name}, beam {beam}: {before:.0f} -> {after:.0f} tokens/s x {after / before:.2f}")
+        print(f"beam {beam}: {before:.0f} -> {after:.0f} tokens/s x {after / before:.2f}")
     alone: tuple[list[float], list[float]] = ([], [])
     for request in requests[:ALONE]:
         for model, found in zip(models, alone, strict=True):
             found.append(1000 * _seconds(model, [request], beam))
     halves = " -> ".join(f"{np.median(each):.1f}" for each in alone)
-    print(f"{name}, beam {beam}: a sentence alone {halves} ms", flush=True)
+    print(f"beam {beam}: a sentence alone {halves} ms", flush=True)
 
 
 def _seconds(model: Model, requests: Sequence[Request], beam: int) -> float:

@@ -135,8 +135,9 @@ def train(
     from seq2seq.config.schema import load_config
     from seq2seq.data.batching import EpochOrder
     from seq2seq.runtime.device import derive_seed
+    from seq2seq.training.batches import batch_of
     from seq2seq.training.preparation import prepare
-    from seq2seq.training.step import batch_of, train_step
+    from seq2seq.training.step import train_step
     from seq2seq.training.stopping import training_length
 
     settings = load_config(config, overrides)

@@ -3,11 +3,14 @@
 import os
 import random
 import signal
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+from tiers import quick_values
 
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -23,6 +26,12 @@ if TYPE_CHECKING:
 
 DECODERS = ("bahdanau", "luong", "none")
 os.environ.pop("SEQ2SEQ_CACHE", None)  # a variable of the user who runs the tests
+sys.modules["torch.utils.tensorboard"] = None  # type: ignore[assignment]  # see `tensorboard`
+# No example fails because other programs keep the machine busy.
+settings.register_profile(
+    "busy", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("busy")
 ONSETS, VOWELS = "bdgklmnprstvz", "aeiou"
 
 
@@ -77,6 +86,13 @@ def on_console() -> Iterator[None]:
     """Print messages on stderr, as the command line does."""
     with console():
         yield
+
+
+@pytest.fixture
+def tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let training write to TensorBoard, which takes longer than these trainings."""
+    pytest.importorskip("tensorboard")
+    monkeypatch.delitem(sys.modules, "torch.utils.tensorboard")
 
 
 @pytest.fixture(scope="session")
@@ -167,7 +183,7 @@ def train_until(config: Config, step: int, monkeypatch: pytest.MonkeyPatch) -> N
             loop.train(config, "cpu")
 
 
-@pytest.fixture(params=DECODERS)
+@pytest.fixture(params=quick_values(DECODERS))
 def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path:
     """Return each of the run folders in turn."""
     return tiny_runs[request.param]

@@ -58,8 +58,15 @@ def search(
             module.search(host_engine(own), requests, options)
         assert again.value.sentence == error.sentence
         raise error
-    on_host = module.search(host_engine(own), requests, options)
-    for one, other in zip(found, on_host, strict=True):
+    check_lists(module.search(host_engine(own), requests, options), found)
+    return found
+
+
+def check_lists(
+    found: Sequence[Sequence[Hypothesis]], expected: Sequence[Sequence[Hypothesis]]
+) -> None:
+    """Assert that two searches found the same, up to rounding and ties."""
+    for one, other in zip(expected, found, strict=True):
         scores = [each.score for each in other]
         np.testing.assert_allclose(scores, [each.score for each in one], rtol=1e-4, atol=1e-5)
         for hypothesis, repeated in zip(one, other, strict=True):
@@ -68,7 +75,6 @@ def search(
         different = sum(each.ids != again.ids for each, again in zip(one, other, strict=True))
         ties = sum(math.isclose(a, b, abs_tol=1e-4) for a, b in pairwise(sorted(scores)))
         assert different <= 2 * ties
-    return found
 
 
 def check_equal(one: Hypothesis, other: Hypothesis) -> None:

@@ -99,7 +99,7 @@ def assert_same_run(run: Path, expected: Path) -> None:
         assert torch.equal(left[name], tensor), name
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("decoder", "precision"),
     [("bahdanau", "float32"), ("luong", "bf16"), ("luong", "float32"), ("none", "bf16")],

@@ -4,8 +4,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/explanation/guarantees.md"
 
@@ -113,7 +111,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_same_output.py::test_batch_order_and_padding_do_not_change_translations",
         "inference/test_same_output.py::test_few_texts_depend_on_the_number_of_threads",
         "inference/test_search.py::test_results_do_not_depend_on_the_batch",
-        "inference/test_batch_invariance.py::test_tested_tile_sizes_leave_results_bitwise_unchanged",
+        "inference/test_batch_invariance.py::test_a_sentence_alone_is_translated_as_in_any_batch",
         "inference/test_batch_invariance.py::test_a_predicted_window_depends_on_its_own_sentence_alone",
         "model/test_layers.py::test_a_row_has_bitwise_the_same_result_at_any_position",
     ),
@@ -247,20 +245,37 @@ def promises() -> list[str]:
     return [" ".join(each.split()) for each in re.split(r"^- ", section, flags=re.M)[1:]]
 
 
-def functions_of(name: str) -> dict[str, ast.FunctionDef]:
+def marks_of(name: str) -> dict[str, str]:
+    """Return the source of the decorators of each test of a file, with those of the module."""
     tree = ast.parse((ROOT / "tests" / name).read_text(encoding="utf-8"))
-    return {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    of_all = "".join(
+        ast.unparse(statement.value)
+        for statement in tree.body
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "pytestmark"
+    )
+    return {
+        statement.name: "\n".join([of_all, *map(ast.unparse, statement.decorator_list)])
+        for statement in tree.body
+        if isinstance(statement, ast.FunctionDef)
+    }
 
 
-@pytest.mark.parametrize("guarantee", PROOFS)
-def test_a_guarantee_has_its_tests(guarantee: str) -> None:
-    for proof in PROOFS[guarantee]:
-        file, _, name = proof.partition("::")
-        test = functions_of(file).get(name)
-        assert test is not None, f"{proof} is gone"
-        marks = " ".join(ast.unparse(each) for each in test.decorator_list)
-        assert "xfail" not in marks
-        assert "mark.skip(" not in marks
+def is_quick(marks: str) -> bool:
+    """Return whether `make test` runs a case of the test with these decorators."""
+    lines = [line for line in marks.split("\n") if ".parametrize(" not in line]
+    return not re.search(r"mark\.(thorough|browser|gpu|load)\b", "\n".join(lines))
+
+
+def test_guarantees_have_their_tests() -> None:
+    for guarantee, proofs in PROOFS.items():
+        marks = {}
+        for proof in proofs:
+            file, _, name = proof.partition("::")
+            marks[proof] = marks_of(file).get(name)
+            assert marks[proof] is not None, f"{proof} is gone"
+            assert "xfail" not in marks[proof], proof
+            assert "mark.skip(" not in marks[proof], proof
+        assert any(map(is_quick, marks.values())), f"{guarantee}: all of its tests are thorough"
 
 
 def test_every_promise_names_its_tests() -> None:
@@ -270,5 +285,7 @@ def test_every_promise_names_its_tests() -> None:
     for promise in promises():
         files = re.findall(r"`tests/([\w/]+\.py)`", promise)
         assert files, promise
+        marks = [mark for file in files for mark in marks_of(file).values()]
+        assert any(map(is_quick, marks)), f"all tests are thorough: {promise}"
         named |= set(files)
     assert named == known

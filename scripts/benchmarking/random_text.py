@@ -12,7 +12,7 @@ from benchmarking.machine import peak_mib
 from benchmarking.standard import Work, work
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, make_batch
-from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request
@@ -27,6 +27,7 @@ from seq2seq.training.step import train_step
 MEAN, SPREAD, LONGEST = 25.0, 0.55, 100  # tokens a side, log-normal
 FIRST_ID = 4  # the first token that is not special
 WARM_UP_STEPS = 5
+WARM_UP_EPOCHS = 2  # in the second one, steps are captured
 _MODEL: dict[str, Any] = {"embedding_size": 256, "hidden_size": 512, "dropout": 0.2}
 MODELS: dict[str, tuple[int, dict[str, Any]]] = {  # vocabulary and the model section
     "bahdanau": (8000, {**_MODEL, "decoder": "bahdanau", "attention_size": 256}),
@@ -86,7 +87,7 @@ def batches(vocabulary: int, tokens: int, count: int) -> Iterator[Batch]:
             [rng.integers(FIRST_ID, vocabulary, n).tolist() for n in side]
             for side in drawn[start : start + rows].T
         )
-        yield make_batch(src, tgt)
+        yield make_batch(src, tgt).rounded()
 
 
 def config_of(name: str, precision: str) -> Config:
@@ -122,8 +123,8 @@ def training_speed(
 ) -> Speed:
     """Train on batches of this size for the given time."""
     session = new_session(name, precision, choose_device(device))
-    made = [each.to(session.device) for each in batches(MODELS[name][0], batch_tokens, 16)]
-    for batch in made[:WARM_UP_STEPS]:
+    made = list(batches(MODELS[name][0], batch_tokens, 16))
+    for batch in made * WARM_UP_EPOCHS:
         _step(session, batch)
     count, used = 0, []
     synchronize(session.device)
@@ -154,33 +155,34 @@ def flop_of_batches(model: Seq2Seq, used: list[Batch]) -> float:
 
 def _tokens(used: list[Batch]) -> tuple[int, int]:
     src = sum(int(batch.src_lengths.sum()) for batch in used)
-    return src, sum(len(batch.tgt_out) for batch in used)
+    return src, sum(batch.tokens for batch in used)
 
 
 def _flop(costs: Work, used: list[Batch], src: int, tgt: int) -> float:
     pairs = 0
     for batch in used:
         width = batch.tgt_in.shape[1]
-        targets = torch.bincount(batch.tgt_positions // width, minlength=len(batch.src))
+        targets = torch.bincount(batch.tgt_positions // width, batch.real, len(batch.src))
         pairs += int((batch.src_lengths * targets).sum())
     return costs.src_token * src + costs.tgt_token * tgt + costs.pair_of_tokens * pairs
 
 
-def search_speed(name: str, beam: int, sentences: int, device: str) -> Speed:
+def search_speed(name: str, precision: str, beam: int, sentences: int, device: str) -> Speed:
     """Translate random sentences into as many tokens as the source has: random weights never end.
 
-    The GFLOP/s are not counted.
+    They are translated twice, and the second time counts. The GFLOP/s are not counted.
     """
     session = new_session(name, "float32", choose_device(device))
-    engine = TorchEngine(session.model.eval(), session.device)
     with torch.no_grad():
         session.model.projection.bias[2:4] = -1e4  # no end-of-sentence before the limit
+    model = session.model.eval()
+    engine = engine_for(model.half() if precision == "float16" else model, session.device)
     rng = np.random.default_rng(3)
     sizes = lengths(sentences, seed=4)[:, 0].tolist()
     sources = [rng.integers(FIRST_ID, MODELS[name][0], n).tolist() for n in sizes]
     options = SearchOptions(beam, return_scores=False, return_attention=False)
     requests = [Request(*each) for each in zip(sources, sizes, strict=True)]
-    search(engine, requests[:64], options)
+    search(engine, requests, options)
     synchronize(session.device)
     started = time.perf_counter()
     found = search(engine, requests, options)
@@ -197,8 +199,8 @@ def profile_step(name: str, precision: str, batch_tokens: int, device: str, trac
     """
     chosen = choose_device(device)
     session = new_session(name, precision, chosen)
-    made = [each.to(chosen) for each in batches(MODELS[name][0], batch_tokens, WARM_UP_STEPS + 1)]
-    for batch in made:
+    made = list(batches(MODELS[name][0], batch_tokens, WARM_UP_STEPS + 1))
+    for batch in made * WARM_UP_EPOCHS:
         _step(session, batch)
     synchronize(chosen)
     started = time.perf_counter()

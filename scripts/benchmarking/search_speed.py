@@ -13,9 +13,6 @@ from benchmarking.machine import isolated, peak_mib
 from seq2seq.data.lines import read_lines
 from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.weights import check_int8
-from seq2seq.runtime.device import choose_device
-from seq2seq.runtime.errors import UserError
 
 WARM_UP = 50  # sentences
 ALONE = 300  # sentences translated one by one
@@ -53,11 +50,7 @@ def modes_of(device: str) -> list[Mode]:
     """Return the modes that this machine and the installed packages support."""
     exports = device == "cpu" and all(map(find_spec, ("onnx", "onnxruntime")))
     modes = [mode for mode in MODES if exports or not mode.exported]
-    try:
-        check_int8(choose_device(device))
-    except UserError:
-        return [mode for mode in modes if mode.exported or not mode.int8]
-    return modes
+    return [mode for mode in modes if device == "cpu" or not mode.int8]
 
 
 @contextmanager

@@ -19,10 +19,11 @@ from seq2seq.runtime.device import (
     synchronize,
     tensor_cores_for_lstm,
 )
+from seq2seq.training.batches import batch_of
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
-from seq2seq.training.step import batch_of, train_step
+from seq2seq.training.step import train_step
 
 WARM_UP_STEPS = 4
 LENGTHS = (10, 25, 50, 100, 200, 400)

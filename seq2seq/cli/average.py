@@ -111,16 +111,15 @@ def _bleu(
     on_translated: Callable[[int], object] | None,
 ) -> float | None:
     """Measure and report the validation BLEU; report only the name without validation text."""
-    from seq2seq.inference.inference_model import InferenceModel
+    from seq2seq.engines.torch.graphs import engine_for
     from seq2seq.training.validation import greedy_bleu
 
     if valid is None:
         report(name)
         return None
     device = next(checkpoint.model.parameters()).device
-    inference = InferenceModel(checkpoint.model)
     bleu, _ = greedy_bleu(
-        inference,
+        engine_for(checkpoint.model.eval(), device),
         checkpoint.vocabularies,
         checkpoint.limit,
         checkpoint.source,

@@ -22,6 +22,7 @@ _FREE = (
     "training.keep.",
     "training.save_every.",
     "training.log_every.",
+    "training.batch_workers.",
 )
 # Keys of the content of a text, of which the training state records a checksum.
 _TEXT = re.compile(r"data\.(train|valid)\.([0-9]+\.)?(src|tgt|file|columns|tag|alignment)")

@@ -59,6 +59,11 @@ class TrainingConfig(Section):
         "target tokens per batch, padding included; with the batches per step: {tokens: 1500, "
         "accumulate: 4}",
     )
+    batch_workers: CountOrZero | None = key(
+        None,
+        "processes that make batches ahead; null: up to 4 with a GPU, else none; the batches are "
+        "the same",
+    )
     average: Fraction = key(0.0, "decay per step of a moving average of the weights; 0: off")
     validate_every: Count | None = key(None, "steps between validations; null: one per epoch")
     save_every: Positive | None = key(

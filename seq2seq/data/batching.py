@@ -10,6 +10,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
 from seq2seq.data.invented_names import NameInventor
@@ -25,6 +26,7 @@ from seq2seq.data.packed_sequences import Array, Items, Lengths, PackedIds, enco
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
+SMALL_BATCH = 8192  # target positions
 _BLOCKS_AT_ONCE, _LENGTHS_AT_ONCE = 16, 1 << 18  # read in one pass, and of all blocks
 
 
@@ -34,10 +36,16 @@ class Batch(NamedTuple):
     src: Tensor  # [B, S]
     src_lengths: Tensor  # [B], including EOS
     tgt_in: Tensor  # [B, T]
-    tgt_out: Tensor  # [M], ids to predict, without padding
+    tgt_out: Tensor  # [M], ids to predict, without padding unless `real` is set
     tgt_positions: Tensor  # [M], their positions in a flattened [B * T]
     src_words: Tensor | None = None  # [B, S], word of each source token, for guided alignment
     alignment: Tensor | None = None  # [B, T, W], source words to attend to
+    real: Tensor | None = None  # [M], 0 where `tgt_out` is padding, else 1; see `rounded`
+
+    @property
+    def tokens(self) -> int:
+        """Return the number of target tokens of a batch on the CPU."""
+        return len(self.tgt_out) if self.real is None else int(self.real.sum())
 
     def to(self, device: torch.device) -> Self:
         """Copy a batch from CPU to a device, asynchronously."""
@@ -46,6 +54,51 @@ class Batch(NamedTuple):
         return type(self)._make(
             None if part is None else part.to(device, non_blocking=True) for part in parts
         )
+
+    def rounded(self) -> "Batch":
+        """Round rows and lengths up with padding: few shapes, and `tgt_out` of all positions.
+
+        Padded rows have a source of EOS alone. The predicted positions [T * B] have time first, as
+        decoders lay out memory. Losses and gradients are the same but for rounding.
+        """
+        (rows, width), src_width = self.tgt_in.shape, self.src.shape[1]
+        step, row_step = _rounding(rows, width)
+        all_rows, steps, positions = (
+            -(-size // multiple) * multiple
+            for size, multiple in ((rows, row_step), (width, step), (src_width, step))
+        )
+        more_rows, more = all_rows - rows, positions - src_width
+        src = F.pad(self.src, (0, more, 0, more_rows), value=PAD_ID)
+        src[rows:, 0] = EOS_ID
+        tgt_out = self.tgt_out.new_full((steps, all_rows), PAD_ID)
+        tgt_out[self.tgt_positions % width, self.tgt_positions // width] = self.tgt_out
+        order = torch.arange(all_rows * steps).view(all_rows, steps)
+        words, alignment = self.src_words, self.alignment
+        if words is not None and alignment is not None:
+            missing = -alignment.shape[2] % step
+            words = F.pad(words, (0, more, 0, more_rows), value=alignment.shape[2] + missing)
+            alignment = F.pad(alignment, (0, missing, 0, steps - width, 0, more_rows))
+        return Batch(
+            src,
+            F.pad(self.src_lengths, (0, more_rows), value=1),
+            F.pad(self.tgt_in, (0, steps - width, 0, more_rows), value=PAD_ID),
+            tgt_out.flatten(),
+            order.t().flatten(),
+            words,
+            alignment,
+            (tgt_out.flatten() != PAD_ID).float(),
+        )
+
+
+def _rounding(rows: int, width: int) -> tuple[int, int]:
+    """Return the multiples to which lengths and rows are rounded: coarse ones in small batches.
+
+    The time that a small batch takes on a GPU depends on its length alone, and there are many of
+    them, so that few shapes are worth more padding.
+    """
+    if rows * width < SMALL_BATCH:
+        return 8, 32
+    return 4, max(8, 1 << (rows.bit_length() - 6))
 
 
 class EncodedPairs(NamedTuple):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from sys import intern
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from sentencepiece import SentencePieceProcessor
 from seq2seq.data.symbols import any_of
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
-MAX_NEW_WORDS = 20_000  # cached, besides as many previous ones; at most about 6 kB each
+MAX_NEW_WORDS = 40_000  # cached, besides as many previous ones; about 3 kB each
 MAX_STATES = 8  # cached of a word under BPE-dropout
 _MORE = 8  # random numbers for a word, besides one for each character
 _EDGES = re.compile(r"^\W+|\W+$")  # punctuation around a word
@@ -35,21 +35,20 @@ _GAMMA = np.array([0x9E3779B97F4A7C15], np.uint64)  # constants of SplitMix64
 _FACTORS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
 
 
-class Word(Protocol):
-    """Distribution over the segmentations of a word."""
-
-    def draw(self, choices: Sequence[Any]) -> list[int]:
-        """Return the ids of a segmentation, from its share of `SegmentationModel.choices`."""
-
-
 class SegmentationModel(Protocol):
-    """Distribution over the segmentations of each word."""
+    """Distributions over the segmentations of words, which the sampler caches.
+
+    A cached word is built of tuples alone, which the garbage collector does not visit.
+    """
 
     def choices(self, numbers: NDArray[np.float64]) -> list[Any]:
         """Return what uniform numbers decide, whichever the word."""
 
-    def word(self, text: str) -> Word:
+    def word(self, text: str) -> Any:
         """Return the distribution of a word, which starts with SPACE."""
+
+    def draw(self, word: Any, choices: Sequence[Any], start: int) -> Sequence[int]:
+        """Return the ids of a segmentation of a word, decided by the choices from `start` on."""
 
 
 class SubwordSampler:
@@ -70,17 +69,26 @@ class SubwordSampler:
         # Scores of BPE are negated merge ranks; those of a unigram model are log-probabilities.
         bpe = all(score.is_integer() for score in tokens.scores.values())
         self._model: SegmentationModel = (BpeDropout if bpe else UnigramModel)(tokens, amount)
-        self._known: dict[str, Word] = {}
-        self._previous: dict[str, Word] = {}  # words known before MAX_NEW_WORDS was reached
+        self._cached: dict[str, Any] = {}
+        self._previous: dict[str, Any] = {}  # words cached before MAX_NEW_WORDS was reached
 
     def sample(self, texts: Sequence[str], seed: int, numbers: Sequence[int]) -> list[list[int]]:
         """Return the ids of each text under a random segmentation.
 
         They depend on the text, the seed and the text's number alone.
         """
-        words = [_words(text) for text in texts]
-        choices = self._choices(words, seed, numbers)
-        return [self._line(*each) for each in zip(words, choices, strict=True)]
+        lines = [_words(text) for text in texts]
+        choices, starts = self._choices(lines, seed, numbers)
+        draw = self._draw if self._symbols else self._model.draw
+        cached, sampled = self._cached.get, []
+        for words, start in zip(lines, starts, strict=True):
+            ids: list[int] = []
+            for word in words:
+                ids += draw(cached(word) or self._word(word), choices, start)
+                start += len(word) + 1 + _MORE
+            sampled.append(ids)
+            cached = self._cached.get  # which may be another one
+        return sampled
 
     def sample_pairs(
         self, src: Sequence[str], tgt: Sequence[str], seed: int, numbers: Sequence[int]
@@ -91,51 +99,50 @@ class SubwordSampler:
         takes the random numbers of its first occurrence, if they suffice. A string that is copied
         from source to target thus consists of the same tokens on both sides.
         """
+        sampled: list[list[list[int]]] = [[], []]
         sides = [[_words(text) for text in texts] for texts in (src, tgt)]
-        choices = [self._choices(side, seed + n, numbers) for n, side in enumerate(sides)]
-        found: tuple[list[list[int]], list[list[int]]] = ([], [])
-        for lines in zip(*sides, *choices, strict=True):
-            first: dict[str, list[Any]] = {}
-            for words, own, side in zip(lines[:2], lines[2:], found, strict=True):
-                shared = []
-                for word, each in zip(words, own, strict=True):
-                    earlier = first.setdefault(_EDGES.sub("", word), each)
-                    shared.append(earlier if len(earlier) > len(word) else each)
-                side.append(self._line(words, shared))
-        return found
+        choices = [self._choices(lines, seed + n, numbers) for n, lines in enumerate(sides)]
+        for n in range(len(src)):
+            first: dict[str, tuple[list[Any], int, int]] = {}
+            for lines, (flat, starts), side in zip(sides, choices, sampled, strict=True):
+                start = starts[n]
+                ids: list[int] = []
+                for word in lines[n]:
+                    count = len(word) + 1 + _MORE
+                    earlier = first.setdefault(_EDGES.sub("", word), (flat, start, count))
+                    decided = earlier if earlier[2] > len(word) else (flat, start, count)
+                    ids += self._draw(self._word(word), *decided[:2])
+                    start += count
+                side.append(ids)
+        return sampled[0], sampled[1]
 
     def _choices(
         self, lines: Sequence[Sequence[str]], seed: int, numbers: Sequence[int]
-    ) -> list[list[list[Any]]]:
-        """Return what decides each word of each line, enough for some punctuation more."""
-        widths = [[len(word) + 1 + _MORE for word in line] for line in lines]
-        flat, start = self._model.choices(uniform(seed, numbers, [*map(sum, widths)])), 0
-        choices = []
-        for line in widths:
-            ends = [*accumulate(line, initial=start)]
-            choices.append([flat[first:end] for first, end in pairwise(ends)])
-            start = ends[-1]
-        return choices
+    ) -> tuple[list[Any], list[int]]:
+        """Return what decides all words, and where each line starts in it.
 
-    def _line(self, words: Sequence[str], choices: Sequence[Sequence[Any]]) -> list[int]:
-        ids: list[int] = []
-        for word, each in zip(words, choices, strict=True):
-            ids += (self._known.get(word) or self._remembered(word)).draw(each)
-        return ids
+        A word has one choice for each character, and some more for punctuation around it.
+        """
+        counts = [sum(map(len, words)) + (1 + _MORE) * len(words) for words in lines]
+        choices = self._model.choices(uniform(seed, numbers, counts))
+        return choices, [0, *accumulate(counts[:-1])] if counts else []
 
-    def _remembered(self, text: str) -> Word:
-        word = self._previous.get(text) or self._word(text)
+    def _word(self, text: str) -> Any:
+        """Return the distribution of a word of the text, from the cache if it is there."""
+        if (word := self._cached.get(text)) is not None:
+            return word
+        word = self._previous.get(text) or self._new_word(text)
         if len(text) <= _MAX_LENGTH:
-            if len(self._known) == MAX_NEW_WORDS:
-                self._known, self._previous = {}, self._known
-            self._known[text] = word
+            if len(self._cached) >= MAX_NEW_WORDS:
+                self._cached, self._previous = {}, self._cached
+            self._cached[text] = word
         return word
 
-    def _word(self, text: str) -> Word:
+    def _new_word(self, text: str) -> Any:
         text = SPACE + text
         if not (self._symbols and self._symbol.search(text)):
             return self._model.word(text)
-        parts: list[tuple[int, int | Word]] = []
+        parts: list[tuple[int, Any]] = []
         start = 0
         for match in self._symbol.finditer(text):
             if match.start() > start:
@@ -146,18 +153,22 @@ class SubwordSampler:
             parts.append((start, self._model.word(text[start:])))
         return _Parts(parts)
 
+    def _draw(self, word: Any, choices: Sequence[Any], start: int) -> Sequence[int]:
+        if not isinstance(word, _Parts):
+            return self._model.draw(word, choices, start)
+        ids: list[int] = []
+        for first, part in word:
+            if isinstance(part, int):
+                ids.append(part)
+            else:
+                ids += self._model.draw(part, choices, start + first)
+        return ids
 
-class _Parts:
+
+class _Parts(tuple[tuple[int, Any], ...]):
     """A word with symbols: ids of symbols, and words, each with its first character."""
 
-    def __init__(self, parts: Sequence[tuple[int, int | Word]]) -> None:
-        self._parts = parts
-
-    def draw(self, choices: Sequence[Any]) -> list[int]:
-        ids: list[int] = []
-        for start, part in self._parts:
-            ids += [part] if isinstance(part, int) else part.draw(choices[start:])
-        return ids
+    __slots__ = ()
 
 
 def _words(text: str) -> list[str]:
@@ -192,19 +203,18 @@ class Tokens:
         self, processor: SentencePieceProcessor, symbols: Mapping[str, int] = MappingProxyType({})
     ) -> None:
         self.scores: dict[str, float] = {}
-        self._ids: dict[str, int] = {}
+        self._ids: dict[str, tuple[int, ...]] = {}
         without = set(symbols.values())
         for i in range(processor.get_piece_size()):
             special = processor.is_control(i) or processor.is_unknown(i) or processor.is_unused(i)
             if not (special or processor.is_byte(i) or i in without):
                 token = processor.id_to_piece(i)
-                self._ids[token], self.scores[token] = i, processor.get_score(i)
+                self._ids[token], self.scores[token] = (i,), processor.get_score(i)
         self._bytes = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
 
-    def ids(self, token: str) -> list[int]:
+    def ids(self, token: str) -> tuple[int, ...]:
         """Return the id of a token, or the ids of the bytes of a character that has none."""
-        i = self._ids.get(token)
-        return [self._bytes[byte] for byte in token.encode()] if i is None else [i]
+        return self._ids.get(token) or tuple(self._bytes[byte] for byte in token.encode())
 
 
 class BpeDropout:
@@ -225,36 +235,35 @@ class BpeDropout:
         dropped: list[int] = self._at_least.searchsorted(numbers, side="right").tolist()
         return dropped
 
-    def word(self, text: str) -> Word:
+    def word(self, text: str) -> "_BpeWord":
         """Return the distribution of a word."""
-        return _BpeWord(text, self._tokens, self._ranks)
+        ranks = (self._ranks.get(left + right, math.inf) for left, right in pairwise(text))
+        return _BpeWord(_State(tuple(text), tuple(ranks)))
+
+    def draw(self, word: "_BpeWord", choices: Sequence[int], start: int) -> tuple[int, ...]:
+        """Merge the characters of a word until no merge is left."""
+        state = word.start
+        while (dropped := choices[start]) < state.merges:
+            start += 1
+            following = state.after.get(dropped) if state.after else None
+            if following is None:
+                following = state.merged(dropped, self._ranks)
+                if word.states < MAX_STATES:
+                    word.states += 1
+                    state.after = {**(state.after or {}), dropped: following}
+            state = following
+        if state.ids is None:
+            state.ids = tuple(i for token in state.tokens for i in self._tokens.ids(token))
+        return state.ids
 
 
 class _BpeWord:
     """A word under BPE-dropout. Partly merged words are cached as a graph, which grows."""
 
-    __slots__ = ("_ranks", "_start", "_states", "_tokens")
+    __slots__ = ("start", "states")
 
-    def __init__(self, text: str, tokens: Tokens, ranks: dict[str, float]) -> None:
-        self._tokens, self._ranks, self._states = tokens, ranks, 0
-        each = [ranks.get(left + right, math.inf) for left, right in pairwise(text)]
-        self._start = _State(tuple(text), tuple(each))
-
-    def draw(self, choices: Sequence[int]) -> list[int]:
-        state = self._start
-        for dropped in choices:
-            if dropped >= state.merges:
-                break
-            following = state.after.get(dropped) if state.after else None
-            if following is None:
-                following = state.merged(dropped, self._ranks)
-                if self._states < MAX_STATES:
-                    self._states += 1
-                    state.after = {**(state.after or {}), dropped: following}
-            state = following
-        if state.ids is None:
-            state.ids = [i for token in state.tokens for i in self._tokens.ids(token)]
-        return state.ids
+    def __init__(self, start: "_State") -> None:
+        self.start, self.states = start, 0
 
 
 class _State:
@@ -266,7 +275,7 @@ class _State:
         self.tokens, self._ranks = tokens, ranks
         self.merges = len(ranks) - ranks.count(math.inf)  # possible merges
         self.after: dict[int, _State] | None = None  # by the number of merges dropped
-        self.ids: list[int] | None = None
+        self.ids: tuple[int, ...] | None = None
 
     def merged(self, dropped: int, known: dict[str, float]) -> "_State":
         """Apply the best merge except `dropped` better ones; of equal ones the first is best."""
@@ -280,6 +289,13 @@ class _State:
             (*tokens[:n], token, *tokens[n + 2 :]),
             (*ranks[: max(0, n - 1)], *left, *right, *ranks[n + 2 :]),
         )
+
+
+# For each character of a word the tokens that start there: their cumulative probabilities but the
+# last, ids, and ends.
+Lattice: TypeAlias = tuple[
+    tuple[tuple[float, ...], tuple[tuple[int, ...], ...], tuple[int, ...]], ...
+]
 
 
 class UnigramModel:
@@ -296,11 +312,11 @@ class UnigramModel:
 
     def choices(self, numbers: NDArray[np.float64]) -> list[float]:
         """Return the numbers, each of which chooses a token by cumulative probabilities."""
-        each: list[float] = numbers.tolist()
-        return each
+        chosen: list[float] = numbers.tolist()
+        return chosen
 
-    def word(self, text: str) -> Word:
-        """Return the distribution of a word, a lattice of its tokens."""
+    def word(self, text: str) -> Lattice:
+        """Return the distribution of a word."""
         log_sums, lattice = [0.0] * (len(text) + 1), []
         for start in range(len(text) - 1, -1, -1):
             ends, scores = [], []
@@ -314,36 +330,18 @@ class UnigramModel:
             best = max(scores)
             sums = list(accumulate(math.exp(score - best) for score in scores))
             log_sums[start] = best + math.log(sums[-1])
-            ids = [self._ids(text[start:end]) for end in ends]
-            lattice.append(_Node(ends, ids, [each / sums[-1] for each in sums[:-1]]))
-        return _UnigramWord(lattice[::-1])
+            ids = tuple(self._ids(text[start:end]) for end in ends)
+            lattice.append((tuple(value / sums[-1] for value in sums[:-1]), ids, tuple(ends)))
+        return tuple(reversed(lattice))
 
-
-class _Node:
-    """The tokens that start at a position: where they end, their ids and cumulative probability."""
-
-    __slots__ = ("cumulative", "ends", "ids")
-
-    def __init__(self, ends: list[int], ids: list[list[int]], cumulative: list[float]) -> None:
-        self.ends, self.ids, self.cumulative = ends, ids, cumulative
-
-
-class _UnigramWord:
-    """A word under a unigram model: the tokens that start at each of its characters."""
-
-    __slots__ = ("_lattice",)
-
-    def __init__(self, lattice: list[_Node]) -> None:
-        self._lattice = lattice
-
-    def draw(self, choices: Sequence[float]) -> list[int]:
-        lattice, place = self._lattice, 0
-        found: list[int] = []
-        for number in choices:
-            node = lattice[place]
-            n = bisect(node.cumulative, number)
-            found += node.ids[n]
-            place = node.ends[n]
-            if place == len(lattice):
-                break
-        return found
+    def draw(self, word: Lattice, choices: Sequence[float], start: int) -> list[int]:
+        """Draw token after token, from the first character to the last."""
+        place, length = 0, len(word)
+        drawn: list[int] = []
+        while place < length:
+            cumulative, ids, ends = word[place]
+            n = bisect(cumulative, choices[start])
+            drawn += ids[n]
+            place = ends[n]
+            start += 1
+        return drawn

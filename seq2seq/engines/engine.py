@@ -103,8 +103,7 @@ class Engine(Protocol):
     def has_heads(self) -> bool:
         """Return whether steps have attention weights of several heads."""
 
-    @property
-    def workers(self) -> int:
+    def workers(self, sentences: int) -> int:
         """Return how many threads of Python should search batches of their own side by side."""
 
     def slots(self, width: int, beam_size: int, count: int) -> int:
@@ -143,7 +142,7 @@ class Engine(Protocol):
     def best(self, step: Any, scores: Array, count: int) -> Best:
         """Return the best continuations of groups of hypotheses with these scores [G, K'].
 
-        G K' = N: a group is K' neighbouring rows. `count` is at most K' V.
+        G K' = N: a group is K' neighbouring rows. There are at most `count`, and K' V.
         """
 
     def draw(self, step: Any, sampling: Sampling, numbers: Array) -> Best:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +10,6 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.engine import Engine
-from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.inference.search.interface import DecodingSettings, Hypothesis, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request
@@ -20,7 +18,6 @@ from seq2seq.runtime.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.engines.torch.engine import Model
     from seq2seq.inference.shortlist_search import ShortlistSearch
 
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
@@ -30,10 +27,10 @@ AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
 class LoadedModel:
     """A trained model, or an ensemble, with its vocabularies and the settings of its config.
 
-    On a CPU the model is an engine of ONNX Runtime, for which torch is not imported.
+    On a CPU the engine is that of ONNX Runtime, for which torch is not imported.
     """
 
-    model: "Model | OnnxEngine"
+    engine: Engine
     vocabularies: Vocabularies
     limit: LengthLimit
     decoding: DecodingSettings
@@ -44,20 +41,11 @@ class LoadedModel:
     shortlisted: "ShortlistSearch | None" = None  # in place of search over all tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle or copy the translator with its weights; raises TypeError for int8 weights."""
+        """Pickle or copy the translator with its weights."""
         fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
-        if isinstance(self.model, OnnxEngine):
+        if self.device == "cpu":
             return _restored, (type(self), None, fields)
         return _restored, (type(self), _DeviceName(str(self.device)), fields)
-
-    @property
-    def trained(self) -> "tuple[Model, torch.device]":
-        """Return the model of run folders and its device; raises UserError for an exported one."""
-        if isinstance(self.model, OnnxEngine) or isinstance(self.device, str):
-            raise UserError(
-                f"{self.name}: is an exported model, which translates only; use the run folder"
-            )
-        return self.model, self.device
 
     @property
     def attends(self) -> bool:
@@ -68,15 +56,6 @@ class LoadedModel:
     def has_heads(self) -> bool:
         """Return True if translations have attention weights of several heads."""
         return self.engine.has_heads
-
-    @cached_property
-    def engine(self) -> Engine:
-        """Return the engine that searches with the model."""
-        if isinstance(self.model, OnnxEngine):
-            return self.model
-        from seq2seq.engines.torch.engine import TorchEngine
-
-        return TorchEngine(*self.trained)
 
     def search(
         self,

@@ -109,7 +109,7 @@ def _load_exports(
         for network in _networks(folder, each, len(vocabularies.tgt), int8)
     ]
     return kind(
-        model=OnnxEngine(networks),
+        engine=OnnxEngine(networks),
         vocabularies=vocabularies,
         limit=first.limit,
         decoding=decoding,

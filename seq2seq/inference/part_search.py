@@ -40,6 +40,9 @@ class PartSearch:
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
         mbr = settings.mbr
+        kept = None if n_best > 1 or mbr or options.sampling else 1
+        if kept and self._forbidden is None:
+            options = options._replace(returned=1)
         for rows in chunks(parts):
             found = self._search_parts(
                 parts[rows], options, on_found and partial(_call_shifted, on_found, rows.start)
@@ -53,7 +56,6 @@ class PartSearch:
                 again = self._search_parts([*constrained.values()], options)
                 for (number, part), hypotheses in zip(constrained.items(), again, strict=True):
                     own[number], found[number] = part, hypotheses
-            kept = None if n_best > 1 or mbr or options.sampling else 1
             lists = [
                 self._candidates(part, hypotheses[:kept])
                 for part, hypotheses in zip(own, found, strict=True)

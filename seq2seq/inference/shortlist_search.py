@@ -22,6 +22,7 @@ from seq2seq.inference.search.search import search
 from seq2seq.inference.search.sentences import Request, padded_width
 from seq2seq.inference.shortlist import Shortlist
 from seq2seq.model.copying import CopyOutputs
+from seq2seq.model.seq2seq import Seq2Seq
 
 
 class ShortlistedSources(NamedTuple):
@@ -125,6 +126,11 @@ def _logits(outputs: Tensor, memory: ShortlistMemory) -> Tensor:
     by_sentence = outputs.unflatten(0, (len(memory.tokens), -1))
     logits = torch.bmm(by_sentence, memory.weight.mT)
     return logits.add_(memory.bias[:, None]).flatten(0, 1)
+
+
+def projection_of(model: Seq2Seq) -> tuple[Tensor, Tensor]:
+    """Return the weight [V, R] and the bias [V] of the output projection."""
+    return model.projection.weight.detach(), model.projection.bias.detach()
 
 
 class ShortlistSearch:

@@ -109,7 +109,7 @@ def load_stored(
     decoding = overridden_decoding(paths[0], read_config(paths[0]), overrides)
     check_fit(paths, runs)
     return kind(
-        model=OnnxEngine(networks),
+        engine=OnnxEngine(networks),
         vocabularies=first.vocabularies,
         limit=first.limit,
         decoding=decoding,

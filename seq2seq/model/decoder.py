@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from seq2seq.model.attention import ScoreFunction
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
+from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs
 from seq2seq.model.layers import Dropout, DropoutRates, Linear, tanh
@@ -111,7 +112,7 @@ class BahdanauDecoder(AttentionLayer):
         weight, steps = self.context_gates.weight, len(gates)
         layers = layer_inputs(self.layers, weight, state, steps, self.dropout)
         hiddens, contexts, weights = unroll_bahdanau(
-            gates, _unroll_memory(memory, state), score, layers, self.layers.residual
+            gates, _unroll_memory(memory, score, gates.dtype), score, layers, self.layers.residual
         )
         outputs = self.outputs(hiddens, contexts, time_major)
         return Unrolled(outputs.transpose(0, 1), weights.transpose(0, 1))
@@ -195,7 +196,7 @@ class LuongDecoder(AttentionLayer):
             gates,
             state.input_feed,
             HIDDEN_SCALE * self.attentional.weight,
-            _unroll_memory(memory, state),
+            _unroll_memory(memory, score, gates.dtype),
             score,
             layers,
             self.layers.residual,
@@ -349,16 +350,24 @@ def layer_inputs(
         if level:
             bias = layer.bias
             if dropout.training and dropout.p > 0:
-                mask = dropout(torch.ones_like(hidden).expand(steps, -1, -1))
+                mask = dropout(torch.ones_like(cell).expand(steps, -1, -1))
         inputs.append(LayerInputs(weight, bias, hidden, cell, mask))
     return inputs
 
 
-def _unroll_memory(memory: Memory, state: DecoderState) -> tuple[Tensor, Tensor, Tensor]:
-    """Return keys, values and additive mask in the dtype of the states, for the fused unroll."""
-    dtype = state.cell.dtype
-    mask = torch.zeros_like(memory.pad_mask, dtype=dtype).masked_fill(memory.pad_mask, -torch.inf)
-    return memory.keys.to(dtype), memory.values.to(dtype), mask
+def _unroll_memory(
+    memory: Memory, score: ScoreWeights, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return keys, values and additive mask for the fused unroll.
+
+    On a GPU values, and keys of dot products, have the given dtype of products. All others are in
+    float32 or wider.
+    """
+    wide = torch.promote_types(dtype, torch.float32)
+    dtype = dtype if memory.keys.is_cuda else wide
+    mask = torch.zeros_like(memory.pad_mask, dtype=wide).masked_fill(memory.pad_mask, -torch.inf)
+    keys = memory.keys.to(dtype if score.energy is None else wide)
+    return keys, memory.values.to(dtype), mask
 
 
 def stack_steps(

@@ -1,5 +1,8 @@
 """Complete network: encoder, decoder, embeddings and the projection to the vocabulary."""
 
+import copy
+from itertools import chain
+
 import torch
 from torch import Tensor, nn
 
@@ -100,6 +103,15 @@ class Seq2Seq(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         """Return target embeddings [..., E] of ids [...], with dropout in training."""
         return self.dropout(self.tgt_embedding(ids))
+
+
+def evaluation_copy(model: Seq2Seq) -> Seq2Seq:
+    """Return the model in evaluation mode, on modules of its own that share all weights.
+
+    It follows a model in training.
+    """
+    tensors = chain(model.parameters(), model.buffers())
+    return copy.deepcopy(model, {id(tensor): tensor for tensor in tensors}).eval()
 
 
 def named_weights(model: nn.Module) -> dict[str, Tensor]:

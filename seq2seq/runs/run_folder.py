@@ -154,7 +154,7 @@ def holds_run(folder: Path) -> bool:
 def _check_kinds(folder: Path) -> None:
     """Raise UserError if a file of a run is a folder, a pipe or a device, or a folder is a file."""
     for name in existing(folder, RESERVED):
-        is_folder = name in (VOCABULARY, TENSORBOARD)
+        is_folder = name in (VOCABULARY, TENSORBOARD, ENGINE)
         plain = Path.is_dir if is_folder else Path.is_file
         path = folder / name
         if path.exists() and not path.is_symlink() and not plain(path):

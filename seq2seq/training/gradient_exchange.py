@@ -47,10 +47,11 @@ class GradientExchange:
         self._complete.clear()
         self._is_last_pass = is_last
 
-    def finish(self, extra: Sequence[Tensor]) -> list[Tensor]:
+    def finish(self, extra: Sequence[Tensor], in_place: bool = False) -> list[Tensor]:
         """Wait for all sums, and replace each gradient by its sum; return the sums of `extra`.
 
-        A parameter without a gradient on this rank adds zeros.
+        A parameter without a gradient on this rank adds zeros. With `in_place`, sums are copied
+        into the tensors of the gradients.
         """
         self._is_last_pass = False
         while len(self._sums) < len(self._buckets):
@@ -62,7 +63,13 @@ class GradientExchange:
         *buffers, summed = (buffer for buffer, _ in self._sums)
         self._sums.clear()
         for bucket, buffer in zip(self._buckets, buffers, strict=True):
-            for parameter, gradient in zip(bucket, _split_as(buffer, bucket), strict=True):
+            gradients = _split_as(buffer, bucket)
+            if in_place:
+                for parameter, gradient in zip(bucket, gradients, strict=True):
+                    assert parameter.grad is not None, "kept between steps"
+                    parameter.grad.copy_(gradient)
+                continue
+            for parameter, gradient in zip(bucket, gradients, strict=True):
                 parameter.grad = gradient
         return _split_as(summed, extra)
 

@@ -16,9 +16,11 @@ from seq2seq.runs.run_folder import OpenFolder, open_folder
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.console import console, fixed
+from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import ProcessGroup, process_group
+from seq2seq.training.batches import StepBatches
 from seq2seq.training.callbacks import Callback, check_callbacks
 from seq2seq.training.clock import Clock
 from seq2seq.training.diagnosis import ValidationResult, diagnose
@@ -28,7 +30,7 @@ from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter, RunReporter
 from seq2seq.training.selection import best_note
 from seq2seq.training.session import SessionData, TrainingSession
-from seq2seq.training.step import own_batches, train_step
+from seq2seq.training.step import train_step
 from seq2seq.training.stopping import (
     StopSync,
     TrainingLength,
@@ -157,8 +159,9 @@ def _train(
             validate_sound(session, reporter, clock)  # the initial weights may remain the best
             save(session, reporter, clock)
         sync = StopSync(session.group, stops, lambda: clock.seconds)
-        while (limit := met_limit(config.training, session.progress, sync.seconds)) is None:
-            train_epoch(session, reporter, clock, length, sync)
+        with StepBatches(session) as batches:
+            while (limit := met_limit(config.training, session.progress, sync.seconds)) is None:
+                train_epoch(session, reporter, batches, clock, length, sync)
         log_skipped(session, reporter)
         progress = session.progress
         if progress.validated_step < progress.step:
@@ -167,6 +170,7 @@ def _train(
         finished = f"Training finished: {reason}."
         reporter.log(finished if progress.step > began else finished_note(config, reason))
         save(session, reporter, clock)
+        session.writer.save_engine(session)
         best = best_note(progress, config.training)
         reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
         valid, metrics = session.data.valid, reporter.read_metrics()
@@ -200,6 +204,7 @@ def share_in_training(data: SessionData) -> float:
 def train_epoch(
     session: TrainingSession,
     reporter: Reporter,
+    batches: StepBatches,
     clock: Clock,
     length: TrainingLength,
     sync: StopSync,
@@ -207,12 +212,12 @@ def train_epoch(
     """Train to the end of the current epoch, or to the step where training stops or diverges."""
     config, settings, progress = session.config, session.config.training, session.progress
     order = EpochOrder(session.data.train, settings.batch_tokens, config.seed, progress.epoch)
-    for start in range(progress.batch, len(order), settings.accumulate):
-        rows = order[start : start + settings.accumulate]
+    starts = range(progress.batch, len(order), settings.accumulate)
+    for start, made in zip(starts, batches.of_steps(order, starts), strict=True):
         progress.step += 1
         end = end_of_decay(settings, progress.step, length.last_step, sync.seconds)
         rate = learning_rate(settings, progress.step, end, progress.decays) * progress.rate_factor
-        result = train_step(session, own_batches(session, rows), rate)
+        result = train_step(session, made, rate)
         progress.add(result.losses, result.skipped)
         tokens, limit = sync.after_step(result.tokens, result.max_micro_batch_positions)
         if limit != progress.max_micro_batch_positions:
@@ -221,7 +226,8 @@ def train_epoch(
                 f"step {progress.step}: out of memory; from now on a batch of more than "
                 f"{limit:,} target positions is split into micro-batches, with the same gradient"
             )
-        progress.batch = start + len(rows)
+        log_fallbacks(reporter, batches, session.graphs)
+        progress.batch = min(start + settings.accumulate, len(order))
         progress.tokens += tokens
         clock.count(tokens)
         reporter.advance(progress.step)
@@ -247,6 +253,17 @@ def train_epoch(
         if why_stop(settings, progress, sync.seconds) is not None:
             return
     progress.epoch, progress.batch = progress.epoch + 1, 0
+
+
+def log_fallbacks(reporter: Reporter, batches: StepBatches, graphs: Graphs) -> None:
+    """Log, once, that batches or steps are computed in a slower way than intended."""
+    if batches.note is not None:
+        reporter.log(f"warning: {batches.note}")
+    if graphs.note is not None:
+        reporter.log(
+            f"note: steps of further shapes are not captured as CUDA graphs: {graphs.note}"
+        )
+    batches.note = graphs.note = None
 
 
 def validation_due(session: TrainingSession, batches: int) -> bool:

@@ -50,19 +50,19 @@ def batch_loss(
         for each in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_out)
     )
     unrolled = model.unroll(src, src_lengths, tgt_in)  # [passes * B, T, *], passes adjacent
-    count, width = unrolled.outputs.shape[:2]
-    rows, columns = batch.tgt_positions // width, batch.tgt_positions % width
-    first = columns * count + rows * passes  # decoders lay out memory with time first
-    tokens = (first[:, None] + torch.arange(passes, device=first.device)).flatten()
+    tokens = _time_first(batch, unrolled.outputs.shape[1], passes)
     selected = _select(unrolled.outputs, tokens)
-    real: Tensor | CopyOutputs = selected
+    outputs: Tensor | CopyOutputs = selected
     if model.copying is not None:
-        real = _copy_outputs(model.copying, selected, unrolled, tokens)
-    objective, nll = token_loss(real, model.projection, tgt, label_smoothing, consistency)
+        outputs = _copy_outputs(model.copying, selected, unrolled, tokens)
+    real = None if batch.real is None else batch.real.repeat_interleave(passes)
+    weights = label_smoothing, consistency
+    objective, nll = token_loss(outputs, model.projection, tgt, *weights, real=real)
     if coverage:
         assert unrolled.attention_weights is not None, "no coverage without attention"
-        losses = coverage_losses(unrolled.attention_weights)[:, :, None]
-        objective = objective + coverage * _select(losses, tokens).sum()
+        losses = _select(coverage_losses(unrolled.attention_weights)[:, :, None], tokens)
+        losses = losses if real is None else losses * real[:, None]
+        objective = objective + coverage * losses.sum()
     if guided and batch.alignment is not None and batch.src_words is not None:
         assert unrolled.attention_weights is not None, "no guided alignment without attention"
         targets = [batch.alignment, batch.src_words]
@@ -73,14 +73,28 @@ def batch_loss(
     return Losses(objective / passes, nll / passes)
 
 
+def _time_first(batch: Batch, width: int, passes: int) -> Tensor | None:
+    """Return the positions [passes * M] of target tokens, counted time first.
+
+    None: all positions of a rounded batch, in this order.
+    """
+    if batch.real is not None:
+        return None
+    rows, columns = batch.tgt_positions // width, batch.tgt_positions % width
+    first = (columns * len(batch.src) + rows) * passes  # decoders lay out memory with time first
+    return (first[:, None] + torch.arange(passes, device=first.device)).flatten()
+
+
 def _copy_outputs(
-    copying: Copying, outputs: Tensor, unrolled: Unrolled, tokens: Tensor
+    copying: Copying, outputs: Tensor, unrolled: Unrolled, tokens: Tensor | None
 ) -> CopyOutputs:
     """Return the outputs [M, R] of target tokens with what their mixtures read."""
     weights, continued, positions = unrolled[1:]
     assert weights is not None, "no copying without attention"
     assert continued is not None, "set with copying"
     assert positions is not None, "set with copying"
+    if tokens is None:
+        tokens = torch.arange(len(outputs), device=outputs.device)
     sentences = tokens % len(weights)
     own = SourcePositions(*(each.index_select(0, sentences) for each in positions))
     found: tuple[CopyOutputs, Tensor] = copying(
@@ -89,9 +103,10 @@ def _copy_outputs(
     return found[0]
 
 
-def _select(sequences: Tensor, tokens: Tensor) -> Tensor:
+def _select(sequences: Tensor, tokens: Tensor | None) -> Tensor:
     """Return the rows [M, *] of sequences [B, T, *] at positions [M], counted time first."""
-    return sequences.transpose(0, 1).flatten(0, 1).index_select(0, tokens)
+    rows = sequences.transpose(0, 1).flatten(0, 1)
+    return rows if tokens is None else rows.index_select(0, tokens)
 
 
 def coverage_losses(attention_weights: Tensor) -> Tensor:
@@ -141,6 +156,7 @@ def token_loss(
     tgt: Tensor,
     label_smoothing: float,
     consistency: float = 0.0,
+    real: Tensor | None = None,
 ) -> Losses:
     """Return the summed loss, in nats, of M target tokens: outputs [M, R], target ids [M].
 
@@ -148,12 +164,17 @@ def token_loss(
     section 7). With a weight `consistency`, rows are pairs of passes of a token, and a pair costs
     `consistency / 2 * (KL(p, q) + KL(q, p))` more (Liang et al. 2021, equation 4).
     Logits [M, V] are computed in chunks, whose gradients are accumulated in the forward pass. With
-    `CopyOutputs` p is the mixture with copied tokens; see `mixture_loss`.
+    `CopyOutputs` p is the mixture with copied tokens; see `mixture_loss`. Rows where `real` [M] is
+    0, not 1, are padding: they cost nothing and have no gradient.
     """
     gate = mass = src = None
     if isinstance(outputs, CopyOutputs):
         outputs, gate, mass, src = outputs
         gate, mass = gate.to(projection.weight.dtype), mass.to(projection.weight.dtype)
+    if real is not None:  # gradients of what is multiplied by zero are zero
+        outputs = outputs * real[:, None].to(outputs.dtype)
+        if gate is not None and mass is not None:
+            gate, mass = gate * real, mass * real[:, None]
     needs_grad = torch.is_grad_enabled()
     dtype = torch.get_autocast_dtype(outputs.device.type)
     if not torch.is_autocast_enabled(outputs.device.type):
@@ -167,6 +188,7 @@ def token_loss(
             mass,
             src,
             tgt,
+            real,
             label_smoothing,
             consistency,
             needs_grad,
@@ -192,6 +214,7 @@ class _FusedLoss(torch.autograd.Function):
         mass: Tensor | None,
         src: Tensor | None,
         tgt: Tensor,
+        real: Tensor | None,
         label_smoothing: float,
         consistency: float,
         needs_grad: bool,
@@ -206,30 +229,33 @@ class _FusedLoss(torch.autograd.Function):
         if needs_grad:
             grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
             grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(vocabulary, 1)
-            grad_bias = weight.new_full((vocabulary,), -share * len(tgt))
+            predicted = len(tgt) if real is None else real.sum()
+            grad_bias = weight.new_zeros(vocabulary) - share * predicted
         terms = None if src is None else CopyTerms(gate, mass, src)  # type: ignore[arg-type]
         grad_terms = [] if terms is None else [torch.zeros_like(each) for each in terms[:2]]
         for start in range(0, len(padded), chunk):
             rows, end, place = slice(start, start + chunk), start + chunk, start % at_once
-            real = slice(min(chunk, len(tgt) - start))
+            filled = slice(min(chunk, len(tgt) - start))
+            weights = None if real is None else real[rows]
             grad_logits = probabilities[place : place + chunk]
             torch.addmm(product_bias, padded[rows], product_weight.t(), out=logits)
             torch.softmax(logits, dim=-1, out=grad_logits)
             losses, *by_terms = _chunk_loss(
-                logits[real],
-                grad_logits[real],
+                logits[filled],
+                grad_logits[filled],
                 means[rows],
                 tgt[rows],
                 None if terms is None else terms.rows(rows),
                 label_smoothing,
                 consistency,
+                weights,
             )
             total += losses
             for each, grad in zip(grad_terms, by_terms, strict=True):
                 each[rows] = grad
             if needs_grad:
-                grad_outputs[rows] += (grad_logits @ product_weight)[real]
-                grad_bias += grad_logits[real].sum(0)
+                grad_outputs[rows] += (grad_logits @ product_weight)[filled]
+                grad_bias += _sum_of_rows(grad_logits[filled], weights)
             if needs_grad and (place + chunk == at_once or end == len(padded)):
                 grad_weight += probabilities[: place + chunk].t() @ padded[start - place : end]
         if needs_grad:
@@ -243,7 +269,14 @@ class _FusedLoss(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale, _ = grads
         gradients = [each * scale for each in ctx.saved_tensors]
-        return (*gradients, *[None] * (10 - len(gradients)))
+        return (*gradients, *[None] * (11 - len(gradients)))
+
+
+def _sum_of_rows(rows: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the sum [V] of rows [M, V], weighted by [M]: a product, faster than a reduction."""
+    if weights is None:
+        return rows.sum(0)
+    return (weights.to(rows.dtype)[None] @ rows)[0]
 
 
 def _chunk_and_block(tokens: int, device: torch.device, needs_grad: bool) -> tuple[int, int]:
@@ -263,25 +296,30 @@ def _chunk_loss(
     terms: CopyTerms | None,
     smoothing: float,
     consistency: float,
+    real: Tensor | None,
 ) -> tuple[Tensor, ...]:
     """Return summed objective and negative log-likelihood [2]: logits [M, V], their row means [M].
 
-    With the terms of copying, return also the gradients of gate and mass. Turns the probabilities
-    [M, V], in place, into the gradient of the objective with respect to the logits, without the
-    `- e / V` of smoothing.
+    Rows that are not `real` [M] cost nothing. With the terms of copying, return also the gradients
+    of gate and mass. Turns the probabilities [M, V], in place, into the gradient of the objective
+    with respect to the logits, without the `- e / V` of smoothing.
     """
     rows = torch.arange(len(tgt), device=tgt.device)
     logit, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
     surprisal = _surprisal(logits, probabilities, logit, likelihood)
     if terms is not None:
         mixture = mixture_loss(
-            logits, probabilities, means, surprisal, tgt, terms, smoothing, consistency
+            logits, probabilities, means, surprisal, tgt, terms, smoothing, consistency, real
         )
         return torch.stack(mixture[:2]), *mixture[2:]
-    objective = (smoothing * (logit - means) + surprisal).sum()
+    costs = smoothing * (logit - means) + surprisal
+    if real is not None:
+        costs, surprisal = costs * real, surprisal * real
+    objective = costs.sum()
     if consistency:
-        divergence, by_logits = _divergence(logits.to(means.dtype), probabilities.to(means.dtype))
-        objective = objective + consistency / 2 * divergence
+        divergences, by_logits = _divergence(logits.to(means.dtype), probabilities.to(means.dtype))
+        divergences = divergences if real is None else divergences * real[::2]
+        objective = objective + consistency / 2 * divergences.sum()
     probabilities[rows, tgt] = (likelihood - (1 - smoothing)).to(probabilities.dtype)
     if consistency:
         probabilities.add_(by_logits, alpha=consistency / 2)
@@ -301,7 +339,7 @@ def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood:
 
 
 def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the summed `KL(p, q) + KL(q, p)` of adjacent rows [2N, V], and its gradient.
+    """Return `KL(p, q) + KL(q, p)` [N] of adjacent rows [2N, V], and its gradient.
 
     It is `sum over v of (p - q) (z_p - z_q)`, as the normalizers cancel out.
     """
@@ -313,7 +351,7 @@ def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
         mean = torch.linalg.vecdot(each, differences)[:, None]
         torch.addcmul(unlike, each, differences - mean, out=out)
     by_z_q.neg_()
-    return torch.linalg.vecdot(unlike, differences).sum(), by_logits
+    return torch.linalg.vecdot(unlike, differences), by_logits
 
 
 def _passes(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -53,6 +53,7 @@ def mixture_loss(
     terms: CopyTerms,
     smoothing: float,
     consistency: float,
+    real: Tensor | None = None,
 ) -> MixtureLoss:
     """Return the loss of M tokens with ids tgt [M] and its gradients.
 
@@ -60,7 +61,7 @@ def mixture_loss(
     mixture with the smoothed target, and with a weight `consistency` the divergence of R-Drop
     between mixtures. Takes logits and probabilities [M, V] of p, the row means of the logits and
     `-log p(y)`, [M] each. Turns the probabilities, in place, into the gradient with respect to the
-    logits, without the `- e / V` of smoothing.
+    logits, without the `- e / V` of smoothing. Rows that are not `real` [M] cost nothing.
     """
     rows, share = torch.arange(len(tgt), device=tgt.device), smoothing / logits.shape[1]
     log_normalizer = logits[rows, tgt].to(means.dtype) + surprisal
@@ -70,6 +71,8 @@ def mixture_loss(
     nll = surprisal - gains.log_gate - tgt_gain
     generated_mean = log_normalizer - means - gains.log_gate  # mean over v of -log g p(v)
     objective = (1 - smoothing) * nll + smoothing * generated_mean - share * gains.gain.sum(1)
+    if real is not None:
+        objective, nll = objective * real, nll * real
     total = objective.sum()
     by_tgt, by_src = (1 - smoothing) * (-tgt_gain).exp(), share * gains.copied
     grad_gate = by_src.sum(1) - smoothing * (1 - gate) - by_tgt + (1 - smoothing) * gate
@@ -79,7 +82,9 @@ def mixture_loss(
     if consistency:
         log_probs = logits - (log_normalizer - gains.log_gate)[:, None]
         log_probs.scatter_add_(1, terms.src, gains.gain)
-        divergence, by_log_probs = _divergence(log_probs, consistency / 2)
+        costs, by_log_probs = _divergence(log_probs, consistency / 2)
+        costs = costs if real is None else costs * real[::2, None]
+        divergence = consistency / 2 * costs.sum()
         of_src = by_log_probs.gather(1, terms.src)
         total = total + divergence
         grad_gate += by_log_probs.sum(1) * (1 - gate) - (of_src * gains.copied).sum(1)
@@ -105,7 +110,7 @@ def _gains(logits: Tensor, log_normalizer: Tensor, terms: CopyTerms) -> _Gains:
 
 
 def _divergence(log_probs: Tensor, weight: float) -> tuple[Tensor, Tensor]:
-    """Return the weighted, summed `KL(P, Q) + KL(Q, P)` of adjacent rows, and its gradient.
+    """Return the terms [N, V] of `KL(P, Q) + KL(Q, P)` of adjacent rows, and a weighted gradient.
 
     Rows [2N, V] are log-probabilities, of which the gradient [2N, V] is.
     """
@@ -113,4 +118,4 @@ def _divergence(log_probs: Tensor, weight: float) -> tuple[Tensor, Tensor]:
     p, q, ratio = log_p.exp(), log_q.exp(), log_p - log_q
     by_p = weight * (p * ratio + (p - q))
     by_q = -weight * (q * ratio + (p - q))
-    return weight * ((p - q) * ratio).sum(), torch.stack([by_p, by_q], 1).flatten(0, 1)
+    return (p - q) * ratio, torch.stack([by_p, by_q], 1).flatten(0, 1)

@@ -33,14 +33,20 @@ class Optimizer:
         self.kind, self.weight_decay = config.optimizer, config.weight_decay
         self.state: dict[Tensor, dict[str, Tensor]] = {each: {} for each in parameters}
 
-    def zero_grad(self) -> None:
-        """Clear all gradients."""
+    def zero_grad(self, keep: bool = False) -> None:
+        """Clear all gradients; with `keep`, fill the tensors that hold them with zeros."""
         for parameter in self.state:
-            parameter.grad = None
+            if not keep:
+                parameter.grad = None
+            elif parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        gradients = [parameter.grad for parameter in self.state if parameter.grad is not None]
+        if gradients:
+            torch._foreach_zero_(gradients)
 
     @torch.no_grad()
     def step(
-        self, rate: float, divisor: Tensor | None = None, skipped: Tensor | None = None
+        self, rate: float | Tensor, divisor: Tensor | None = None, skipped: Tensor | None = None
     ) -> None:
         """Update, in place, each parameter that has a gradient, at a learning rate.
 
@@ -128,16 +134,24 @@ def schedule_note(config: TrainingConfig, last_step: int | None) -> str | None:
     return None
 
 
+def averaging_rate(decay: float, step: int) -> float:
+    """Return the share of the weights after a step (from 1) in their moving averages.
+
+    It is `1 - d`, where d grows to `decay` as (1 + step) / (10 + step), so that the random initial
+    weights are soon forgotten.
+    """
+    return 1 - min(decay, (1 + step) / (10 + step))
+
+
 @torch.no_grad()
 def update_average(
-    averages: list[Tensor], weights: list[Tensor], decay: float, step: int, skipped: Tensor
+    averages: list[Tensor], weights: list[Tensor], rate: float | Tensor, skipped: Tensor
 ) -> None:
-    """Update, in place, the moving averages with the weights after a step (from 1).
+    """Update, in place, the moving averages with the weights: `a = (1 - rate) a + rate w`.
 
-    `a = d a + (1 - d) w`, where d grows to `decay` as (1 + step) / (10 + step), so that the random
-    initial weights are soon forgotten. If `skipped` [], on the device, is 1, nothing changes.
+    If `skipped` [], on the device, is 1, nothing changes.
     """
-    rate = (1 - min(decay, (1 + step) / (10 + step))) * (1 - skipped).to(averages[0].dtype)
+    rate = rate * (1 - skipped).to(averages[0].dtype)
     for average, weight in zip(averages, weights, strict=True):
         average.lerp_(weight, rate)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
-from seq2seq.inference.inference_model import InferenceModel
+from seq2seq.model.seq2seq import Seq2Seq
 
 
 def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
@@ -35,23 +35,31 @@ def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
     return k / (k + math.exp(min(step / k, 700.0)))
 
 
-def sample_inputs(model: InferenceModel, batch: Batch, rate: float) -> Batch:
-    """Keep each input after BOS with probability `rate`; replace the others by predictions.
+def draw_references(shape: torch.Size, rate: float) -> Tensor | None:
+    """Draw which inputs [B, T] are reference tokens, each with probability `rate`; None: all.
 
-    Draws from torch's CPU generator, unless every input is kept. PAD, BOS and EOS are never
-    predicted, as no token follows them; the paper does not exclude them.
+    Draws from torch's CPU generator, unless the rate is 1.
     """
     if rate >= 1:
+        return None
+    references = torch.rand(shape, device="cpu") < rate
+    return None if references.all() else references
+
+
+def sample_inputs(model: Seq2Seq, batch: Batch, references: Tensor | None) -> Batch:
+    """Replace inputs after BOS that are not `references` [B, T] by the model's predictions.
+
+    PAD, BOS and EOS are never predicted, as no token follows them; the paper does not exclude them.
+    """
+    if references is None:
         return batch
-    kept = torch.rand(batch.tgt_in.shape, device="cpu") < rate
-    if kept.all():
-        return batch
-    return batch._replace(tgt_in=_predict_inputs(model, batch, kept.to(batch.tgt_in.device)))
+    references = references.to(batch.tgt_in.device)
+    return batch._replace(tgt_in=_predict_inputs(model, batch, references))
 
 
 @torch.no_grad()
-def _predict_inputs(model: InferenceModel, batch: Batch, kept: Tensor) -> Tensor:
-    """Return inputs [B, T]: the batch's where `kept` [B, T], greedy predictions elsewhere."""
+def _predict_inputs(model: Seq2Seq, batch: Batch, references: Tensor) -> Tensor:
+    """Return inputs [B, T]: the batch's `references` [B, T], greedy predictions elsewhere."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
     ids = batch.tgt_in[:, 0]
     chosen = [ids]
@@ -61,6 +69,6 @@ def _predict_inputs(model: InferenceModel, batch: Batch, kept: Tensor) -> Tensor
         logits = model.project(step.outputs)
         for special in (PAD_ID, BOS_ID, EOS_ID):  # indexing by a list would copy it to the device
             logits[:, special] = -torch.inf
-        ids = batch.tgt_in[:, t].where(kept[:, t], logits.argmax(dim=-1))
+        ids = batch.tgt_in[:, t].where(references[:, t], logits.argmax(dim=-1))
         chosen.append(ids)
     return torch.stack(chosen, dim=1)

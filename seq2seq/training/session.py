@@ -1,15 +1,15 @@
 """Training session: the data, model and state that training works on."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
-from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
+from seq2seq.data.batching import Batch, EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.corpus import (
     ParallelText,
     check_directions,
@@ -20,9 +20,10 @@ from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs import checkpoint, layout
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.graphs import engine_for
+from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
+from seq2seq.runs import checkpoint, engine_files, layout
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.run_config import SOURCE
@@ -33,6 +34,7 @@ from seq2seq.runs.training_state import (
     save_state,
 )
 from seq2seq.runs.warm_start import WarmStart
+from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import derive_seed, resolve_precision
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
@@ -70,6 +72,9 @@ class NullWriter:
     def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
         """Write the weights, as the best ones or as a snapshot, or not at all."""
 
+    def save_engine(self, session: "TrainingSession") -> None:
+        """Write what the engine on a CPU reads of the best weights, once training has finished."""
+
 
 class RunWriter(NullWriter):
     """Run folder of the main process."""
@@ -99,11 +104,12 @@ class RunWriter(NullWriter):
         if best:
             path = folder / layout.BEST
             checkpoint.save_weights(path, weights, data.limit, step, bleu, provenance)
-            from seq2seq.runs import engine_files  # torch's exporter
-
-            engine_files.write(folder, session.model)
         if keep:
             checkpoint.save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)
+
+    def save_engine(self, session: "TrainingSession") -> None:
+        self.verify_lock()
+        engine_files.write(session.config.run_dir)
 
 
 @dataclass
@@ -122,9 +128,29 @@ class TrainingSession:
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
 
     @cached_property
-    def inference(self) -> InferenceModel:
+    def inference(self) -> Seq2Seq:
         """The model as search sees it, with the weights in training."""
-        return InferenceModel(self.model)
+        return evaluation_copy(self.model)
+
+    @cached_property
+    def engine(self) -> TorchEngine:
+        """The engine of validation, with the weights in training."""
+        return engine_for(self.inference, self.device)
+
+    @property
+    def is_static(self) -> bool:
+        """Return whether steps read and write the same tensors, as CUDA graphs do."""
+        return self.device.type not in ("cpu", "mps")
+
+    @cached_property
+    def graphs(self) -> Graphs:
+        """The CUDA graphs of a step."""
+        return Graphs(self.device)
+
+    @cached_property
+    def sums(self) -> Tensor:
+        """The summed losses [2] of the micro-batches of a step."""
+        return torch.zeros(2, device=self.device)
 
     @cached_property
     def exchange(self) -> GradientExchange | None:
@@ -138,6 +164,27 @@ class TrainingSession:
         rate, train = self.config.vocabulary.invented_names, self.data.train
         symbols = self.data.vocabularies.src.symbols
         return NameInventor(train.src_texts, train.tgt_texts, rate, symbols) if rate > 0 else None
+
+
+def call_on_device(
+    session: TrainingSession, function: Callable[..., Any], batch: Batch, *others: Tensor | None
+) -> Any:
+    """Call `function(session, batch, *others)` with tensors on the device, on CUDA as a graph.
+
+    What a graph returns is valid until the next call. The function reads and writes no other
+    tensors than those that the session keeps.
+    """
+    parts = [*batch, *others]
+    shapes = tuple(None if part is None else part.shape for part in parts)
+
+    def call(*tensors: Tensor) -> Any:
+        inputs = iter(tensors)
+        placed = [None if shape is None else next(inputs) for shape in shapes]
+        fields, rest = placed[: len(batch)], placed[len(batch) :]
+        return function(session, Batch(*fields), *rest)  # type: ignore[arg-type]
+
+    key = function.__name__, *shapes
+    return session.graphs.call(key, call, *(part for part in parts if part is not None))
 
 
 class Texts(NamedTuple):
@@ -220,6 +267,7 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     If the best weights are damaged, let the next validation write them again and return a note.
     """
     config, progress = session.config, state.progress
+    session.graphs.clear()  # they read tensors that are replaced
     restore_tensors(state, named_weights(session.model), session.averages, session.optimizer.state)
     progress.move_to(session.device, config.training.log_every)
     progress.precision = progress.precision or session.progress.precision

@@ -1,17 +1,17 @@
 """One optimizer step: accumulate gradients, halve micro-batches that do not fit memory, update.
 
-Steps with a non-finite loss or gradient are skipped on the device, without a host sync.
+Steps with a non-finite loss or gradient are skipped on the device, without a host sync. On CUDA,
+the passes over a micro-batch of each rounded shape and the update are CUDA graphs.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from seq2seq.data.alignment_targets import alignment_targets
-from seq2seq.data.batching import Batch, make_batch, sampled_pairs
-from seq2seq.data.length_windows import Rows
+from seq2seq.data.batching import Batch
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runtime.device import (
     derive_seed,
@@ -21,9 +21,13 @@ from seq2seq.runtime.device import (
 )
 from seq2seq.runtime.errors import RunError, is_out_of_memory
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.optimizer import update_average, update_loss_scale
-from seq2seq.training.scheduled_sampling import sample_inputs, teacher_forcing_rate
-from seq2seq.training.session import TrainingSession
+from seq2seq.training.optimizer import averaging_rate, update_average, update_loss_scale
+from seq2seq.training.scheduled_sampling import (
+    draw_references,
+    sample_inputs,
+    teacher_forcing_rate,
+)
+from seq2seq.training.session import TrainingSession, call_on_device
 
 _TRIM_EVERY = 64  # steps; trimming after every step would take a tenth of the time
 
@@ -37,51 +41,41 @@ class StepResult(NamedTuple):
     max_micro_batch_positions: int  # as in `Progress`
 
 
-def own_batches(session: TrainingSession, batches: Sequence[Rows]) -> list[Batch]:
-    """Return this rank's share of a step's batches; shares without a pair are left out."""
-    seed = derive_seed(session.config.seed, session.progress.epoch)
-    shares = map(session.group.share, batches)
-    return [batch_of(session, rows, seed) for rows in shares if len(rows)]
-
-
-def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
-    """Return the pairs `rows` on the device, sampled and with invented names if configured."""
-    config, data = session.config, session.data
-    targets: tuple[Tensor, ...] = ()
-    if config.vocabulary.sampling > 0 or config.vocabulary.invented_names > 0:
-        src, tgt = sampled_pairs(
-            data.train,
-            rows,
-            data.vocabularies,
-            config.data.max_length,
-            seed,
-            alike=config.model.copy,
-            inventor=session.inventor,
-        )
-    else:
-        src, tgt = [data.train.src[i] for i in rows], [data.train.tgt[i] for i in rows]
-    if config.training.losses.guided_alignment > 0 and data.train.links is not None:
-        links = [data.train.links[i] for i in rows]
-        texts = [data.train.src_texts[i] for i in rows], [data.train.tgt_texts[i] for i in rows]
-        targets = alignment_targets(src, tgt, links, data.vocabularies, texts)
-    return make_batch(src, tgt, *targets).to(session.device)
-
-
 def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) -> StepResult:
     """Take step `progress.step` on all the batches, at a learning rate.
 
-    Each rank gives its share of the batches, and all take the same step. If loss or gradient is
-    not finite, weights, averages and optimizer state stay as they are. Raises RunError if memory
-    does not suffice for one pair.
+    Each rank gives its share of the batches, on the CPU, and all take the same step. If loss or
+    gradient is not finite, weights, averages and optimizer state stay as they are. Raises RunError
+    if memory does not suffice for one pair.
     """
     settings, step = session.config.training, session.progress.step
-    tokens = sum(len(batch.tgt_out) for batch in batches)
+    tokens = sum(batch.tokens for batch in batches)
     divisor = tokens if session.group.size == 1 else _divisor_of_all_ranks(session)
     with tensor_cores_for_lstm(session.device, session.progress.precision):
         sums, max_positions = _accumulate_gradients(session, batches, divisor)
     sums, all_tokens = _sum_over_ranks(session, sums, sums.new_full((), tokens))
-    gradients = (each.grad for each in session.model.parameters())
-    norms = [torch.linalg.vector_norm(each) for each in gradients if each is not None]
+    rates: tuple[float, float] | Tensor = rate, averaging_rate(settings.average, step)
+    if session.is_static:
+        update, rates = partial(_update, session), torch.tensor(rates)
+        losses, skipped = session.graphs.call("update", update, rates, sums, all_tokens)
+    else:
+        losses, skipped = _update(session, rates, sums, all_tokens)
+    if session.device.type == "cpu" and step % _TRIM_EVERY == 0:
+        trim_memory()
+    return StepResult(tokens, losses, skipped, max_positions)
+
+
+def _update(
+    session: TrainingSession, rates: tuple[float, float] | Tensor, sums: Tensor, tokens: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Update weights and averages, at their rates, unless loss or gradient is not finite.
+
+    Takes the summed losses [2] and target tokens []. Returns the losses [3] of `Progress`, and
+    whether the update was skipped [].
+    """
+    settings = session.config.training
+    gradients = (parameter.grad for parameter in session.model.parameters())
+    norms = [torch.linalg.vector_norm(grad) for grad in gradients if grad is not None]
     norm, scale = torch.linalg.vector_norm(torch.stack(norms)), _loss_scale(session)
     if scale is not None:
         norm = norm / scale
@@ -91,15 +85,11 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     if scale is not None:
         divisor_of_step = divisor_of_step * scale
         update_loss_scale(session.progress.loss_scale, skipped)
-    session.optimizer.step(rate, divisor_of_step, skip)
+    session.optimizer.step(rates[0], divisor_of_step, skip)
     if session.averages:
         averages = list(session.averages.values())
-        weights = list(named_weights(session.model).values())
-        update_average(averages, weights, settings.average, step, skip)
-    if session.device.type == "cpu" and step % _TRIM_EVERY == 0:
-        trim_memory()
-    losses = torch.cat([sums, all_tokens[None]]).where(~skipped, 0)
-    return StepResult(tokens, losses, skipped, max_positions)
+        update_average(averages, list(named_weights(session.model).values()), rates[1], skip)
+    return torch.cat([sums, tokens[None]]).where(~skipped, 0), skipped
 
 
 def _sum_over_ranks(
@@ -111,7 +101,7 @@ def _sum_over_ranks(
     """
     if session.exchange is None:
         return losses, tokens
-    losses, tokens = session.exchange.finish([losses, tokens])
+    losses, tokens = session.exchange.finish([losses, tokens], in_place=session.is_static)
     gradients = [each.grad for each in session.model.parameters() if each.grad is not None]
     torch._foreach_div_(gradients, tokens / _divisor_of_all_ranks(session))
     return losses, tokens
@@ -138,6 +128,7 @@ def _accumulate_gradients(
     limit = session.progress.max_micro_batch_positions
     parts = [part for batch in batches for part in _split(batch, limit)]
     while (losses := _backward(session, parts, divisor)) is None:
+        session.graphs.clear()
         empty_cache(session.device)
         divisible = [part.tgt_in.numel() for part in parts if len(part.src) > 1]
         if not divisible:
@@ -155,36 +146,45 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
 
     Returns None if out of memory.
     """
-    config, step, model = session.config, session.progress.step, session.model.train()
-    settings, rank = config.training, session.group.seed_part()
-    teacher_forcing = teacher_forcing_rate(settings, step)
-    total, scale = torch.zeros(2, device=session.device), _loss_scale(session)
-    session.optimizer.zero_grad()
+    config, step = session.config, session.progress.step
+    rank, exchange = session.group.seed_part(), session.exchange
+    rate = teacher_forcing_rate(config.training, step)
+    session.model.train()
+    session.optimizer.zero_grad(keep=session.is_static)
+    session.sums.zero_()
     try:
         for number, part in enumerate(parts):
             torch.manual_seed(derive_seed(config.seed, step, number, *rank))
-            with _autocast(session):  # left in between: its cached casts have no gradient
-                inputs = sample_inputs(session.inference, part, teacher_forcing)
-            with _autocast(session):
-                loss = batch_loss(
-                    model,
-                    inputs,
-                    settings.label_smoothing,
-                    settings.losses.consistency,
-                    settings.losses.coverage,
-                    settings.losses.guided_alignment,
-                )
-            if session.exchange is not None:
-                session.exchange.expect_last_pass(number == len(parts) - 1)
-            objective = loss.objective / divisor
-            (objective if scale is None else objective * scale).backward()
-            total += torch.stack(loss).detach()
-            del loss, objective  # they keep attention weights alive
+            references = draw_references(part.tgt_in.shape, rate)
+            if exchange is not None and not session.is_static:  # hooks are no part of a graph
+                exchange.expect_last_pass(number == len(parts) - 1)
+            call_on_device(session, _pass, part, references, torch.tensor(float(divisor)))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
         return None
-    return total
+    return session.sums.clone()
+
+
+def _pass(
+    session: TrainingSession, batch: Batch, references: Tensor | None, divisor: Tensor
+) -> None:
+    """Add the gradient of a micro-batch's loss over `divisor`, and its losses to the sums."""
+    settings, losses = session.config.training, session.config.training.losses
+    with _autocast(session):  # left in between: its cached casts have no gradient
+        inputs = sample_inputs(session.inference, batch, references)
+    with _autocast(session):
+        loss = batch_loss(
+            session.model,
+            inputs,
+            settings.label_smoothing,
+            losses.consistency,
+            losses.coverage,
+            losses.guided_alignment,
+        )
+    objective, scale = loss.objective / divisor, _loss_scale(session)
+    (objective if scale is None else objective * scale).backward()
+    session.sums.add_(torch.stack(loss).detach())
 
 
 def _autocast(session: TrainingSession) -> torch.autocast:
@@ -215,5 +215,6 @@ def _split(batch: Batch, max_positions: int) -> Iterator[Batch]:
             batch.tgt_positions[inside] - start * width,
             None if batch.src_words is None else batch.src_words[start:end],
             None if batch.alignment is None else batch.alignment[start:end],
+            None if batch.real is None else batch.real[inside],
         )
         yield from _split(half, max_positions)

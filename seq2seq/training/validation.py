@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import Tensor
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import EpochOrder, make_batch
+from seq2seq.data.batching import Batch, EpochOrder, make_batch
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.engine import Engine
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
@@ -28,7 +29,7 @@ from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Reporter
 from seq2seq.training.samples import sample_rows, samples_of
 from seq2seq.training.selection import ValidationScores, decay_on_plateau, record
-from seq2seq.training.session import TrainingSession
+from seq2seq.training.session import TrainingSession, call_on_device
 
 
 def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str | None:
@@ -78,25 +79,32 @@ def valid_scores(session: TrainingSession) -> ValidationScores:
 
 def valid_loss(session: TrainingSession) -> float:
     """Return the mean negative log-likelihood of a validation target token, in nats."""
-    model, pairs, group = session.model.eval(), session.data.valid_pairs, session.group
+    pairs, group = session.data.valid_pairs, session.group
+    session.model.eval()
     losses, tokens = [torch.zeros((), device=session.device)], 0
     with torch.no_grad():
         order = EpochOrder(pairs, session.config.training.batch_tokens, 0, None)
         for rows in group.share(order):
             batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
-            losses.append(batch_loss(model, batch.to(session.device), 0.0).nll)
-            tokens += len(batch.tgt_out)
+            tokens += batch.tokens
+            batch = batch.rounded() if session.is_static else batch
+            losses.append(call_on_device(session, _summed_loss, batch).clone())
     total: float = sum(torch.stack(losses).tolist())
     all_total, all_tokens = group.sum([total, tokens])
     return all_total / all_tokens
 
 
+def _summed_loss(session: TrainingSession, batch: Batch) -> Tensor:
+    """Return the negative log-likelihood [] of a batch, in nats."""
+    return batch_loss(session.model, batch, 0.0).nll
+
+
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
     data, config, device = session.data, session.config, session.device
-    model, group = session.inference, session.group
+    engine, group = session.engine, session.group
     bleu, session.hypotheses = greedy_bleu(
-        model, data.vocabularies, data.limit, data.source, config, data.valid, device, group
+        engine, data.vocabularies, data.limit, data.source, config, data.valid, device, group
     )
     return bleu
 
@@ -108,7 +116,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
         return []
     longest, decoding, valid = config.data.max_length, config.decoding, data.valid
     translator = Translator(
-        session.inference,
+        session.engine,
         data.vocabularies,
         data.limit,
         decoding,
@@ -120,7 +128,7 @@ def attention_of(session: TrainingSession) -> list[Translation]:
 
 
 def greedy_bleu(
-    model: InferenceModel,
+    engine: Engine,
     vocabularies: Vocabularies,
     limit: LengthLimit,
     source: SourceProfile,
@@ -135,7 +143,7 @@ def greedy_bleu(
     Hypotheses are blank if the model computes log-probabilities that are not finite.
     """
     longest = config.data.max_length
-    translator = Translator(model, vocabularies, limit, config.decoding, longest, device, source)
+    translator = Translator(engine, vocabularies, limit, config.decoding, longest, device, source)
     sources = group.share(text.src)
     try:
         translations = translator.translate(

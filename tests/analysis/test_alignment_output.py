@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from conftest import toy_pairs
 
 from seq2seq.analysis.attention import plot
@@ -199,8 +198,7 @@ def test_attention_of_a_forced_translation_equals_that_of_search(
     src, tgt, _ = translator.vocabularies
     known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
     ids = [[known[token] for token in each.tokens[:-1]] for each in found]
-    cpu = torch.device("cpu")
-    forced = forced_decodings(translator.model, src.encode(sources), ids, cpu, True)
+    forced = forced_decodings(translator.engine, src.encode(sources), ids, True)
     for one, other in zip(found, forced, strict=True):
         assert one.attention is not None
         assert other.attention_weights is not None
@@ -328,6 +326,7 @@ def test_without_an_output_maps_go_to_stdout(
     assert words == [*lines_of(tgt)[0].split(), "</s>"]
 
 
+@pytest.mark.thorough
 def test_pdf_is_drawn(tiny_runs: dict[str, Path], texts: tuple[Path, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(texts[0]), "--words"]

@@ -28,6 +28,7 @@ def config(small_corpus: Path) -> Path:
     return small_corpus
 
 
+@pytest.mark.thorough
 def test_each_corpus_is_reported_with_its_own_lines(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,6 +56,7 @@ def test_each_corpus_is_reported_with_its_own_lines(
     assert "<x>" not in out  # a tag is neither a marker nor part of the text
 
 
+@pytest.mark.thorough
 def test_overlap_is_found_despite_the_tag_of_a_corpus(config: Path, tmp_path: Path) -> None:
     first = (config.parent / "more.csv").read_text(encoding="utf-8").splitlines()[1]
     _, src, tgt = first.replace('"', "").split(",")

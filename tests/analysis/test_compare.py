@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tiers import one_quick
 
 from seq2seq.analysis.compare import figure
 from seq2seq.analysis.compare.compare import _time_left
@@ -43,7 +44,6 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 @pytest.fixture(autouse=True)
 def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable figures and TensorBoard, which take longer than training and have their own tests."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     monkeypatch.setattr("seq2seq.analysis.compare.figure.write_figures", lambda *_: [])
     monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
 
@@ -115,6 +115,7 @@ def test_a_comparison_reports_the_scores_of_its_runs(
     assert err.count("Run ") == 4
 
 
+@pytest.mark.thorough
 def test_a_finished_run_is_not_trained_again(trained_steps: list[str]) -> None:
     assert compare("--seeds", "1") == 0
     before = texts(Path("out"), "*-seed1/**/*.*")
@@ -129,6 +130,7 @@ def test_a_finished_run_is_not_trained_again(trained_steps: list[str]) -> None:
     assert compare("--seeds", "1") == 2  # less training than the runs have
 
 
+@pytest.mark.thorough
 def test_the_state_of_a_finished_run_is_read_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,6 +159,7 @@ def test_the_state_of_a_finished_run_is_read_once(
     assert f"warning: {path}: not as it was saved" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_runs_of_other_text_or_longer_training_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -177,6 +180,7 @@ def test_runs_of_other_text_or_longer_training_are_refused(
     assert "data.train: is not the text that out/none-seed1 was" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "step_number", [7, 8]
 )  # counted over all runs: within the second run, and its last step
@@ -234,7 +238,7 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
     )
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("change", "more", "message"),
     [
         (rewrite("luong}", "luong, model.dropout: 0.5}"), [], "model.dropout: 0.25 -> 0.5"),
@@ -289,6 +293,7 @@ def test_torchrun_is_refused(
 # ------------------------------------------------------------------------------------------ figures
 
 
+@pytest.mark.thorough
 def test_figures_are_drawn_or_reported_as_missing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -376,6 +381,7 @@ def test_labels_are_moved_apart_only_as_far_as_needed(heights: list[float]) -> N
     assert sum(placed) == pytest.approx(sum(heights))
 
 
+@pytest.mark.thorough
 def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -436,6 +442,7 @@ def _numbers(row: list[str]) -> list[str]:
     return [re.sub(r"\\textbf\{(.*)\}", r"\1", cell.strip().strip("*")) for cell in row]
 
 
+@pytest.mark.thorough
 def test_tables_in_all_formats_have_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     for side in ("src", "tgt"):  # enough sentences for p-values
         path = Path(f"valid.{side}")
@@ -517,6 +524,7 @@ def test_a_table_needs_a_known_format(capsys: pytest.CaptureFixture[str]) -> Non
     assert not Path("out").exists()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("form", "start"), [("svg", b"<?xml"), ("pdf", b"%PDF")])
 def test_figures_are_drawn_in_other_formats(
     monkeypatch: pytest.MonkeyPatch, form: str, start: bytes

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tiers import one_quick
 
 from seq2seq.analysis.compare import figure
 from seq2seq.analysis.compare.figure import _curves_title, spread
@@ -69,7 +70,7 @@ FONTS = ["DejaVu Sans"]
 NAMES = ["none", "bahdanau", "luong"]
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("names", "buckets", "sharing"),
     [
         (NAMES, 4, 1),
@@ -141,6 +142,7 @@ def test_labels_stay_beside_the_axes(heights: list[float], gap: float) -> None:
         assert placed[-1] - placed[0] == pytest.approx(gap * (len(heights) - 1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["png", "svg", "pdf"])
 def test_equal_results_have_equal_files(tmp_path: Path, form: str) -> None:
     pytest.importorskip("matplotlib")

@@ -81,6 +81,7 @@ def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.Mo
     assert sizes[1:] == [*padded[:1], *padded[:3]]
 
 
+@pytest.mark.thorough
 def test_a_step_has_at_most_the_batches_of_an_epoch(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,18 +10,20 @@ import pytest
 import torch
 from conftest import create_tiny_run, tiny_config, toy_pairs
 from numpy.typing import NDArray
+from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.analysis.attention.maps import maps_of, translation_by_words
 from seq2seq.analysis.attention.plot import write_attention
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.scoring import attend
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.inference.scoring import attend, forced_log_probs
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.token_labels import joined, word_spans
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runtime.errors import UserError
 
 HEADS = 3
@@ -49,20 +51,22 @@ def heads_of(translation: Translation) -> NDArray[np.float32]:
     return translation.head_attention
 
 
-def test_the_weights_are_the_softmax_of_the_scores_of_each_head(translator: Translator) -> None:
-    """Compare with the softmax of the scores that a forward hook records in greedy search."""
+def test_the_weights_are_the_softmax_of_the_scores_of_each_head(
+    headed: Path, translator: Translator
+) -> None:
+    """Compare with the softmax of the scores that a forward hook records in torch."""
     line = "buda ki more ta."
     recorded: list[Tensor] = []
 
     def record(_: nn.Module, __: Any, scores: Tensor) -> None:
         recorded.append(scores.clone())
 
-    for _ in range(2):
-        translator.translate(line, 1)  # the check of tile sizes calls the module, too
-    assert isinstance(translator.model, InferenceModel)
-    score = translator.model.network.decoder.score
+    found = translator.translate(line, 1)
+    model, vocabularies, *_ = load_model(headed, torch.device("cpu"))
+    src, tgt = vocabularies.src.encode([line]), vocabularies.tgt.encode([found.text])
+    score = model.decoder.score  # type: ignore[union-attr]
     with score.register_forward_hook(record):
-        found = translator.translate(line, 1)
+        forced_log_probs(TorchEngine(model.eval(), torch.device("cpu")), src, tgt)
     plain = np.stack([each[0, :, 0, : len(found.src_tokens)].numpy() for each in recorded], axis=1)
     exponents = np.exp(plain - plain.max(axis=-1, keepdims=True))
     expected = (exponents / exponents.sum(axis=-1, keepdims=True))[:, : len(found.tokens)]
@@ -90,6 +94,7 @@ def test_the_mean_over_heads_is_the_attention_of_search(
             assert np.abs(heads_of(other).mean(axis=0) - one.attention).max() < 1e-5
 
 
+@pytest.mark.thorough
 def test_the_weights_do_not_depend_on_the_batch(translator: Translator) -> None:
     batched = translator.translate(LINES, settings=SETTINGS)
     backwards = translator.translate(LINES[::-1], settings=SETTINGS)[::-1]
@@ -189,7 +194,7 @@ def test_json_by_words_has_a_field_for_each_word(headed: Path, text: Path) -> No
         assert "head_weights" not in fields
 
 
-@pytest.mark.parametrize("suffix", [".html", ".svg", ".png", ".pdf"])
+@one_quick("suffix", [".html", ".svg", ".png", ".pdf"])
 def test_a_plot_shows_every_head(
     headed: Path, text: Path, suffix: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

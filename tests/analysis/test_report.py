@@ -125,6 +125,7 @@ def test_the_model_card_has_metadata_and_scores(
     assert (trained / "run" / "README.md").read_text(encoding="utf-8") == card
 
 
+@pytest.mark.thorough
 def test_a_readme_of_the_user_is_kept(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,6 +172,7 @@ def test_a_run_without_attention_test_set_and_metrics_has_a_page(
     assert "its config has no data.test; choose --split valid" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_a_run_whose_texts_are_missing_has_a_page_without_scores(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,6 +203,7 @@ def test_a_run_whose_texts_are_missing_has_a_page_without_scores(
     assert "model-index" not in yaml.safe_load(card.split("---\n")[1])
 
 
+@pytest.mark.thorough
 def test_names_and_texts_are_escaped(small_corpus: Path) -> None:
     folder = small_corpus.parent
     name = "<script>alert(1)</script> & `x` | [y](z)"

@@ -14,6 +14,7 @@ import regex  # dependency of sacrebleu
 from fuzz_lines import KINDS, fuzz_lines
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tiers import quick_values
 
 from seq2seq.cli.main import main
 from seq2seq.inference.translator import Translator
@@ -54,7 +55,7 @@ class Caller:
         return Result(code, lines, err.buffer.getvalue().decode())  # type: ignore[attr-defined]
 
 
-@pytest.fixture(scope="module", params=["luong", "none"])
+@pytest.fixture(scope="module", params=quick_values(["luong", "none"]))
 def translate(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Iterator[Caller]:
     """Translate with a model with attention, and one without."""
     with pytest.MonkeyPatch.context() as patch:
@@ -124,6 +125,7 @@ def test_every_input_line_has_an_output_line(translate: Caller, content: bytes) 
     check(content, translate(content))
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=20)
 @given(content=CONTENTS)
 def test_a_stream_and_a_file_have_the_same_output(translate: Caller, content: bytes) -> None:
@@ -178,7 +180,7 @@ def test_the_fuzzing_corpus_has_every_kind_of_line() -> None:
     assert sum(not is_utf8(line) for line in lines) > 100
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_no_line_of_a_fuzzing_corpus_is_lost(translate: Caller) -> None:
     """SEQ2SEQ_FUZZ_LINES sets the number of lines."""
     content = b"".join(line + b"\n" for line in fuzz_lines(LINES, seed=1))
@@ -200,7 +202,7 @@ LONG = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", LONG.values(), ids=list(LONG))
 def test_the_time_of_a_long_line_is_proportional_to_its_length(
     translate: Caller, part: str

@@ -33,10 +33,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a run that keeps three snapshots, which tests must not change."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("run"))
     settings = ("max_steps=8", "validate_every=2", "keep=3", "learning_rate=0.01")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-        overrides = ["decoding.max_length=6", *(f"training.{each}" for each in settings)]
-        return train(load_config(corpus, overrides), "cpu")
+    overrides = ["decoding.max_length=6", *(f"training.{each}" for each in settings)]
+    return train(load_config(corpus, overrides), "cpu")
 
 
 def contents(folder: Path) -> dict[Path, bytes]:

@@ -60,6 +60,7 @@ def test_score_and_attention_skip_invisible_lines(
     assert main(["attention", "-m", run, "-i", str(only), "-o", str(tmp_path / "a.html")]) == 2
 
 
+@pytest.mark.thorough
 def test_training_and_check_count_invisible_lines_as_blank(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

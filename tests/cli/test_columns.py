@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import toy_pairs
+from tiers import one_quick
 
 from seq2seq.cli.columns import TextFile
 from seq2seq.cli.input import open_input
@@ -87,7 +88,7 @@ def write(folder: Path, name: str) -> tuple[Path, list[str], list[str]]:
     return path, ["--columns", columns], ["--columns", columns.split(",")[0]]
 
 
-@pytest.mark.parametrize("name", TABLES)
+@one_quick("name", TABLES)
 def test_a_table_is_read_as_its_columns(
     call: Call, plain: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:
@@ -99,7 +100,7 @@ def test_a_table_is_read_as_its_columns(
     assert call("score", "-i", table, "-r", plain[1], *both) == expected
 
 
-@pytest.mark.parametrize("name", ["two.tsv", "named.tsv", "languages.csv"])
+@one_quick("name", ["two.tsv", "named.tsv", "languages.csv"])
 def test_evaluate_and_attention_read_tables_too(
     call: Call, plain: tuple[Path, Path], tmp_path: Path, name: str
 ) -> None:

@@ -29,12 +29,11 @@ def test_a_wrong_override_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     assert main(["demo", *SHORT]) == 0
     out = capsys.readouterr().out
     for command in ("train", "translate", "evaluate", "attention"):

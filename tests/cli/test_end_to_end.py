@@ -12,7 +12,7 @@ def run(*arguments: object) -> None:
     assert main([str(argument) for argument in arguments]) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
 def test_train_translate_evaluate_and_plot(
     small_corpus: Path,
@@ -64,6 +64,8 @@ def test_train_translate_evaluate_and_plot(
         assert Path("plot.html").read_text(encoding="utf-8").count("<table") == 11
 
 
+@pytest.mark.thorough
+@pytest.mark.usefixtures("tensorboard")
 def test_a_run_folder_can_be_moved(
     small_corpus: Path,
     tmp_path_factory: pytest.TempPathFactory,

@@ -94,9 +94,8 @@ def test_a_message_has_no_forged_lines(
 
 
 def test_each_note_and_log_message_is_one_line(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     with console():
         logger.info(f"note: {NAME}")
         with RunReporter(here, step=0, last_step=1) as reporter:
@@ -124,6 +123,7 @@ def test_an_error_has_one_line_for_each_argument() -> None:
     assert isinstance(RunError("x"), RuntimeError)
 
 
+@pytest.mark.thorough
 def test_reports_on_stdout_name_files_on_one_line(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 CPU = torch.device("cpu")
 LANGUAGES = ["--src-lang", "en", "--tgt-lang", "de"]
 ALL = ["--train", "all.en", "all.de"]
+COST = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0, 1.0)  # one second an epoch
 
 
 @pytest.fixture
@@ -30,22 +31,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give every model the same speed, instead of measuring it."""
+    monkeypatch.setattr(recipe, "forecast", lambda _session: COST)
+
+
 def pairs_of(files: object) -> set[tuple[str, str]]:
     text = read_pairs(files)  # type: ignore[arg-type]
     return set(zip(text.src, text.tgt, strict=True))
 
 
-def test_regularisation_and_average_suit_the_length_of_training(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.mark.thorough
+@pytest.mark.usefixtures("_measured")
+def test_regularisation_and_average_suit_the_length_of_training() -> None:
     src, tgt = toy_pairs(200, seed=1)
     facts = measure_text(zip(src, tgt, strict=True), "the text")
     files = {"src": "all.en", "tgt": "all.de"}
     data = DataConfig.model_validate(
         {"src_lang": "en", "tgt_lang": "de", "train": files, "valid": files}
     )
-    cost = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0, 1.0)
-    monkeypatch.setattr(recipe, "forecast", lambda _session: cost)
     long = choose(facts, data, None, CPU).sections  # 40 epochs of 10 steps
     assert (long["model"]["dropout"], long["vocabulary"]["sampling"]) == (0.2, 0.5)
     assert long["training"]["average"] == 0.99
@@ -60,6 +65,7 @@ def test_a_refused_language_leaves_no_file(capsys: pytest.CaptureFixture[str]) -
     assert not Path("my-data").exists()
 
 
+@pytest.mark.thorough
 def test_init_writes_a_config_that_trains(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("conf").mkdir()
     assert main(["init", "conf/my.yaml", *LANGUAGES, *ALL, "--minutes", "2"]) == 0
@@ -82,6 +88,7 @@ def test_init_writes_a_config_that_trains(folder: Path, capsys: pytest.CaptureFi
     assert (folder / "runs/my/best.safetensors").exists()
 
 
+@pytest.mark.usefixtures("_measured")
 def test_given_validation_and_test_texts_are_not_moved(folder: Path) -> None:
     Path("all.tsv").write_text("".join(f"x\t{n}\ta b {n}\n" for n in range(300)), encoding="utf-8")
     Path("valid.tsv").write_text("id\t1\ta b 1\n", encoding="utf-8")
@@ -94,7 +101,7 @@ def test_given_validation_and_test_texts_are_not_moved(folder: Path) -> None:
         assert (files.file, files.columns) == (Path(f"{name}.tsv"), ["2", "3"])
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("folder", "_measured")
 def test_a_schema_beside_the_config_is_named_in_its_first_line() -> None:
     arguments = [*LANGUAGES, *ALL, "--hold-out", "10", "--minutes", "1"]
     for name, line in (("without", "# en to de, "), ("with", schema.MODELINE)):
@@ -130,7 +137,7 @@ def test_an_error_is_one_line_and_writes_no_files(
     assert not (folder / "my.yaml").exists()
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("folder", "_measured")
 def test_files_are_replaced_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["init", "my.yaml", *LANGUAGES, *ALL, "--hold-out", "10", "--minutes", "1"]
     Path("my-data").mkdir()
@@ -164,7 +171,7 @@ def test_held_out_text_replaces_no_input(
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("folder", "_measured")
 def test_a_linked_config_is_written_through_its_link(capsys: pytest.CaptureFixture[str]) -> None:
     Path("conf").mkdir()
     Path("my.yaml").symlink_to("conf/my.yaml")
@@ -224,7 +231,7 @@ def recipe_for(
     epoch_seconds: float,
 ) -> Recipe:
     """Choose for a machine that needs this time for an epoch of the sample."""
-    cost = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, epoch_seconds, 1.0)
+    cost = COST._replace(epoch_seconds=epoch_seconds)
     monkeypatch.setattr(recipe, "forecast", lambda _session: cost)
     return choose(facts, data, minutes, CPU)
 

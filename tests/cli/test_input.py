@@ -13,6 +13,7 @@ from typing import IO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import one_quick
 
 from seq2seq.cli.input import Paragraphs, arrivals, batches
 from seq2seq.cli.output import check_output
@@ -100,7 +101,6 @@ def streaming(run: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="reads pipes as POSIX has them")
 def test_a_line_is_translated_while_the_stream_stays_open(tiny_runs: dict[str, Path]) -> None:
     with streaming(tiny_runs["luong"], "-b", "1") as process:
@@ -125,8 +125,7 @@ def test_a_line_is_translated_while_the_stream_stays_open(tiny_runs: dict[str, P
         assert process.wait() == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["", "--stream"])
+@one_quick("how", ["", "--stream"])
 def test_a_closed_reader_ends_the_command_quietly(
     tiny_runs: dict[str, Path], tmp_path: Path, how: str
 ) -> None:

@@ -23,6 +23,7 @@ import yaml
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config
@@ -237,7 +238,7 @@ def test_an_overlong_word_is_truncated_and_reported(call: Call, luong: Path) -> 
     assert "only its start was translated: 1 line (2)" in result.err
 
 
-@pytest.mark.parametrize("beam", [1, 3])
+@one_quick("beam", [1, 3])
 def test_output_does_not_depend_on_the_batch_size(
     call: Call, tiny_run: Path, src: Path, beam: int
 ) -> None:
@@ -320,7 +321,7 @@ def test_json_has_n_best_lists_on_request(call: Call, luong: Path) -> None:
         }
 
 
-@pytest.mark.parametrize("beam", [1, 3])
+@one_quick("beam", [1, 3])
 def test_translations_start_with_the_given_prefix(
     call: Call, tiny_run: Path, tmp_path: Path, beam: int
 ) -> None:
@@ -824,7 +825,7 @@ def test_unequal_counts_are_refused(
 
 
 @pytest.mark.parametrize(
-    "suffix", ["json", "html", "svg", pytest.param("png", marks=pytest.mark.slow)]
+    "suffix", ["json", "html", "svg", pytest.param("png", marks=pytest.mark.thorough)]
 )
 def test_attention_is_written(
     call: Call, tiny_runs: dict[str, Path], tmp_path: Path, suffix: str
@@ -1051,6 +1052,7 @@ def test_check_writes_only_a_cleaned_copy_into_a_new_folder(
     assert listing(tmp_path) == after
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 def test_check_shows_progress_on_a_terminal(small_corpus: Path) -> None:
     import fcntl
@@ -1165,7 +1167,7 @@ def until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> No
         time.sleep(0.05)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("number", "start"),
     [(signal.SIGINT, ["-m", "seq2seq", "train"]), (signal.SIGTERM, ["scripts/train.py"])],

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_small_corpus
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
@@ -30,7 +31,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Create a folder with a config, its corpus and its run."""
     folder = tmp_path_factory.mktemp("corpus")
     patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     patch.chdir(folder)
     config = write_small_corpus(folder)
     config.write_text(config.read_text("utf-8").replace(folder.as_posix(), "."), "utf-8")
@@ -319,7 +319,7 @@ def test_a_lock_of_the_cache_that_is_a_pipe_is_refused(
         ("MASTER_PORT", "65536"),
     ],
 )
-@pytest.mark.parametrize("command", ["train", "translate"])
+@one_quick("command", ["train", "translate"])
 def test_a_malformed_environment_of_torchrun_is_refused(
     here: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -108,9 +108,9 @@ def test_scores_that_are_not_finite_are_refused_by_line(
 ) -> None:
     def with_scaled_logits(*_: object, **__: object) -> Translator:
         translator = Translator.load(luong, device="cpu")
-        project = translator.model.project
+        log_probs = translator.engine.log_probs
         monkeypatch.setattr(
-            translator.model, "project", lambda outputs: project(outputs) * factor, raising=False
+            translator.engine, "log_probs", lambda *places: log_probs(*places) * factor
         )
         return translator
 

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import toy_pairs
+from tiers import one_quick
 
 from seq2seq.cli import synthetic
 from seq2seq.cli.main import main
@@ -51,6 +51,7 @@ def run(tiny_runs: dict[str, Path]) -> str:
     return str(tiny_runs["luong"])
 
 
+@pytest.mark.thorough
 def test_distillation_pairs_the_training_text_with_its_translations(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,7 +74,7 @@ def test_distillation_pairs_the_training_text_with_its_translations(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("name", ["back.tsv", "back.csv", "back.jsonl.gz", "back.json"])
+@one_quick("name", ["back.tsv", "back.csv", "back.jsonl.gz", "back.json"])
 def test_a_back_translation_can_be_an_entry_of_data_train(
     run: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,12 +126,14 @@ append = Journal.append
 def slowly(journal, batch):
     append(journal, batch)
     print(journal.done, flush=True)
-    time.sleep(60 if journal.done >= 10 else 0)
+    while journal.done >= 10:
+        time.sleep(0.1)  # a signal just before the call is handled after it
 Journal.append = slowly
 main(sys.argv[1:])
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     folder: Path, run: str, number: str, capsys: pytest.CaptureFixture[str]
@@ -148,7 +151,6 @@ def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     ) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["5\n", "10\n"]
-        time.sleep(0.1)
         process.send_signal(getattr(signal, number))
         _, err = process.communicate(timeout=60)
     if number != "SIGKILL":
@@ -187,6 +189,7 @@ def _refuse(*_: object, **__: object) -> None:
     raise OSError(1, "killed here")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("folder")
 def test_a_call_with_other_settings_is_not_resumed(
     run: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]

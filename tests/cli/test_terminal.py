@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import copy_with_vocabularies, tiny_config, toy_pairs, write_small_corpus
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -64,7 +65,7 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("options", [(), ("--n-best", "2"), ("--json",)])
+@one_quick("options", [(), ("--n-best", "2"), ("--json",)])
 def test_a_translation_is_escaped_on_a_terminal_only(
     tiny_runs: dict[str, Path], line: Path, options: tuple[str, ...]
 ) -> None:
@@ -186,6 +187,7 @@ def test_a_separator_in_a_translation_is_escaped_in_n_best_lists(
         assert wanted["text"].startswith(prefix)
 
 
+@pytest.mark.thorough
 def test_progress_and_a_summary_are_shown_only_on_a_terminal(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -230,6 +232,7 @@ def test_lines_are_translated_at_a_prompt(tiny_runs: dict[str, Path]) -> None:
     assert wanted.text in shown.decode()
 
 
+@pytest.mark.thorough
 def test_a_prompt_prints_notes_at_once_and_ends_with_a_new_line(tiny_runs: dict[str, Path]) -> None:
     with _prompt(tiny_runs["luong"], "-b", "1") as (process, master):
         _read_until(master, b"> ")
@@ -255,6 +258,7 @@ def _read_until(terminal: int, end: bytes) -> bytes:
     return shown
 
 
+@pytest.mark.thorough
 def test_average_and_compare_show_progress_only_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

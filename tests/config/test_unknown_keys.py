@@ -238,6 +238,7 @@ def test_a_dotted_key_in_the_file_belongs_below_its_section(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("more", ["{i}", "training{i}", "lerning_{i}"])
 def test_many_errors_are_counted_without_computing_every_hint(tmp_path: Path, more: str) -> None:
     many = 80_000 if more == "{i}" else 50_000

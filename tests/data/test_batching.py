@@ -10,6 +10,7 @@ import torch
 from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import one_quick
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data import batching as module
@@ -80,6 +81,7 @@ def test_batches_keep_the_token_budget(
         assert len(rows) == 1 or batch.src.numel() <= 1.25 * batch_tokens
 
 
+@pytest.mark.thorough
 @settings(deadline=None)
 @given(corpora, st.integers(1, 300), st.integers(0, 2**62))
 def test_every_epoch_has_the_same_number_of_batches(
@@ -189,9 +191,7 @@ def corpus_of(name: str, folder: Path) -> EncodedPairs:
 LANGS = ("en", "fr")
 
 
-@pytest.mark.parametrize(
-    ("corpus", "budget"), [("like speech", 800), ("demo", 450), ("demo-lengths", 450)]
-)
+@one_quick(("corpus", "budget"), [("like speech", 800), ("demo", 450), ("demo-lengths", 450)])
 def test_epochs_rarely_batch_the_same_pairs_at_little_cost_in_padding(
     demo_corpora: Path, corpus: str, budget: int
 ) -> None:

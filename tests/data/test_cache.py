@@ -18,6 +18,7 @@ import pytest
 from conftest import toy_pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiers import one_quick
 
 import scaling
 from seq2seq.config.schema import Corpus, ParallelFiles, VocabularyConfig, load_config
@@ -169,6 +170,7 @@ def test_a_built_and_a_reused_cache_equal_data_in_memory(
         assert_same_data(found, wanted)
 
 
+@pytest.mark.thorough
 def test_workers_give_the_same_data(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,7 +430,7 @@ def die(*_: object) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("call", ["_train", "_encode_range"])
+@one_quick("call", ["_train", "_encode_range"])
 def test_a_lost_worker_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -460,7 +462,7 @@ load_data(ParallelFiles(src=data / "train.src", tgt=data / "train.tgt"), Path(sy
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 def test_a_cache_whose_build_was_killed_is_completed(files: ParallelFiles, run: Path) -> None:
     """The process is killed while writing text, vocabulary and ids, each time a little later."""
@@ -514,10 +516,8 @@ def test_a_pipe_is_read_once_into_memory(files: ParallelFiles, run: Path, tmp_pa
 # ----------------------------------------------------------------------------------------- training
 
 
-def test_training_continues_without_its_cache_and_reports_counts(
-    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
+@pytest.mark.thorough
+def test_training_continues_without_its_cache_and_reports_counts(small_corpus: Path) -> None:
     with (small_corpus.parent / "train.src").open("a") as src:
         src.write(" \nba ba\n")
     with (small_corpus.parent / "train.tgt").open("a") as tgt:
@@ -551,7 +551,7 @@ def test_training_continues_without_its_cache_and_reports_counts(
     assert not (again / FOLDER).exists()
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     """Memory is constant for twenty times the text: 5 MB of text, 10 MB of ids, 100 MB as lists."""
@@ -575,29 +575,35 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
 
 
 BUSY = """
-import os, signal, time
+import os, signal, sys, time
+from pathlib import Path
 from seq2seq.data.cache import workers
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in background
 with workers._worker_pool(2) as pool:
-    for _ in range(2):
-        workers._submit(pool, time.sleep, 600)
-    {wait}
+    for pipe in sys.argv[1:3]:
+        workers._submit(pool, Path(pipe).read_bytes)  # waits for its end
+    # Opening a pipe returns once a worker reads it.
+    pipes = [open(pipe, "wb") for pipe in sys.argv[1:3]] if sys.argv[3:] else []
     print("busy", flush=True)
-    time.sleep(600)
+    while True:
+        time.sleep(0.1)  # a signal just before the call is handled after it
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@pytest.mark.parametrize("wait", ["pass", "time.sleep(3)"], ids=["starting", "busy"])
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
+@one_quick("state", ["starting", "busy"])
+@one_quick("name", ["SIGKILL", "SIGINT"])
 def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
-    tmp_path: Path, wait: str, name: str
+    tmp_path: Path, state: str, name: str
 ) -> None:
     signal_ = signal.Signals[name]
     script = tmp_path / "script.py"
-    script.write_text(BUSY.format(wait=wait))
+    script.write_text(BUSY)
+    pipes = [tmp_path / "first", tmp_path / "second"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
     process = subprocess.Popen(
-        [sys.executable, script],
+        [sys.executable, script, *pipes, *(["wait"] if state == "busy" else [])],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -629,7 +635,7 @@ with workers._worker_pool(1) as pool:
 """
 
 
-@pytest.mark.parametrize("way", ["script", "-c", "-"])
+@one_quick("way", ["script", "-c", "-"])
 def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, way: str) -> None:
     (tmp_path / "script.py").write_text(ASKED)
     arguments = {"script": [str(tmp_path / "script.py")], "-c": ["-c", ASKED], "-": ["-"]}[way]

@@ -225,9 +225,8 @@ def test_files_are_verified_if_their_checksums_changed(built: Built, run: Path) 
 
 @pytest.mark.usefixtures("on_demand")
 def test_training_on_a_corrupt_cache_ends_in_one_line_and_resumes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     corpus = write_small_corpus(tmp_path)
 
     def trained(run: str, *options: str) -> int:

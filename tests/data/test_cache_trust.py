@@ -24,6 +24,7 @@ from test_cache import (
     read_into_memory,
     write_files,
 )
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
@@ -537,6 +538,7 @@ json_values = st.recursive(
 places = st.sampled_from(["format", "key", "facts", "files", "facts/pairs", "files/src.ends"])
 
 
+@pytest.mark.thorough
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_no_resealed_entry_causes_a_traceback(
@@ -654,8 +656,7 @@ SETTINGS = (
 
 
 @pytest.fixture
-def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
+def corpus(tmp_path: Path) -> Path:
     return write_small_corpus(tmp_path)
 
 
@@ -742,7 +743,7 @@ def test_deleted_files_remain_readable(built: Built, run: Path) -> None:
 
 
 @pytest.mark.usefixtures("read_on_demand")
-@pytest.mark.parametrize("sampling", [0, 0.3])
+@one_quick("sampling", [0, 0.3])
 def test_training_on_a_truncated_cache_ends_in_one_line_and_resumes(
     corpus: Path,
     monkeypatch: pytest.MonkeyPatch,

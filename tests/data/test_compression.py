@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tiers import one_quick
 
 from seq2seq.data.compression import SUFFIXES, commands, compressing
 from seq2seq.data.lines import MAX_LINE_BYTES, iter_raw_lines, read_lines
@@ -249,8 +250,8 @@ BOMBS = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
-@pytest.mark.parametrize("name", BOMBS)
+@one_quick("suffix", [".gz", ".xz"])
+@one_quick("name", BOMBS)
 def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, name: str, suffix: str) -> None:
     """400 lines beside 300 MiB of decompressed data, of which a list would take many times more."""
     block, what = BOMBS[name]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from name_cases import name_pairs, some_names, spelled
+from tiers import one_quick
 
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import VocabularyConfig, load_config
@@ -285,9 +286,7 @@ def test_loaded_names_equal_the_stored_ones(names: Names) -> None:
             Names.from_bytes(damaged)
 
 
-@pytest.mark.parametrize(
-    ("kind", "joint"), [("unigram", True), ("bpe", True), ("char", True), ("char", False)]
-)
+@one_quick(("kind", "joint"), [("unigram", True), ("bpe", True), ("char", True), ("char", False)])
 def test_placeholders_are_tokens(kind: str, joint: bool, tmp_path: Path) -> None:
     config = VocabularyConfig.model_validate(
         {

@@ -256,7 +256,7 @@ def test_words_evicted_from_the_cache_are_sampled_as_before(
     monkeypatch.setattr("seq2seq.data.subword_sampling.MAX_NEW_WORDS", 7)
     few = Vocabulary(sampler.model, sampler.sampling)
     assert few.sample(SRC, 5) == wanted
-    assert len(few._sampler._known) <= 7
+    assert len(few._sampler._cached) <= 7
     assert len(few._sampler._previous) <= 7
 
 

@@ -120,7 +120,7 @@ def null_p_values(sentence_count: int, tests: int) -> np.ndarray:
     return np.array(found)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_rate_of_false_positives_equals_the_level() -> None:
     """At 200 tests the share of p below 0.05 has a standard error of 1.5 points."""
     found = null_p_values(100, 200)
@@ -201,3 +201,7 @@ def test_seeds_are_paired() -> None:
     found = bootstrap.difference([10, 20, 30], [11, 22, 33], nothing, nothing, 20)
     assert found.mean == 2
     assert found.deviation == pytest.approx(1)
+
+
+def test_the_interval_has_95_percent_of_the_resamples() -> None:
+    assert bootstrap.interval(np.arange(1001.0)) == (25.0, 975.0)

@@ -17,6 +17,7 @@ import torch
 from conftest import tiny_config, toy_pairs, toy_words
 from fuzz_lines import fuzz_lines
 from name_cases import name_pairs, some_names
+from tiers import one_quick
 
 from seq2seq.config.schema import Config
 from seq2seq.data.length_limit import LengthLimit
@@ -124,7 +125,7 @@ def assert_close(found: Any, expected: Any, tolerance: float) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 1), (4, 4)])
+@one_quick(("beam_size", "n_best"), [(1, 1), (3, 1), (4, 4)])
 def test_an_export_translates_like_its_run(tiny_run: Path, beam_size: int, n_best: int) -> None:
     run, exported = both(tiny_run)
     expected = run.translate(LINES, beam_size, n_best)
@@ -146,7 +147,7 @@ def test_greedy_search_for_texts_alone_finds_the_same(tiny_run: Path, key: str, 
     assert alone == [each.text for each in expected[:20]]
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("beam_size", [1, 3])
 def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
     run, exported = both(tiny_run)
     words = sorted({word for each in run.translate(LINES[:40]) for word in each.text.split()})
@@ -160,7 +161,7 @@ def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
     assert sum(a.text != b.text for a, b in zip(expected, free, strict=True)) > len(LINES) // 2
 
 
-@pytest.mark.parametrize(("beam_size", "n_best"), [(1, 1), (3, 2)])
+@one_quick(("beam_size", "n_best"), [(1, 1), (3, 2)])
 def test_phrases_and_a_glossary(tiny_run: Path, beam_size: int, n_best: int) -> None:
     run, exported = both(tiny_run)
     words = toy_words(len(LINES))
@@ -185,8 +186,8 @@ def test_phrases_and_a_glossary(tiny_run: Path, beam_size: int, n_best: int) -> 
     assert sum(a.text != b.text for a, b in zip(expected, free, strict=True)) > len(LINES) // 2
 
 
-@pytest.mark.parametrize("override", OVERRIDES)
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("override", OVERRIDES)
+@one_quick("beam_size", [1, 3])
 def test_settings_of_the_config(tiny_runs: dict[str, Path], override: str, beam_size: int) -> None:
     run, exported = both(tiny_runs["bahdanau"], overrides=[override])
     check_same(exported.translate(LINES, beam_size), run.translate(LINES, beam_size))
@@ -215,7 +216,7 @@ MODELS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@one_quick("model", MODELS.values(), ids=MODELS)
 def test_models_of_every_kind_are_exported(
     model: dict[str, Any], tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:
@@ -227,7 +228,7 @@ def test_models_of_every_kind_are_exported(
     assert len({each.text for each in expected}) > len(LINES) // 3
 
 
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@one_quick("model", MODELS.values(), ids=MODELS)
 def test_encoder_outputs_do_not_depend_on_the_batch(
     model: dict[str, Any],
     tiny_vocabularies: Vocabularies,
@@ -248,6 +249,7 @@ def test_encoder_outputs_do_not_depend_on_the_batch(
             assert all(np.array_equal(weights[0], other) for other in weights[1:])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", [{"decoder": "bahdanau"}, {"decoder": "luong"}], ids=str)
 def test_a_copying_model_requires_the_words_that_it_copies(
     model: dict[str, Any], tiny_vocabularies: Vocabularies, tmp_path: Path
@@ -364,7 +366,7 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     assert not (tmp_path / "export").exists()
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("beam_size", [1, 3])
 def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
     names = some_names(60, seed=1)
     pairs = name_pairs(names, 400, seed=2)
@@ -381,6 +383,7 @@ def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
     check_same(exported.translate(lines, beam_size), expected)
 
 
+@pytest.mark.thorough
 def test_an_ensemble_is_one_folder_or_several(
     tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:
@@ -403,8 +406,8 @@ def test_an_ensemble_is_one_folder_or_several(
         ]
 
 
-@pytest.mark.parametrize("int8", [False, True])
-@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@one_quick("int8", [False, True])
+@one_quick("model", MODELS.values(), ids=MODELS)
 def test_translations_do_not_depend_on_the_other_lines(
     model: dict[str, Any], int8: bool, tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:

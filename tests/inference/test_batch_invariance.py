@@ -1,39 +1,32 @@
-"""Tiles that shrink as sentences finish: the same translations, bitwise where that is promised."""
+"""Batch invariance: bitwise the same results of the ONNX engine for any batch and any threads."""
 
 import math
 import random
+import threading
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 import torch
 from invariance import check_batch_invariance
-from searching import search
-from seq2seq.inference.search.batch_invariance import (
-    GPU_FACTOR,
-    smallest_fitting,
-    tile_rows,
-    tile_sizes,
-)
-from seq2seq.inference.search.continuous_batching import ContinuousBatch
+from searching import check_lists, requests_of
 from test_search import CPU, MAKERS, random_sources, same
-from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference import inference_model, weights
-from seq2seq.inference.inference_model import InferenceModel
-from seq2seq.inference.run_loading import for_inference
-from seq2seq.inference.search import batch_invariance as tiles
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
-from seq2seq.inference.weights import PackedWeight, int8_is_exact, prepacking_is_exact
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
+from seq2seq.engines.engine import Sampling
+from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.onnx.files import load_network, traced_graphs
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.model.builder import build_model
+from seq2seq.model.seq2seq import Seq2Seq
 
-HALVES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+SIZE = 700  # of the vocabulary
 
 
-def model_of(decoder: str, **more: object) -> InferenceModel:
+def model_of(decoder: str, **more: object) -> Seq2Seq:
     """Return a model so large that another order of summation changes results."""
     keys = {"decoder": decoder, "embedding_size": 48, "hidden_size": 64, "attention_size": None}
     keys |= more
@@ -46,94 +39,20 @@ def model_of(decoder: str, **more: object) -> InferenceModel:
         for weight in model.parameters():
             weight.mul_(3)
         model.projection.bias[EOS_ID] += 3
-    return InferenceModel(model)
+    return model.eval()
 
 
-@pytest.fixture
-def always_shrinking(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Accept every tile size, and record the number of slots before and after each shrink."""
-    shrunk, shrink = [], ContinuousBatch.shrink
-
-    def sizes(_: Any, __: Sequence[Ids], width: int, beam_size: int, ___: Any) -> list[int]:
-        most = tile_rows(width, CPU) * (4 if beam_size == 1 else 1)
-        return [size for size in HALVES if size <= most]
-
-    def recorded(slots: ContinuousBatch, count: int) -> list[int]:
-        shrunk.append((len(slots.rows.limits), count))
-        return shrink(slots, count)
-
-    monkeypatch.setattr("seq2seq.inference.search.batched.tile_sizes", sizes)
-    monkeypatch.setattr(ContinuousBatch, "shrink", recorded)
-    return shrunk
+def onnx_engine(int8: bool, **keys: Any) -> OnnxEngine:
+    """Return the engine that runs a model as `translate` does on a CPU."""
+    return OnnxEngine([load_network(traced_graphs(model_of(**keys)), SIZE, int8)])
 
 
-@pytest.mark.parametrize("maker", list(MAKERS))
-@pytest.mark.parametrize(
-    ("beam_size", "coverage_penalty", "ngram"), [(1, 0.0, 0), (1, 0.0, 2), (4, 0.3, 0), (4, 0.0, 2)]
-)
-def test_a_shrinking_tile_gives_the_same_results(
-    maker: str,
-    beam_size: int,
-    coverage_penalty: float,
-    ngram: int,
-    always_shrinking: list[tuple[int, int]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model, sources = MAKERS[maker](), random_sources(100, seed=5)
-    for each in model.models if isinstance(model, Ensemble) else [model]:
-        each.network.double()  # rounding may depend on the size here
-    limits = [3 + (5 * n) % 23 for n in range(100)]
-    beam = SearchOptions(beam_size, 1.0, coverage_penalty, ngram)
-    found = search(model, sources, limits, beam, CPU)
-    assert {64, 32, 16, 8, 4} <= {before for before, _ in always_shrinking}
-    assert all(after < before for before, after in always_shrinking)
-    monkeypatch.setattr(
-        "seq2seq.inference.search.batched.tile_sizes",
-        lambda _, __, width, *___: [tile_rows(width, CPU)],
-    )
-    expected = search(model, sources, limits, beam, CPU)
-    for some, others in zip(found, expected, strict=True):
-        assert [each.ids for each in some] == [each.ids for each in others]
-        assert [each.score for each in some] == pytest.approx([each.score for each in others])
-        for one, other in zip(some, others, strict=True):
-            assert (one.attention_weights is None) == (other.attention_weights is None)
-            if one.attention_weights is not None:
-                torch.testing.assert_close(one.attention_weights, other.attention_weights)
-
-
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"decoder": "bahdanau"},
-        {"decoder": "luong"},
-        {"decoder": "none"},
-        {"decoder": "bahdanau", "cell": "gru", "maxout": True},
-        {"decoder": "luong", "cell": "gru"},
-        {"decoder": "bahdanau", "cell": "layer_norm_lstm"},
-        {"decoder": "luong", "cell": "layer_norm_lstm", "layers": 2},
-    ],
-    ids=lambda keys: "-".join(map(str, keys.values())),
-)
-@pytest.mark.parametrize("beam_size", [1, 5])
-def test_tested_tile_sizes_leave_results_bitwise_unchanged(
-    keys: dict[str, object], beam_size: int
-) -> None:
-    model, sources = model_of(**keys), random_sources(90, seed=8)
-    limits = [20] * 90
-    everything = search(model, sources, limits, SearchOptions(beam_size), CPU)
-    for start, count in ((0, 1), (7, 2), (20, 5), (31, 20), (40, 50)):
-        part = slice(start, start + count)
-        some = search(model, sources[part], limits[part], SearchOptions(beam_size), CPU)
-        for one, other in zip(some, everything[part], strict=True):
-            assert same(one, other)
-
-
-def model_for_inference(int8: bool, keys: dict[str, object]) -> InferenceModel:
-    """Return a model as `translate` loads it: packed or int8 weights, and approximate logits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
-        patch.setattr(weights, "int8_shortlist_pays_off", int8_is_exact)
-        return for_inference(model_of(**keys).network, CPU, int8, is_single=True)
+def without_nan(found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
+    """Replace scores that are not computed, which are equal to nothing."""
+    return [
+        [each._replace(score=0.0) if math.isnan(each.score) else each for each in hypotheses]
+        for hypotheses in found
+    ]
 
 
 @pytest.mark.parametrize(
@@ -141,149 +60,134 @@ def model_for_inference(int8: bool, keys: dict[str, object]) -> InferenceModel:
     [
         {"decoder": "bahdanau"},
         {"decoder": "bahdanau", "score": "normed_additive", "maxout": True},
+        {"decoder": "bahdanau", "cell": "layer_norm_lstm"},
         {"decoder": "luong"},
+        {"decoder": "luong", "copy": True},
         {"decoder": "luong", "score": "dot", "layers": 2},
         {"decoder": "luong", "score": "scaled_dot", "attention_size": 32, "input_feeding": True},
+        {"decoder": "luong", "cell": "layer_norm_lstm", "layers": 2},
         {"decoder": "gnmt", "layers": 2},
         {"decoder": "none", "cell": "gru"},
     ],
     ids=lambda keys: "-".join(map(str, keys.values())),
 )
 @pytest.mark.parametrize("int8", [False, True])
-@pytest.mark.parametrize("options", [SearchOptions(1, return_scores=False), SearchOptions(4)])
 def test_a_sentence_alone_is_translated_as_in_any_batch(
-    keys: dict[str, object], int8: bool, options: SearchOptions
+    keys: dict[str, object], int8: bool
 ) -> None:
-    if int8 and not int8_is_exact():
-        pytest.skip("int8 products overflow here")
-    model, sources = model_for_inference(int8, keys), random_sources(70, seed=4)
+    engine, sources = onnx_engine(int8, **keys), random_sources(70, seed=4)
+    for options in (SearchOptions(1, return_scores=False), SearchOptions(4)):
+
+        def found(rows: Sequence[int], options: SearchOptions = options) -> list[list[Hypothesis]]:
+            requests = requests_of([sources[n] for n in rows], [15] * len(rows))
+            return without_nan(search(engine, requests, options))
+
+        for batch in (1, 7, 64):
+            check_batch_invariance(found, 70, batch)
+
+
+@pytest.mark.parametrize("int8", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(4, groups=2, diversity=0.5),
+        SearchOptions(3, coverage_penalty=0.3, no_repeat_ngram=2),
+        SearchOptions(1, repetition_penalty=1.2),
+        SearchOptions(1, sampling=Sampling(2, top_p=0.9)),
+    ],
+)
+def test_every_strategy_is_batch_invariant(int8: bool, options: SearchOptions) -> None:
+    engine, sources = onnx_engine(int8, decoder="luong"), random_sources(70, seed=4)
 
     def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
-        hypotheses = search(model, [sources[n] for n in rows], [15] * len(rows), options, CPU)
-        return [[each._replace(score=0.0) if math.isnan(each.score) else each for each in some]
-                for some in hypotheses]  # fmt: skip
+        requests = requests_of([sources[n] for n in rows], [15] * len(rows))
+        return search(engine, requests, options)
 
-    for batch in (1, 7, 64):
+    for batch in (1, 23):
         check_batch_invariance(found, 70, batch)
 
 
-@pytest.mark.parametrize(("beam_size", "count"), [(1, 700), (2, 150)])
+@pytest.mark.parametrize(("beam_size", "count"), [(1, 400), (2, 150)])
 def test_a_predicted_window_depends_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
-    """Its centre is one number per row, which rarely reveals that a size is unsafe."""
-    model, sources = model_of("luong", window=("local_p", 3)), random_sources(count, 8)
-    if prepacking_is_exact():
-        model.replace_weights(PackedWeight)
-    model.precompute_input_gates()
-    limits, beam = [12] * count, SearchOptions(beam_size)
-    everything = search(model, sources, limits, beam, CPU)
+    """Its centre is one number per row."""
+    engine = onnx_engine(False, decoder="luong", window=("local_p", 3))
+    sources, options = random_sources(count, 8), SearchOptions(beam_size)
+    everything = search(engine, requests_of(sources, [12] * count), options)
     order = list(range(count))
     random.Random(1).shuffle(order)
     for start, size in ((0, count), (1, 40), (5, 1), (50, 17)):
         part = order[start : start + size]
-        some = search(model, [sources[i] for i in part], [12] * len(part), beam, CPU)
+        some = search(engine, requests_of([sources[i] for i in part], [12] * len(part)), options)
         assert all(same(one, everything[i]) for i, one in zip(part, some, strict=True))
 
 
-class Rounding:
-    """Model whose last digit depends on the number of rows if these are fewer than `sound`."""
-
-    def __init__(self, model: InferenceModel, sound: int) -> None:
-        self.model, self.sound, self.steps = model, sound, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.model, name)
-
-    def step(self, *given: Any) -> Any:
-        self.steps += 1
-        return self.model.step(*given)
-
-    def project(self, outputs: Tensor) -> Tensor:
-        logits: Tensor = self.model.project(outputs)
-        return logits if len(outputs) >= self.sound else logits * (1 + 1e-6)
-
-
-def sizes_of(model: Any, sources: Sequence[Ids], beam_size: int = 1) -> list[int]:
-    """Return the tile sizes that are known once a length has occurred twice."""
-    tile_sizes(model, sources, 32, beam_size, CPU)
-    return tile_sizes(model, sources, 32, beam_size, CPU)
-
-
-@pytest.mark.parametrize(("sound", "least"), [(64, 64), (32, 32), (9, 16)])
-def test_a_tile_size_that_changes_results_is_not_used(sound: int, least: int) -> None:
-    model = Rounding(model_of("luong"), sound)
-    if len(sizes_of(model.model, random_sources(64, 3))) < 3:
-        pytest.skip("on this machine other sizes change bits anyway")
-    assert sizes_of(model, random_sources(64, 3))[0] == least
+@pytest.mark.parametrize(
+    "options", [SearchOptions(1), SearchOptions(4), SearchOptions(4, groups=2)]
+)
+def test_results_do_not_depend_on_the_number_of_threads(
+    options: SearchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Callbacks come from the thread that searches, once for each sentence."""
+    engine = onnx_engine(False, decoder="luong")
+    requests = requests_of(random_sources(300, seed=6), [3 + n % 15 for n in range(300)])
+    results = []
+    for workers in (1, 2, 5):
+        monkeypatch.setattr(OnnxEngine, "workers", lambda _, __, n=workers: n)
+        called: list[tuple[int, threading.Thread]] = []
+        results.append(
+            search(
+                engine,
+                requests,
+                options,
+                lambda n, called=called: called.append((n, threading.current_thread())),
+            )
+        )
+        assert sorted(number for number, _ in called) == list(range(300))
+        assert {thread for _, thread in called} == {threading.main_thread()}
+    for one, *others in zip(*results, strict=True):
+        assert all(same(one, other) for other in others)
 
 
-def test_greedy_search_of_many_sentences_uses_larger_tiles_where_these_are_exact() -> None:
-    many = random_sources(256, 3)
-    for beam_size, sound, largest in ((1, 1, 256), (2, 1, 64), (1, 65, 64)):
-        model = Rounding(model_of("luong"), sound)
-        few = sizes_of(model.model, many[:255], beam_size)
-        assert few[-1] == 64
-        if 256 not in sizes_of(model.model, many):
-            pytest.skip("on this machine other sizes change bits anyway")
-        assert sizes_of(model, many, beam_size)[-1] == largest
-        assert sizes_of(model, many[:9], beam_size)[-1] == 64
+def test_an_error_in_a_thread_ends_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, step = onnx_engine(False, decoder="luong"), OnnxEngine.step
+    monkeypatch.setattr(OnnxEngine, "workers", lambda _, __: 3)
+
+    def stepped(self: OnnxEngine, rows: Any, ids: Any) -> Any:
+        found = step(self, rows, ids)
+        found.undefined[:] = rows.count == len(found.undefined)
+        return found
+
+    monkeypatch.setattr(OnnxEngine, "step", stepped)
+    before = threading.active_count()
+    with pytest.raises(NonFiniteError):
+        search(engine, requests_of(random_sources(90, seed=6), [9] * 90), SearchOptions(1))
+    assert threading.active_count() == before
 
 
-def test_larger_tiles_are_tried_once_they_pay_off() -> None:
-    model, sources = model_of("luong"), random_sources(600, 3)
-    if 256 not in sizes_of(model_of("luong"), sources[:256]):
-        pytest.skip("on this machine other sizes change bits anyway")
-    assert sizes_of(model, sources[:100])[-1] == 64
-    assert tile_sizes(model, sources[100:400], 32, 1, CPU)[-1] == 64
-    assert tile_sizes(model, sources[300:600], 32, 1, CPU)[-1] == 256
+@pytest.mark.parametrize("maker", list(MAKERS))
+@pytest.mark.parametrize(
+    ("beam_size", "coverage_penalty", "ngram"), [(1, 0.0, 0), (1, 0.0, 2), (4, 0.3, 0), (4, 0.0, 2)]
+)
+def test_a_shrinking_batch_gives_the_same_results(
+    maker: str,
+    beam_size: int,
+    coverage_penalty: float,
+    ngram: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model, sources = MAKERS[maker](), random_sources(100, seed=5)
+    limits = [3 + (5 * n) % 23 for n in range(100)]
+    options = SearchOptions(beam_size, 1.0, coverage_penalty, ngram)
+    expected = search(TorchEngine(model, CPU), requests_of(sources, limits), options)
+    kept, keep = [], TorchEngine.keep
 
+    def recorded(self: TorchEngine, rows: Any, slots: Any) -> Any:
+        kept.append((rows.count, len(slots)))
+        return keep(self, rows, slots)
 
-class Uneven(Rounding):
-    """Model that computes the last rows of a tile differently from the first."""
-
-    def project(self, outputs: Tensor) -> Tensor:
-        logits: Tensor = self.model.project(outputs).clone()
-        logits[self.sound :] *= 1 + 1e-6
-        return logits
-
-
-@pytest.mark.parametrize("sound", [128, 64, 63])
-def test_every_row_of_a_tile_must_be_bitwise_equal(sound: int) -> None:
-    model, many = model_of("luong"), random_sources(256, 3)
-    sizes = sizes_of(model, many)
-    if not {32, 256} <= set(sizes):
-        pytest.skip("on this machine other sizes change bits anyway")
-    expected = [size for size in sizes if size <= sound] if sound >= 64 else [64]
-    assert sizes_of(Uneven(model, sound), many) == expected
-
-
-def test_tiny_models_keep_the_default_tile_size() -> None:
-    for maker in MAKERS.values():
-        assert sizes_of(maker(), random_sources(64, 3)) == [64]
-
-
-def test_sizes_are_tested_once_for_each_model_and_kind_of_search() -> None:
-    model, sources = Rounding(model_of("none"), 1), random_sources(9, 3)
-    assert tile_sizes(model, sources, 32, 1, CPU) == [64]
-    assert not model.steps, "a single text is not worth it"
-    first = tile_sizes(model, sources, 32, 1, CPU)
-    steps = model.steps
-    assert steps
-    assert tile_sizes(model, sources[:1], 32, 1, CPU) == first
-    assert model.steps == steps
-    sizes_of(model, sources, beam_size=2)
-    assert model.steps > steps
-    assert tile_sizes(model, sources, 32, 1, torch.device("meta")) == [64 * GPU_FACTOR]
-    known = len(tiles._tested)
-    del model
-    assert len(tiles._tested) == known - 1
-
-
-def test_the_smallest_sufficient_size_is_used() -> None:
-    assert [smallest_fitting([8, 32, 64], count) for count in (0, 1, 8, 9, 64, 500)] == [
-        8,
-        8,
-        8,
-        32,
-        64,
-        64,
-    ]
+    monkeypatch.setattr(TorchEngine, "keep", recorded)
+    monkeypatch.setattr(TorchEngine, "slots", lambda _, __, ___, count: min(count, 40))
+    found = search(TorchEngine(model, CPU), requests_of(sources, limits), options)
+    assert len(kept) > 4
+    assert all(after < before for before, after in kept)
+    check_lists(found, expected)

@@ -22,6 +22,7 @@ from test_search import (
     random_sources,
     same,
 )
+from tiers import one_quick, quick_values
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END
@@ -139,7 +140,7 @@ def constrained_greedy(model: Oracle, source: Ids, limit: int, ngram: int, prefi
     return chain
 
 
-@pytest.fixture(scope="module", params=list(MAKERS))
+@pytest.fixture(scope="module", params=quick_values(MAKERS))
 def model(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]()
 
@@ -161,7 +162,7 @@ def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: 
             for hypothesis in hypotheses:
                 assert not repeats(hypothesis.ids[:-1], ngram)
                 assert hypothesis.ids.index(EOS_ID) == len(hypothesis.ids) - 1 <= limit
-                check_against(ask(model, source, hypothesis.ids), hypothesis, 0.3)
+            check_against(ask(model, source, hypotheses[0].ids), hypotheses[0], 0.3)
 
 
 def test_no_rule_runs_unless_a_sentence_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,7 +221,7 @@ def test_a_prefix_may_repeat_ngrams(model: Any, beam_size: int) -> None:
         assert len(set(beyond)) == len(beyond)
 
 
-@pytest.mark.parametrize(("beam_size", "ngram"), [(1, 0), (1, 2), (4, 0), (4, 2)])
+@pytest.mark.parametrize(("beam_size", "ngram"), [(1, 2), (4, 0)])
 def test_constrained_results_do_not_depend_on_the_batch(
     model: Any, beam_size: int, ngram: int
 ) -> None:
@@ -274,6 +275,18 @@ def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
     assert forbidden_by(states, [0, 3, 3], 9) == [[EOS_ID], [], [], [5], [], [6]]
 
 
+def test_slots_that_are_kept_keep_the_states_of_their_rules() -> None:
+    options = SearchOptions(2, no_repeat_ngram=2)
+    states, sentence = rule_states(options, 3), make_sentence(Request([4], 9), options)
+    for slot in range(3):
+        states.begin(slot, sentence)
+    states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int))
+    for tokens in ([[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
+        states.advance(np.array(tokens), np.array([[0, 1]] * 3))
+    states.keep([2, 0])
+    assert forbidden_by(states, [3] * 2, 9) == [[], [6], [5], [4]]
+
+
 def test_a_search_has_the_rules_it_needs() -> None:
     for options, more in (
         (SearchOptions(1), []),
@@ -299,15 +312,14 @@ def test_lengths_are_limited_from_both_sides() -> None:
     assert ends[3].tolist() == [FREE, MUST_END, MUST_END, FREE]
 
 
-@pytest.mark.parametrize("kind", ["bahdanau", "luong", "ensemble"])
-@pytest.mark.parametrize("beam_size", [1, 4])
-@pytest.mark.parametrize("ngram", [0, 1])
+@one_quick("kind", ["bahdanau", "luong", "ensemble"])
+@one_quick(("beam_size", "ngram"), [(1, 1), (4, 0), (4, 1)])
 def test_kept_tokens_occur_once_in_every_hypothesis(kind: str, beam_size: int, ngram: int) -> None:
     """For any limit, prefix and batch."""
     model, kept = MAKERS[kind](), range(5, 9)
-    sources, generator = random_sources(60, seed=12), random.Random(5)
-    limits = [1 + n % 6 for n in range(60)]
-    prefixes = [forced([generator.randrange(9, VOCABULARY_SIZE)] * (n % 3 == 2)) for n in range(60)]
+    sources, generator = random_sources(30, seed=12), random.Random(5)
+    limits = [1 + n % 6 for n in range(30)]
+    prefixes = [forced([generator.randrange(9, VOCABULARY_SIZE)] * (n % 3 == 2)) for n in range(30)]
     options = SearchOptions(beam_size, no_repeat_ngram=ngram, kept_ids=kept)
     found = search(model, sources, limits, options, CPU, prefixes)
     several = 0
@@ -320,4 +332,4 @@ def test_kept_tokens_occur_once_in_every_hypothesis(kind: str, beam_size: int, n
             assert len(ids) <= max(limits[n], 1 + len(wanted)) + 1 + len(prefixes[n].states)
         alone = search(model, [source], [limits[n]], options, CPU, [prefixes[n]])[0]
         assert same(alone, hypotheses)
-    assert several > 10
+    assert several > 5

@@ -75,6 +75,7 @@ def test_diverse_beam_search_equals_a_search_written_with_lists(
                 assert sum(each.log_probs) == pytest.approx(answer.log_prob, rel=1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("batch", [1, 7, 64])
 def test_diverse_beam_search_is_batch_invariant(batch: int) -> None:
     model, sources = MAKERS["luong"](), random_sources(70, seed=5)

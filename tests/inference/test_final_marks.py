@@ -77,6 +77,7 @@ def test_other_lines_are_left_alone(translator: Translator) -> None:
     )
 
 
+@pytest.mark.thorough
 def test_translations_do_not_depend_on_the_batch(translator: Translator) -> None:
     lines = [*BARE, *MARKED[:20], "", "ba ka velo " * 30]
     together = translator.translate(lines, n_best=2)
@@ -107,6 +108,7 @@ def test_every_part_of_a_line_has_a_mark(translator: Translator) -> None:
     assert long.text.split() == [word for each in alone for word in each.text.split()]
 
 
+@pytest.mark.thorough
 def test_prefixes_and_phrases_keep_their_mark(translator: Translator) -> None:
     for begin in ("ba", "ba!", "ba ka."):
         found = translator.translate(BARE[:20], prefixes=[begin] * 20)

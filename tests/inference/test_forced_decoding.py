@@ -10,22 +10,23 @@ import pytest
 import torch
 from searching import host_engine, search
 from test_search import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
+from tiers import quick_values
 
 from seq2seq.data.batching import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.scoring import forced_log_probs
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.strategies import length_penalty
+from seq2seq.model.seq2seq import Seq2Seq
 
 CPU = torch.device("cpu")
 SOURCES = random_sources(70, seed=8)
 TARGETS = random_sources(70, seed=9, longest=17)
 
 
-@pytest.fixture(scope="module", params=list(MAKERS))
+@pytest.fixture(scope="module", params=quick_values(MAKERS))
 def model(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]()
 
@@ -44,7 +45,7 @@ def forced(model: Any, rows: Sequence[int]) -> list[list[float]]:
 
 
 @torch.no_grad()
-def log_probs_of(model: InferenceModel, source: Ids, target: Ids) -> list[float]:
+def log_probs_of(model: Seq2Seq, source: Ids, target: Ids) -> list[float]:
     """Return the same log-probabilities from one pass over the complete target."""
     batch = make_batch([source], [target])
     log_probs = teacher_forced(model, batch.src, batch.src_lengths, batch.tgt_in)

@@ -25,6 +25,7 @@ from test_search import (
     check_ranking,
     random_sources,
 )
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
@@ -93,10 +94,11 @@ def test_the_automaton_counts_occurrences(phrases: list[Ids]) -> None:
     assert lexical.total == sum(map(len, phrases))
 
 
-@pytest.mark.parametrize(
-    "phrases", [[[4]], [[4, 5]], [[4, 4]], [[6], [5]], [[5], [5]], [[6, 5, 6]], [[UNK_ID, 4]]]
+@one_quick(
+    "phrases",
+    [[[4]], [[4, 5]], [[4, 4]], [[6], [5]], [[5], [5]], [[6, 5, 6]], [[UNK_ID, 4]]],
 )
-@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+@one_quick("length_penalty", [0.0, 1.0])
 def test_an_exhaustive_beam_finds_every_hypothesis_that_fulfils_the_constraints(
     phrases: list[Ids], length_penalty: float
 ) -> None:
@@ -109,7 +111,7 @@ def test_an_exhaustive_beam_finds_every_hypothesis_that_fulfils_the_constraints(
         check_ranking(model, source, hypotheses, possible, length_penalty, 0.0)
 
 
-@pytest.mark.parametrize("phrases", [[[4, 5]], [[4], [4, 6]], [[4, 6], [4]], [[5], [5, 6]]])
+@one_quick("phrases", [[[4, 5]], [[4], [4, 6]], [[4, 6], [4]], [[5], [5, 6]]])
 def test_a_word_that_completes_a_phrase_does_not_continue(phrases: list[Ids]) -> None:
     """Token 6 continues words: it may not follow the occurrence that meets a phrase."""
     model: Any = Oracle(3)
@@ -131,7 +133,7 @@ def ends_word(ids: Ids, phrase: Ids, continuing: int) -> bool:
     return place is not None and ids[place + size : place + size + 1] != [continuing]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 12])
+@one_quick("size", [1, 2, 3, 5, 12])
 def test_any_beam_size_fulfils_any_phrases(size: int) -> None:
     """Even phrases that fill the length limit or exceed it."""
     generator = random.Random(size)
@@ -185,8 +187,8 @@ def test_a_prefix_comes_first() -> None:
             assert fulfils(each.ids, [[6, 4], [5]])
 
 
-@pytest.mark.parametrize("size", [1, 4])
-@pytest.mark.parametrize("batch", [1, 7, 64])
+@one_quick("size", [1, 4])
+@one_quick("batch", [1, 7, 64])
 def test_constrained_search_is_batch_invariant(size: int, batch: int) -> None:
     model = MAKERS["bahdanau"]()
     sources = random_sources(70, seed=5)

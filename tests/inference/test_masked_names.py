@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from name_cases import name_pairs, some_names, spelled
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
@@ -80,8 +81,8 @@ def kept(line: str, text: str) -> list[bool]:
     return [spelled(name) in text or name in text for name in NAMES if name in words]
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
-@pytest.mark.parametrize("text_only", [False, True])
+@one_quick("beam_size", [1, 3])
+@one_quick("text_only", [False, True])
 def test_no_name_is_lost(translator: Translator, beam_size: int, text_only: bool) -> None:
     found = translator.translate(LINES, beam_size, text_only=text_only)
     for line, translation in zip(LINES, found, strict=True):
@@ -91,6 +92,7 @@ def test_no_name_is_lost(translator: Translator, beam_size: int, text_only: bool
         assert not any("\ufdd0" <= character <= "\ufdd7" for character in translation.text)
 
 
+@pytest.mark.thorough
 def test_translations_do_not_depend_on_the_batch(translator: Translator) -> None:
     together = [each.text for each in translator.translate(LINES)]
     assert [translator.translate([line])[0].text for line in LINES] == together
@@ -157,6 +159,7 @@ def test_constraints_and_names_are_both_kept(translator: Translator) -> None:
         assert found.text.count(names.spelling(name)) == 1
 
 
+@pytest.mark.thorough
 def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Translate, its ensembles, evaluate, average and resume work on a run with names."""
     source, reference = tmp_path / "in.txt", tmp_path / "ref.txt"
@@ -183,6 +186,7 @@ def test_commands_agree(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert hypotheses.read_text(encoding="utf-8") == output("-m", run)
 
 
+@pytest.mark.thorough
 def test_a_synthetic_corpus_has_only_spellings(run: Path, tmp_path: Path) -> None:
     """A student model would otherwise learn to write a name after its placeholder."""
     source, pairs = tmp_path / "in.txt", tmp_path / "pairs.tsv"
@@ -201,6 +205,7 @@ def test_a_synthetic_corpus_has_only_spellings(run: Path, tmp_path: Path) -> Non
             assert all(spelled(name) in text or name in text for name in names_of(line))
 
 
+@pytest.mark.thorough
 def test_resumed_training_is_the_same(run: Path, tmp_path: Path) -> None:
     config = load_config(run / "config.yaml")
     names = []
@@ -247,6 +252,7 @@ def test_forbidden_spellings_of_names_do_not_occur(translator: Translator, beam_
         assert not one.occurs_in(each.text)
 
 
+@pytest.mark.thorough
 def test_a_name_with_a_forbidden_ending_does_not_occur(translator: Translator) -> None:
     names = translator.vocabularies.names
     assert names is not None
@@ -273,6 +279,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SETTINGS)
 def test_names_and_other_settings_do_not_depend_on_the_batch(
     translator: Translator, name: str

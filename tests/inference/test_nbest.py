@@ -11,6 +11,7 @@ import pytest
 from conftest import toy_pairs
 from searching import search
 from test_search import CPU, MAKERS, SOURCES, Oracle, ask, random_sources
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.inference import nbest as nbest_module
@@ -95,7 +96,7 @@ def test_five_entries_are_five_different_texts(
         assert (one.tokens, one.log_probs) == (one.n_best[0].tokens, one.n_best[0].log_probs)
 
 
-@pytest.mark.parametrize("batch", [1, 7])
+@one_quick("batch", [1, 7])
 def test_n_best_lists_are_batch_invariant(tiny_run: Path, batch: int) -> None:
     translator = Translator.load(tiny_run, device="cpu")
     together = translator.translate(LINES, beam_size=4, n_best=4)
@@ -203,7 +204,7 @@ def peak_and_size(*arguments: object, output: Path) -> tuple[int, int]:
     return int(done.stderr.splitlines()[-1]), output.stat().st_size
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["translate", "attention"])
 @pytest.mark.parametrize("shape", ["one line", "many lines"])
 def test_peak_memory_grows_at_most_linearly(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import toy_pairs
+from tiers import one_quick
 
 from seq2seq import Config, Translator, load_config, train
 from seq2seq.cli.main import main
@@ -53,7 +54,7 @@ def texts(translator: Translator, lines: Any, **options: Any) -> list[str]:
 # --------------------------------------------------------------------------------- accepted values
 
 
-@pytest.mark.parametrize(
+@one_quick(
     "form",
     [
         tuple,

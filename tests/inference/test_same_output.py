@@ -15,7 +15,6 @@ import torch
 import yaml
 
 from seq2seq.config.schema import load_config
-from seq2seq.inference import inference_model
 from seq2seq.inference.translator import Translator
 from seq2seq.training.loop import train
 
@@ -30,7 +29,7 @@ STEPS = 40 if SMALL else 500
 DECODERS = ["bahdanau"] if SMALL else ["bahdanau", "none"]
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.thorough,
     pytest.mark.skipif(not FOUND, reason=f"no multi30k in {', '.join(map(str, FOLDERS))}"),
 ]
 
@@ -72,9 +71,7 @@ def translator(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     run = train(load_config(folder / "config.yaml"), "cpu")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(inference_model, "MIN_INT8_SHORTLIST_WEIGHTS", 0)
-        yield Translator.load(run, device="cpu")
+    yield Translator.load(run, device="cpu")
     torch.set_num_threads(threads)
 
 

@@ -14,6 +14,7 @@ from invariance import check_batch_invariance
 from sacrebleu.metrics import BLEU, CHRF
 from searching import search
 from test_search import CPU, MAKERS, Oracle, ask, random_sources
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
@@ -128,7 +129,7 @@ def test_expected_utility_equals_its_definition(metric: Any) -> None:
     assert expected_utilities(texts, weights, metric) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("sampling", [None, Sampling(12, 0.7)])
+@one_quick("sampling", [None, Sampling(12, 0.7)])
 def test_the_translation_has_the_highest_expected_utility(
     tiny_run: Path, sampling: Sampling | None
 ) -> None:

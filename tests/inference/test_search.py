@@ -12,6 +12,7 @@ import pytest
 import torch
 from conftest import DECODERS, tiny_config
 from searching import search
+from tiers import one_quick, quick_values
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
@@ -20,13 +21,13 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, I
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.torch.engine import TorchEngine, TorchStep
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search import search as search_module
 from seq2seq.inference.search import trail
 from seq2seq.inference.search.beam import Beam
 from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions
 from seq2seq.inference.search.sentences import by_width
 from seq2seq.model.builder import build_model
+from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions
 
 CPU = torch.device("cpu")
@@ -317,7 +318,7 @@ VOCABULARY_SIZE = 43
 
 def random_model(
     decoder: str, seed: int, end: float = 2.0, family: dict[str, object] | None = None
-) -> InferenceModel:
+) -> Seq2Seq:
     """Return a model with large random weights, whose outputs depend on the source; EOS is likely.
 
     `family` sets more keys of its config.
@@ -333,7 +334,7 @@ def random_model(
         for weight in model.parameters():
             weight.mul_(3)
         model.projection.bias[EOS_ID] += end
-    return InferenceModel(model)
+    return model.eval()
 
 
 def random_sources(count: int, seed: int, longest: int = 25) -> list[Ids]:
@@ -370,7 +371,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=list(MAKERS))
+@pytest.fixture(scope="module", params=quick_values(MAKERS))
 def model(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]()
 
@@ -404,23 +405,20 @@ def test_a_beam_returns_the_requested_number_of_hypotheses(model: Any) -> None:
     assert {len(hypotheses) for hypotheses in found} == {6}
 
 
-def teacher_forced(
-    model: InferenceModel, src: Tensor, src_lengths: Tensor, tgt_in: Tensor
-) -> Tensor:
+def teacher_forced(model: Seq2Seq, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
     """Return log-probabilities [T, V] of one sentence from one pass over the complete target."""
-    network = model.network
-    unrolled = network.unroll(src, src_lengths, tgt_in)
-    if network.copying is None:
+    unrolled = model.unroll(src, src_lengths, tgt_in)
+    if model.copying is None:
         return model.project(unrolled.outputs)[0].log_softmax(-1)
     positions = SourcePositions(
         *(each.expand(tgt_in.shape[1], *each.shape[1:]) for each in unrolled.positions)
     )
     weights, continued = unrolled.attention_weights[0], unrolled.continued[0]
-    return model.project(network.copying(unrolled.outputs[0], weights, continued, positions)[0])
+    return model.project(model.copying(unrolled.outputs[0], weights, continued, positions)[0])
 
 
-@pytest.mark.parametrize("kind", [kind for kind in MAKERS if kind != "ensemble"])
-@pytest.mark.parametrize("beam_size", [1, 4])
+@one_quick("kind", [kind for kind in MAKERS if kind != "ensemble"])
+@one_quick("beam_size", [1, 4])
 def test_scores_equal_those_of_teacher_forcing(kind: str, beam_size: int) -> None:
     model = MAKERS[kind]()
     sources, length_penalty = random_sources(40, seed=9), 0.7
@@ -486,7 +484,7 @@ def same(one: list[Hypothesis], other: list[Hypothesis]) -> bool:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(("beam_size", "coverage_penalty"), [(1, 0.0), (5, 0.0), (5, 0.4)])
 def test_results_do_not_depend_on_the_batch(
     model: Any, beam_size: int, coverage_penalty: float

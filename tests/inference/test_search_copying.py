@@ -1,38 +1,26 @@
-"""Search with copying: batch-invariant in every weight format, alone and in an ensemble."""
+"""Search with copying, alone and in an ensemble."""
 
 import math
 
-import pytest
 import torch
 from searching import search
 from test_batch_invariance import model_of
 from test_search import CPU, random_sources, same
+from tiers import one_quick
 
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.weights import Int8Weight, PackedWeight, int8_is_exact, prepacking_is_exact
+from seq2seq.model.seq2seq import Seq2Seq
 
 
-def copying_model(decoder: str, weight_format: str = "") -> InferenceModel:
-    model = model_of(decoder, copy=True)
-    if weight_format == "int8" and not int8_is_exact():
-        pytest.skip("this processor's int8 products overflow")
-    if weight_format == "packed" and not prepacking_is_exact():
-        pytest.skip("packed products round differently here")
-    if weight_format:
-        model.replace_weights(Int8Weight if weight_format == "int8" else PackedWeight)
-        model.precompute_input_gates()
-    return model
+def copying_model(decoder: str) -> Seq2Seq:
+    return model_of(decoder, copy=True)
 
 
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-@pytest.mark.parametrize("weight_format", ["", "packed", "int8"])
-@pytest.mark.parametrize("beam_size", [1, 5])
-def test_results_equal_those_of_a_sentence_alone(
-    decoder: str, weight_format: str, beam_size: int
-) -> None:
-    model, sources = copying_model(decoder, weight_format), random_sources(90, seed=8)
+@one_quick("decoder", ["bahdanau", "luong"])
+@one_quick("beam_size", [1, 5])
+def test_results_equal_those_of_a_sentence_alone(decoder: str, beam_size: int) -> None:
+    model, sources = copying_model(decoder), random_sources(90, seed=8)
     limits, options = [20] * 90, SearchOptions(beam_size)
     everything = search(model, sources, limits, options, CPU)
     for start, count in ((0, 1), (7, 2), (20, 5), (31, 20), (40, 50)):
@@ -61,8 +49,8 @@ def test_an_ensemble_averages_mixtures() -> None:
 def test_a_closed_gate_copies_attended_tokens_alone() -> None:
     model = copying_model("luong")
     with torch.no_grad():
-        model.network.copying.gate.weight.zero_()
-        model.network.copying.gate.bias.fill_(-60.0)
+        model.copying.gate.weight.zero_()
+        model.copying.gate.bias.fill_(-60.0)
     sources = random_sources(30, seed=3)
     for (best,), source in zip(
         search(model, sources, [9] * 30, SearchOptions(1), CPU), sources, strict=True

@@ -236,6 +236,7 @@ def sure(ids: Sequence[int], phrases: Sequence[str], is_last: bool) -> set[tuple
     return complete(text, phrases, is_last)
 
 
+@pytest.mark.thorough
 def test_a_token_is_forbidden_if_it_completes_a_phrase() -> None:
     """Against regular expressions over the text before and after each token, of any segmentation.
 

@@ -85,11 +85,9 @@ def test_attention_of_an_entry_equals_that_of_its_tokens(
     for line in LINES:
         for entry in translator.translate(line, beam_size, beam_size).n_best:
             ids = [known[token] for token in entry.tokens[:-1]]
-            (forced,) = forced_decodings(
-                translator.model, src.encode([line]), [ids], translator.device, True
-            )
+            (forced,) = forced_decodings(translator.engine, src.encode([line]), [ids], True)
             assert forced.attention_weights is not None
-            assert entry.attention == pytest.approx(forced.attention_weights.numpy(), abs=1e-5)
+            assert entry.attention == pytest.approx(forced.attention_weights, abs=1e-5)
             assert entry.log_probs == pytest.approx(forced.log_probs, abs=1e-4)
 
 

@@ -13,9 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
+from tiers import one_quick
 
 from seq2seq.cli import loading
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
@@ -23,9 +25,9 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
+from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import source_lines
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
@@ -239,7 +241,7 @@ def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> N
     assert joined.text.split() == [word for each in alone for word in each.text.split()]
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_very_long_line_takes_little_time_and_memory(
     tiny_runs: dict[str, Path],
 ) -> None:
@@ -419,7 +421,7 @@ def test_no_bigram_occurs_twice_if_the_config_forbids_it(
 PREFIXES = ["Ba k", "zu ti ", "日本", "e\u0301x", "  mo\u2028ta▁k", "", "1 " * 60, "ve."]
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("beam_size", [1, 3])
 def test_translations_begin_with_their_prefixes(translator: Translator, beam_size: int) -> None:
     lines = [*LINES[: len(PREFIXES) - 2], TOO_LONG["sentences"], TOO_LONG["no spaces, unseen"]]
     n_best = min(2, beam_size)
@@ -479,13 +481,13 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
                 weight.mul_(4)
             network.projection.bias[UNK_ID] += 14
             network.projection.bias[EOS_ID] += 4
-        models.append(InferenceModel(network))
+        models.append(network)
     model: Any = Ensemble(models)
     if request.param in DECODERS:
         model = models[DECODERS.index(request.param)]
     decoding = DecodingConfig(beam_size=3, replace_unknown=True, no_repeat_ngram=2)
     limit, cpu = LengthLimit(1.0, 4), torch.device("cpu")
-    return Translator(model, vocabularies, limit, decoding, 9, cpu)
+    return Translator(TorchEngine(model, cpu), vocabularies, limit, decoding, 9, cpu)
 
 
 WORDY = [
@@ -558,7 +560,7 @@ def test_source_words_that_replace_unknown_ones_are_not_forbidden(
 def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    blank = [[Hypothesis([EOS_ID], -1.0, torch.ones(1, 3) / 3)]]
+    blank = [[Hypothesis([EOS_ID], -1.0, np.ones((1, 3)) / 3)]]
     monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: blank)
     assert of_words.translate("xa xb", 1).text == "xa xb"
     for word, text in (("xb", UNKNOWN), ("xc", "xa xb")):
@@ -583,7 +585,7 @@ def test_an_unknown_word_that_is_not_replaced_is_a_mark_between_spaces(
 def test_every_n_best_entry_uses_its_own_attention(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attention = torch.tensor([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
+    attention = np.array([[0.1, 0.2, 0.0, 0.7], [0.5, 0.3, 0.2, 0.0], [0.0, 0.0, 1.0, 0.0]])
     both = [
         Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, attention),
         Hypothesis([UNK_ID, EOS_ID], -2.0, attention[1:]),
@@ -624,6 +626,7 @@ def test_subwords_leave_nothing_to_replace(
 # --------------------------------------------------------------------------- run folders, ensembles
 
 
+@pytest.mark.thorough
 def test_a_copied_run_translates_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_run: Path
 ) -> None:
@@ -675,6 +678,7 @@ def test_a_device_that_is_not_there_is_refused(tiny_runs: dict[str, Path]) -> No
         Translator.load(tiny_runs["none"], device="cuda:99")
 
 
+@pytest.mark.thorough
 def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -> None:
     program = (
         "import sys; from seq2seq.inference.translator import Translator; "
@@ -706,10 +710,12 @@ def test_garbage_collection_is_enabled_after_loading(
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_byte_fallback_prints_no_unknown_token(tiny_runs: dict[str, Path], beam_size: int) -> None:
-    translator = Translator.load(tiny_runs["luong"], device="cpu")
-    assert translator.vocabularies.tgt.has_byte_fallback
+    loaded = Translator.load(tiny_runs["luong"], device="cpu")
+    assert loaded.vocabularies.tgt.has_byte_fallback
+    model = load_model(tiny_runs["luong"], torch.device("cpu"))[0].eval()
     with torch.no_grad():
-        translator.model.network.projection.bias[UNK_ID] += 50
+        model.projection.bias[UNK_ID] += 50
+    translator = replace(loaded, engine=TorchEngine(model, torch.device("cpu")))
     found = translator.translate(LINES[:9], beam_size)
     assert not any(UNKNOWN in each.text for each in found)
     assert any(each.text for each in found)

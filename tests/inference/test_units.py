@@ -10,10 +10,8 @@ from test_scoring import Respelled
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceLayer, InferenceModel
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.weights import Int8Weight
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import METRICS
 from seq2seq.training.loop import train
@@ -32,16 +30,12 @@ LINES = toy_pairs(12, seed=5)[0]
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     settings = ("training.max_steps=6", "training.log_every=1", "training.average=0.9")
     return load_config(corpus, [*settings, f"run_dir={corpus.parent / run}", *overrides])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
 def test_a_run_is_resumed_exactly(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, unit: str
@@ -56,6 +50,7 @@ def test_a_run_is_resumed_exactly(
     assert all(map(torch.equal, *weights))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
 def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None:
     settings = ("training.max_steps=30", "training.keep=2", "training.validate_every=15")
@@ -78,16 +73,3 @@ def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None
     averaged = small_corpus.parent / "averaged"
     assert main(["average", str(run), "-o", str(averaged)]) == 0
     assert len(Translator.load(averaged).translate(LINES)) == len(LINES)
-
-
-@pytest.mark.parametrize("unit", ["gru", "normed"])
-def test_int8_rounds_every_matrix_of_a_layer(small_corpus: Path, unit: str) -> None:
-    run = train(configured(small_corpus, "run", *UNITS[unit]), "cpu")
-    model = InferenceModel(load_model(run, CPU)[0])
-    model.replace_weights(Int8Weight)
-    layers = [each for each in model.network.modules() if isinstance(each, InferenceLayer)]
-    assert len(layers) == (3 if unit == "gru" else 6)
-    for layer in layers:
-        assert len(layer.weight_names) == (3 if unit == "gru" else 2)
-        for name in layer.weight_names:
-            assert isinstance(getattr(layer, name), Int8Weight)

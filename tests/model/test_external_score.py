@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 import torch
 from conftest import create_tiny_run, tiny_config, toy_pairs
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, ConfigError, ModelConfig, load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.inference.inference_model import InferenceModel
 from seq2seq.inference.translator import Translator
-from seq2seq.inference.weights import ColumnWeight, Int8Weight
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError, check_external_score, external_score
-from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
@@ -74,11 +72,11 @@ def test_all_decoders_with_attention_support_it(decoder: str) -> None:
     assert model.decoder.score.query_projection.weight.shape == (4, 8)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("scores")
 def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "decoding.max_length=9", "training.keep=2"]
 
     def trained(run: str, *overrides: str, **options: Any) -> Path:
@@ -124,11 +122,11 @@ OTHER_USES = {
 }
 
 
-@pytest.mark.parametrize(("old", "new"), OTHER_USES.values(), ids=OTHER_USES)
+@one_quick(("old", "new"), OTHER_USES.values(), ids=OTHER_USES)
 def test_a_score_may_use_its_weights_in_any_way(
     scores: Path, tiny_vocabularies: Vocabularies, tmp_path: Path, old: str, new: str
 ) -> None:
-    """Search computes the scores of training, in whichever format the other weights are."""
+    """Search computes the scores of training."""
     written(scores, old, new)
     written(scores, "import torch\n", "import torch\nfrom seq2seq.model.attention import *\n")
     tree = tiny_config(tmp_path / "run", "luong").model_dump(mode="json", exclude_unset=True)
@@ -141,17 +139,6 @@ def test_a_score_may_use_its_weights_in_any_way(
     assert len({each.text for each in together}) > len(lines) // 3
     for line, each in zip(lines, together, strict=True):
         assert translator.translate(line).log_probs == each.log_probs
-    model = load_model(run, torch.device("cpu"))[0].eval()
-    outputs, query = torch.randn(2, 5, 20), torch.randn(2, 3, 20)
-    for weight_format in (ColumnWeight, Int8Weight):
-        inference = InferenceModel(model)
-        inference.replace_weights(weight_format)
-        assert isinstance(inference.network.decoder.attentional.weight, weight_format)
-        found, expected = (
-            each.decoder.score(query, each.decoder.score.project(outputs)[0])
-            for each in (inference.network, model)
-        )
-        assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -229,7 +216,6 @@ def test_a_score_may_drop_out(scores: Path) -> None:
 def test_a_run_without_its_module_is_refused(
     scores: Path, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     keys = ["model.score=my_scores:Cosine", "training.max_steps=2", "decoding.max_length=9"]
     run = train(load_config(small_corpus, keys), "cpu", quiet=True)
     scores.unlink()

@@ -27,6 +27,7 @@ from model_cases import (
     one_step,
     random_tensor,
 )
+from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.model.attention import AdditiveScore
@@ -355,7 +356,7 @@ def test_gradients_equal_numerical_derivatives(wiring: str, kind: str) -> None:
     assert torch.autograd.gradcheck(run, leaves)
 
 
-@pytest.mark.parametrize("wiring", ["bahdanau", "luong"])
+@one_quick("wiring", ["bahdanau", "luong"])
 def test_gradients_of_upper_layers_equal_numerical_derivatives(wiring: str) -> None:
     """With dropout that differs from step to step."""
     steps, size, context_size, feed_size = 3, 4, 2, 3

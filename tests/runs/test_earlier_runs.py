@@ -29,9 +29,8 @@ def rewrite_header(path: Path, state_format: int | None = None) -> None:
 
 
 @pytest.fixture
-def earlier(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def earlier(small_corpus: Path) -> Path:
     """Return a run whose files use a key of an earlier version."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     call = ["train", str(small_corpus), "training.max_steps=1", "--device=cpu"]
     assert main([*call, "decoding.max_length=9"]) == 0
     run = small_corpus.parent / "run"

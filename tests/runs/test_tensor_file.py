@@ -95,6 +95,14 @@ def test_every_flipped_bit_is_detected(path: Path) -> None:
     assert refused > 0.97 * len(positions)
 
 
+def test_another_type_of_the_same_size_is_detected(path: Path) -> None:
+    content = path.read_bytes()
+    assert b'"F32"' in content
+    path.write_bytes(content.replace(b'"F32"', b'"I32"'))
+    with pytest.raises(DamagedFile, match="do not match their checksum"):
+        read_tensors(path)
+
+
 def test_every_truncation_is_detected(path: Path) -> None:
     content = path.read_bytes()
     for length in range(0, len(content), 11):

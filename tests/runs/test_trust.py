@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,15 +20,6 @@ from seq2seq.training.loop import train
 SETTINGS = ("training.max_steps=6", "training.validate_every=4", "training.log_every=1")
 MODEL = "vocabulary/joint.model"
 LINES = ["buda ki.", "zu mo lu."]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_tensorboard() -> Iterator[None]:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-    yield
-    patch.undo()
 
 
 @pytest.fixture(scope="module")

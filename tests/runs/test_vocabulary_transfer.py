@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from conftest import tiny_config, toy_pairs
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.config.schema import Config, VocabularyConfig
@@ -48,8 +48,8 @@ def expected(weight: Tensor, old: Vocabulary, token: str) -> Tensor | None:
     return sum(weight[i] for i in ids) / len(ids)  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
-@pytest.mark.parametrize("joint", [(1, 1), (1, 0), (0, 1), (0, 0)], ids=str)
+@one_quick("tied", [True, False], ids=["tied", "untied"])
+@one_quick("joint", [(1, 1), (1, 0), (0, 1), (0, 0)], ids=str)
 def test_rows_of_shared_tokens_are_kept_and_others_are_means(
     joint: tuple[int, int], tied: bool
 ) -> None:

@@ -23,11 +23,6 @@ from seq2seq.training.preparation import prepare
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 @pytest.fixture
 def first(small_corpus: Path) -> Path:
     """Train a run."""
@@ -80,6 +75,7 @@ def test_training_starts_from_these_weights_and_leaves_the_run_unchanged(
     assert any(not torch.equal(weights(second)[name], known[name]) for name in known)
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_continues_with_its_own_weights(small_corpus: Path, first: Path) -> None:
     """The same command with --resume works after the first run was removed."""
     decay = "training.decay=constant"
@@ -137,6 +133,7 @@ def test_the_log_reports_other_languages(small_corpus: Path, first: Path) -> Non
     assert note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
 
 
+@pytest.mark.thorough
 def test_a_damaged_vocabulary_is_copied_again(small_corpus: Path, first: Path) -> None:
     """The vocabulary comes from the first run, not from the text of the second."""
     decay = "training.decay=constant"
@@ -185,6 +182,7 @@ def test_another_model_is_refused(small_corpus: Path, first: Path) -> None:
     assert not config.run_dir.exists()
 
 
+@pytest.mark.thorough
 def test_another_vocabulary_is_trained_on_the_new_text(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus, "vocabulary.type=bpe", "training.max_steps=1")
     second = train(config, "cpu", init_from=first)

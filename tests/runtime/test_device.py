@@ -193,6 +193,7 @@ def test_the_memory_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     assert total_memory(torch.device("cpu")) is None
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps freed memory")
 def test_freed_memory_is_returned_to_the_system() -> None:
     program = """
@@ -261,9 +262,9 @@ def test_load_on_the_machine_does_not_affect_the_precision(
     )
     assert device_module._bf16_time.__wrapped__() == 0.5
     for clock in clocks:
-        start = clock()
+        start, wall_start = clock(), time.monotonic()
         time.sleep(0.05)
-        assert clock() - start < 0.02
+        assert clock() - start < (time.monotonic() - wall_start) / 2
 
 
 @pytest.mark.parametrize(("bf16", "expected"), [(3.0, "3.0 times as long"), (0.5, None)])

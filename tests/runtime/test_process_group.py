@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from conftest import write_small_corpus
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
@@ -419,7 +420,7 @@ def test_each_rank_has_its_own_gpu(
 # ---------------------------------------------------------------------------- distributed training
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@one_quick("processes", [2, 3])
 def test_exchanged_values_arrive_complete_and_in_order(
     trainings: Trainings, processes: int
 ) -> None:
@@ -443,6 +444,7 @@ def test_two_processes_train_as_one_does(trainings: Trainings, alone: TrainingRe
     }
 
 
+@pytest.mark.thorough
 def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
     lonely = (
         *EXACT,
@@ -452,6 +454,7 @@ def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
     assert_near(trainings("lonely3", 3, lonely), trainings("lonely1", 1, lonely))
 
 
+@pytest.mark.thorough
 def test_a_rank_may_split_its_share_into_micro_batches(
     trainings: Trainings, alone: TrainingResult
 ) -> None:
@@ -461,6 +464,7 @@ def test_a_rank_may_split_its_share_into_micro_batches(
     assert result.weights()[0] == result.weights()[1]
 
 
+@pytest.mark.thorough
 def test_memory_may_run_out_during_the_exchange_of_gradients(
     trainings: Trainings, alone: TrainingResult
 ) -> None:
@@ -488,6 +492,7 @@ def test_a_non_finite_loss_on_one_rank_is_skipped_on_all(trainings: Trainings) -
 # ----------------------------------------------------------------------------- failures and resume
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("fault", "code"), [("term", 143), ("interrupt", 130)])
 def test_a_signal_to_one_rank_stops_all_and_loses_nothing(
     trainings: Trainings, uninterrupted: TrainingResult, fault: str, code: int
@@ -500,7 +505,7 @@ def test_a_signal_to_one_rank_stops_all_and_loses_nothing(
     assert_same(again, uninterrupted)
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("fault", "codes", "line"),
     [
         ("kill", [1, -SIGKILL], "another process of this run ended or does not answer"),
@@ -532,12 +537,14 @@ def test_only_a_failed_exchange_is_blamed_on_another_process() -> None:
         raise RuntimeError
 
 
+@pytest.mark.thorough
 def test_a_run_resumes_with_another_number_of_processes(trainings: Trainings) -> None:
     overrides = (*EVENTFUL, "training.max_steps=4")
     assert trainings("fewer", 2, overrides).codes == [0, 0]
     assert trainings("fewer", 1, EVENTFUL, "--resume").codes == [0]
 
 
+@pytest.mark.thorough
 def test_the_clock_of_rank_0_decides(trainings: Trainings) -> None:
     result = trainings("clock", 2, (*EVENTFUL, "training.max_minutes=50"), fault="other clock")
     assert result.codes == [0, 0], result.stderr
@@ -547,6 +554,7 @@ def test_the_clock_of_rank_0_decides(trainings: Trainings) -> None:
 # ------------------------------------------------------------------------------------- user errors
 
 
+@pytest.mark.thorough
 def test_an_error_is_reported_once(trainings: Trainings, uninterrupted: TrainingResult) -> None:
     cases: list[tuple[tuple[Any, ...], str]] = [
         (("typo", 2, ("training.max_stepz=3",)), "max_stepz"),
@@ -561,6 +569,7 @@ def test_an_error_is_reported_once(trainings: Trainings, uninterrupted: Training
     assert (uninterrupted.folder / LAST).exists()
 
 
+@pytest.mark.thorough
 def test_resume_starts_a_run_on_all_ranks(
     trainings: Trainings, uninterrupted: TrainingResult
 ) -> None:
@@ -570,6 +579,7 @@ def test_resume_starts_a_run_on_all_ranks(
     assert_same(started, uninterrupted)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", ["other data", "other config"])
 def test_ranks_with_other_data_or_another_config_are_refused(
     trainings: Trainings, fault: str
@@ -602,7 +612,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_torchrun_restarts_a_run_from_its_saved_state(
     trainings: Trainings, uninterrupted: TrainingResult, tmp_path: Path
 ) -> None:

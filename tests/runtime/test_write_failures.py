@@ -12,6 +12,7 @@ from typing import IO
 
 import pytest
 from conftest import write_small_corpus
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.runs.layout import (
@@ -41,20 +42,11 @@ SETTINGS = (
 TEXTS = (METRICS, SAMPLES, TIMING, LOG)
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The config of a finished run in the folder beside it; tests must not change either."""
     corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
-    patch = pytest.MonkeyPatch()
-    patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     assert train(corpus, corpus.parent / "finished") == 0
-    patch.undo()
     return corpus
 
 
@@ -171,6 +163,7 @@ class FullDisk:
         raise OSError(28, "No space left on device")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_log_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
@@ -201,6 +194,7 @@ def test_a_log_that_cannot_be_written_ends_training_with_one_line(
     assert_same_state(run, finished.parent / "finished")
 
 
+@pytest.mark.thorough
 def test_a_table_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
@@ -248,6 +242,7 @@ class FullBoard:
             raise OSError(28, "No space left on device")
 
 
+@pytest.mark.usefixtures("tensorboard")
 @pytest.mark.parametrize("room", [2, 9, 18])
 def test_tensorboard_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
@@ -264,7 +259,7 @@ def test_tensorboard_that_cannot_be_written_ends_training_with_one_line(
     assert_intact(tmp_path / "run", LAST)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="limits are those of POSIX")
 def test_tensorboard_itself_fails_without_a_traceback(tmp_path: Path) -> None:
     """It writes in its own thread, where a failure would print a traceback."""
@@ -294,8 +289,8 @@ except RunError as error:
     assert f"{tmp_path / TENSORBOARD}: cannot be written (File too large)" in done.stdout
 
 
-@pytest.mark.parametrize("failing", ["os.fsync", "pathlib.Path.replace"])
-@pytest.mark.parametrize("at", [1, 4])
+@one_quick("failing", ["os.fsync", "pathlib.Path.replace"])
+@one_quick("at", [1, 4])
 def test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line(
     finished: Path,
     tmp_path: Path,
@@ -366,7 +361,7 @@ def test_a_folder_made_read_only_ends_training_with_one_line(
     assert_same_state(run, finished.parent / "finished")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="limits are those of POSIX")
 @pytest.mark.parametrize("limit", [100_000, 1_000])
 def test_a_limit_on_file_sizes_is_reported_in_one_line(
@@ -431,7 +426,7 @@ def test_output_to_a_full_disk_fails_with_one_line(
 
 
 @needs_full
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("words", ["translate -m RUN -i SRC", "evaluate --hyp TGT -r TGT"])
 def test_a_full_stdout_fails_with_one_line(finished: Path, words: str) -> None:
     for name, path in (("RUN", "finished"), ("SRC", "test.src"), ("TGT", "test.tgt")):

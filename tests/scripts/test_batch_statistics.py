@@ -20,6 +20,7 @@ def test_the_share_of_repeated_batch_mates() -> None:
     assert share_met(before, after, 7) == pytest.approx((0.5 + 0.5 + 0) / 6)
 
 
+@pytest.mark.thorough
 def test_the_table_of_a_config(tmp_path: Path) -> None:
     config = write_small_corpus(tmp_path)
     command = [sys.executable, ROOT / "scripts" / "batch_statistics.py", config]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiers import one_quick
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarking import peers, search_speed
@@ -14,7 +15,7 @@ from benchmarking.standard import CASES, Case, standard, work
 from seq2seq.model.builder import build_model
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@one_quick("case", CASES, ids=lambda case: case.name)
 def test_the_counted_flops_equal_those_of_torch(case: Case) -> None:
     batch, sources, targets = 3, 5, 4
     config = standard(case, Path("data"), Path("run"), "float32")
@@ -104,6 +105,7 @@ def test_ctranslate2_gets_the_ids_and_its_figures_are_parsed(tmp_path: Path) -> 
         peers.search_ctranslate2(tmp_path, [[4, 5]], 5, 12, int8=False)
 
 
+@pytest.mark.thorough
 def test_exports_are_measured_if_onnx_is_installed(
     tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,7 +46,7 @@ def test_the_wmt_model_is_that_of_the_shipped_config() -> None:
     assert measured.vocabulary.size == shipped.vocabulary.size
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_parts_already_in_the_file_are_not_repeated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ def test_a_broken_link_is_found(html: str, problem: str | None, tmp_path: Path) 
     assert problems_of(tmp_path) == ([f"index.html: {problem}"] if problem else [])
 
 
+@pytest.mark.thorough
 @needs_docs
 def test_the_site_builds_without_a_warning() -> None:
     command = [sys.executable, "scripts/build_docs.py"]
@@ -128,7 +129,7 @@ def test_the_site_builds_without_a_warning() -> None:
 # ------------------------------------------------------------------- notebooks, formulas, excerpts
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @needs_docs
 @pytest.mark.parametrize("name", ["attention", "language-pair", "comparison"])
 def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ def test_manual_and_default_configs_load(tmp_path: Path, corpus: str, minutes: f
     assert loaded[0] != loaded[1]
 
 
+@pytest.mark.thorough
 def test_a_config_of_init_for_a_small_corpus(tmp_path: Path) -> None:
     folder = tmp_path / "multi30k"
     folder.mkdir()

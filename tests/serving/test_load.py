@@ -16,6 +16,7 @@ from seq2seq.inference.loading import languages_of
 from seq2seq.serving.language_pairs import load_pairs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("clients", [1, 4])
 def test_answers_under_load_equal_those_of_the_command_line(
     clients: int, tiny_runs: dict[str, Path], tmp_path: Path
@@ -23,7 +24,7 @@ def test_answers_under_load_equal_those_of_the_command_line(
     check(tiny_runs["luong"], tmp_path, lines=40, requests=30 * clients, clients=clients)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("requests", [500, pytest.param(10_000, marks=pytest.mark.load)])
 def test_64_clients_and_fuzz_lines(
     requests: int, tiny_runs: dict[str, Path], tmp_path: Path
@@ -52,6 +53,7 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     assert clients == 1 or lines_per_batch > clients / 2  # requests share batches
 
 
+@pytest.mark.thorough
 def test_an_exported_model_is_served_like_a_run(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")

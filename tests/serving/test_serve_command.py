@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tiers import one_quick
 
 pytest.importorskip("fastapi")
 
@@ -54,7 +55,7 @@ def until_refused(served: Served) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@one_quick("number", [signal.SIGTERM, signal.SIGINT])
 def test_accepted_requests_complete_after_a_signal(
     number: signal.Signals, tiny_runs: dict[str, Path]
 ) -> None:
@@ -79,6 +80,7 @@ def test_accepted_requests_complete_after_a_signal(
             served.call("/health")
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 def test_a_second_interruption_stops_at_once(tiny_runs: dict[str, Path]) -> None:
     with process("-m", str(tiny_runs["luong"])) as (started, served):
@@ -112,6 +114,7 @@ def with_languages(run: Path, folder: Path, src: str, tgt: str) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_several_runs_serve_several_pairs(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
     runs = [
         with_languages(tiny_runs[decoder], tmp_path / decoder, *languages)

@@ -23,12 +23,6 @@ from seq2seq.training.samples import Sample
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 class Recorder(Callback):
     """Callback that records all reports."""
 
@@ -96,6 +90,7 @@ def test_training_runs_in_a_worker_thread(small_corpus: Path) -> None:
     assert (run / METRICS).is_file()
 
 
+@pytest.mark.thorough
 def test_a_resumed_training_reports_the_steps_after_its_saved_state(small_corpus: Path) -> None:
     trained(small_corpus, "training.max_epochs=1", quiet=True)
     recorder = Recorder()
@@ -106,6 +101,7 @@ def test_a_resumed_training_reports_the_steps_after_its_saved_state(small_corpus
     assert objects(run / METRICS)[-1]["step"] == last
 
 
+@pytest.mark.thorough
 def test_a_roll_back_is_reported(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder, found = Recorder(), iter([None, "a loss of 1e9"])
     monkeypatch.setattr(loop, "divergence", lambda *_: next(found, None))
@@ -116,6 +112,7 @@ def test_a_roll_back_is_reported(small_corpus: Path, monkeypatch: pytest.MonkeyP
     assert steps[again - 1] > back
 
 
+@pytest.mark.thorough
 def test_an_exception_ends_training_and_resume_continues(small_corpus: Path) -> None:
     class Stop(Callback):
         def on_metrics(self, step: int, values: Mapping[str, float]) -> None:
@@ -154,6 +151,7 @@ def test_an_object_that_is_no_callback_is_refused_before_any_work(
 # -------------------------------------------------------------------------- quiet mode and logging
 
 
+@pytest.mark.thorough
 def test_training_prints_its_log_unless_quiet(
     small_corpus: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -177,6 +175,7 @@ def test_the_logger_is_restored_afterwards(
     assert (logger.propagate, logger.level) == (propagate, logging.ERROR)
 
 
+@pytest.mark.thorough
 def test_quiet_training_draws_no_bar_on_a_terminal(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +190,7 @@ def test_quiet_training_draws_no_bar_on_a_terminal(
     assert "%|" in terminal.getvalue()
 
 
+@pytest.mark.thorough
 def test_the_programs_logging_receives_the_messages_of_a_quiet_training(
     small_corpus: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -218,6 +218,7 @@ print(light, names, isinstance(config, seq2seq.Config))
 """
 
 
+@pytest.mark.thorough
 def test_python_prints_nothing_and_imports_lazily(small_corpus: Path) -> None:
     """Run in a new process, where no test has configured logging."""
     call = [sys.executable, "-c", PROGRAM, str(small_corpus)]

@@ -27,6 +27,7 @@ def named_corpus(small_corpus: Path) -> Path:
     return small_corpus
 
 
+@pytest.mark.thorough
 def test_invented_names_change_training_and_are_reproducible(named_corpus: Path) -> None:
     invented = (*COPYING, "vocabulary.names.invented=0.9")
     prints = [
@@ -37,6 +38,7 @@ def test_invented_names_change_training_and_are_reproducible(named_corpus: Path)
     assert prints[1] == prints[2]
 
 
+@pytest.mark.thorough
 def test_names_are_invented_without_sampled_segmentations(named_corpus: Path) -> None:
     plain = fingerprint(trained(named_corpus, *BASE, run="plain"))
     keys = (*BASE, "vocabulary.names.invented=0.9")

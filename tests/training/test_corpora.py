@@ -15,6 +15,7 @@ import torch
 from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import one_quick
 
 from seq2seq.config.schema import Config, ParallelFiles, VocabularyConfig, load_config
 from seq2seq.data.batching import EpochOrder
@@ -172,6 +173,7 @@ def test_skipped_pairs_keep_the_corpora_apart(small_corpus: Path) -> None:
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("accumulate", [1, 3])
 def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
     accumulate: int, small_corpus: Path
@@ -196,8 +198,8 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
     assert len(lengths) > 1
 
 
-@pytest.mark.parametrize("size", [1, 37, 60])
-@pytest.mark.parametrize("weight", ["", ", weight: 0.5", ", weight: 3"])
+@one_quick("size", [1, 37, 60])
+@one_quick("weight", ["", ", weight: 0.5", ", weight: 3"])
 def test_two_halves_of_equal_weights_train_as_the_undivided_corpus(
     small_corpus: Path, size: int, weight: str
 ) -> None:
@@ -290,7 +292,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 def test_a_killed_weighted_run_ends_as_an_uninterrupted_one(small_corpus: Path) -> None:
     folder = small_corpus.parent
@@ -335,6 +337,7 @@ def test_a_changed_weight_is_refused_on_resume(small_corpus: Path) -> None:
         train(configured(changed, "run", "training.max_steps=4"), "cpu", resume=True)
 
 
+@pytest.mark.thorough
 def test_every_part_of_a_line_that_is_split_has_its_tag(small_corpus: Path) -> None:
     files = halves(small_corpus.parent, 60)
     path = with_corpora(small_corpus, f"{files[0]}, tag: <bt>", files[1])

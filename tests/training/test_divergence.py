@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
@@ -22,11 +23,6 @@ from seq2seq.training import validation
 from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession
-
-
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
@@ -87,7 +83,6 @@ def test_skipped_steps_are_logged_after_an_interruption(
         train(config, "cpu")
     assert "skipped: non-finite" not in (config.run_dir / LOG).read_text()
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     run = train(config, "cpu", resume=True)
     assert "step 2 skipped: non-finite" in (run / LOG).read_text()
 
@@ -101,13 +96,13 @@ def test_a_shorter_logging_interval_does_not_blame_other_steps(
     with pytest.raises(Interrupted):
         train(config, "cpu")
     monkeypatch.undo()
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
     often = configured(small_corpus, "training.max_steps=9", "training.log_every=3")
     log = (train(often, "cpu", resume=True) / LOG).read_text()
     assert log.count(" skipped: non-finite") == 1
     assert "step 2 skipped: non-finite" in log
 
 
+@pytest.mark.thorough
 def test_skipped_batches_of_an_earlier_epoch_are_named(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +166,7 @@ def test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate(
     assert rates[25] == [0.5e-3]
 
 
+@pytest.mark.thorough
 def test_a_run_that_rolling_back_does_not_help_ends_with_one_line(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +195,7 @@ def test_training_rolls_back_to_the_start_before_the_first_validation(
     assert "back to step 0, with 0.5 of the learning rate" in (run / LOG).read_text()
 
 
-@pytest.mark.parametrize("every", [1, 4])
+@one_quick("every", [1, 4])
 def test_a_huge_learning_rate_ends_training_with_one_line(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], every: int
 ) -> None:

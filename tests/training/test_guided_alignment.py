@@ -152,7 +152,7 @@ def configured(config: Path, *overrides: str) -> Config:
 
 GUIDE = ("training.losses.guided_alignment=0.5",)
 STRONG = "training.losses.guided_alignment=2"
-SHORT = ("training.max_epochs=2", "training.validate_every=4", "training.log_every=2")
+SHORT = ("training.max_steps=8", "training.validate_every=4", "training.log_every=2")
 
 
 def error_rate(run: Path, folder: Path) -> float:
@@ -164,6 +164,7 @@ def error_rate(run: Path, folder: Path) -> float:
     return alignment_error_rate(links, gold)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
 def test_attention_learns_the_alignment(small_corpus: Path, decoder: str) -> None:
     """After few steps, guided attention aligns unseen text better than unguided attention."""
@@ -208,6 +209,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert weights[0] == weights[1]
 
 
+@pytest.mark.thorough
 def test_a_changed_alignment_is_another_text_for_cache_and_resume(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,6 +233,7 @@ def test_a_changed_alignment_is_another_text_for_cache_and_resume(
     assert (folder / "other" / METRICS).read_bytes() != first
 
 
+@pytest.mark.thorough
 def test_a_damaged_entry_of_the_cache_is_rebuilt(small_corpus: Path) -> None:
     folder = small_corpus.parent
     values = (*SHORT, *GUIDE, f"data.train.alignment={write_alignment(folder)}")
@@ -242,6 +245,7 @@ def test_a_damaged_entry_of_the_cache_is_rebuilt(small_corpus: Path) -> None:
     assert first == again
 
 
+@pytest.mark.thorough
 def test_each_corpus_has_its_own_alignment_or_none(small_corpus: Path) -> None:
     """Two halves with alignments train as the complete text; without the second one, not."""
     folder = small_corpus.parent
@@ -269,6 +273,7 @@ def test_each_corpus_has_its_own_alignment_or_none(small_corpus: Path) -> None:
     assert prints[0] == prints[1] != prints[2]
 
 
+@pytest.mark.thorough
 def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ import pytest
 import torch
 from conftest import take_step
 from safetensors import safe_open
+from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
@@ -156,7 +157,7 @@ training: {{max_steps: 300, learning_rate: 5e-3, decay: linear, batch_tokens: 30
     return config
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "decoder",
     [
@@ -336,6 +337,7 @@ def test_the_average_follows_the_weights(
 # -------------------------------------------------------------------------------------------- seed
 
 
+@pytest.mark.thorough
 def test_the_seed_determines_all_metrics_and_weights(small_corpus: Path) -> None:
     overrides = ("vocabulary.sampling=0.3", "training.max_steps=6", "training.validate_every=3")
     first = trained(small_corpus, *overrides, run="first")
@@ -378,7 +380,7 @@ EVENTFUL = (
     "training.patience=3",
     "training.decay=cosine",
     "training.warmup_steps=3",
-    "training.batch_tokens={tokens: 220, accumulate: 2}",
+    "training.batch_tokens={tokens: 400, accumulate: 2}",
     "training.max_epochs=2",
 )
 
@@ -420,7 +422,7 @@ def test_the_same_config_gives_the_same_run(small_corpus: Path, uninterrupted_ru
     assert_same_run(again, uninterrupted_run)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_another_process_gives_the_same_run(small_corpus: Path) -> None:
     """Python hashes strings differently in each process: no order may depend on it."""
     settings = ("decoding.max_length=9", "training.max_steps=8", "training.max_minutes=9")
@@ -441,7 +443,7 @@ def steps_of(run: Path) -> int:
     return int(state_of(run / LAST)[0]["progress"]["step"])
 
 
-@pytest.mark.parametrize("at", [1, 4, "end of an epoch", "last"])
+@one_quick("at", [1, 4, "end of an epoch", "last"], quick=1)
 def test_a_resumed_run_ends_as_an_uninterrupted_one(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int | str
 ) -> None:
@@ -482,6 +484,7 @@ def test_an_interruption_after_the_last_step_is_not_lost(
     assert "Training has already finished (" in log_of(config.run_dir)
 
 
+@pytest.mark.thorough
 def test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -497,6 +500,7 @@ def test_a_run_interrupted_at_every_second_step_ends_as_an_uninterrupted_one(
     assert_same_run(config.run_dir, uninterrupted_run)
 
 
+@pytest.mark.thorough
 def test_checkpoints_of_later_steps_are_removed_and_saved_again(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -566,6 +570,7 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     assert ordered == [0, position["epoch"]]  # epoch 0 is ordered for its length
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("at", [5, 7])
 def test_a_killed_run_resumes_from_its_last_saved_state(
     small_corpus: Path, uninterrupted_run: Path, monkeypatch: pytest.MonkeyPatch, at: int
@@ -596,6 +601,7 @@ def test_a_killed_run_resumes_from_its_last_saved_state(
     assert counters["progress"]["tokens"] == wanted["progress"]["tokens"]
 
 
+@pytest.mark.thorough
 def test_a_finished_run_can_be_extended(small_corpus: Path) -> None:
     long = trained(small_corpus, "training.max_epochs=3", run="long")
     short = trained(small_corpus, "training.max_epochs=2", run="short")
@@ -715,7 +721,7 @@ def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) 
     assert steps_of(run) == 8
 
 
-@pytest.mark.parametrize("decay", ["linear", "cosine"])
+@one_quick("decay", ["linear", "cosine"])
 def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
     small_corpus: Path, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch, decay: str
 ) -> None:
@@ -817,7 +823,7 @@ BASE = ("training.max_steps=4", "training.max_epochs=2", "training.validate_ever
 KEYS = {"data.max_length", *(f"training.{key}" for key in TrainingConfig.model_fields)}
 
 
-@pytest.mark.parametrize("key", sorted(KEYS - TESTED_ELSEWHERE))
+@one_quick("key", sorted(KEYS - TESTED_ELSEWHERE))
 def test_every_key_has_an_effect(
     small_corpus: Path, base_prints: dict[str, tuple[bytes, list[bytes]]], key: str
 ) -> None:
@@ -833,7 +839,7 @@ def test_every_key_has_an_effect(
     assert fingerprint(changed) != base_prints[name]
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("base", "changed"),
     [
         (("training.optimizer=adamw",), "training.optimizer={adamw: 0.1}"),
@@ -990,6 +996,7 @@ def test_with_equal_bleu_the_weights_with_the_lower_loss_are_kept(
     assert state_of(run / BEST)[0]["step"] == 2
 
 
+@pytest.mark.thorough
 def test_chrf_and_loss_select_weights_too(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.metric=chrf")
     line = validations(run)[-1]
@@ -1060,7 +1067,7 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
 LEFT_BY_A_KILL = ("lock", ".token-cache/", "config.yaml.part", "vocabulary.part")
 
 
-@pytest.mark.parametrize("files", [None, (), LEFT_BY_A_KILL], ids=["absent", "empty", "killed"])
+@one_quick("files", [None, [], [*LEFT_BY_A_KILL]], ids=["absent", "empty", "killed"])
 def test_resume_starts_a_run_in_an_absent_or_empty_folder(
     small_corpus: Path, files: Sequence[str] | None
 ) -> None:
@@ -1291,7 +1298,7 @@ def test_the_folder_is_checked_only_once_it_is_locked(
     assert contents(config.run_dir) == contents(finished)
 
 
-@pytest.mark.parametrize("found", [None, 1, 99])
+@one_quick("found", [None, 1, 99])
 def test_the_state_of_another_format_is_refused_in_one_line(
     small_corpus: Path, capsys: pytest.CaptureFixture[str], found: int | None
 ) -> None:
@@ -1319,7 +1326,7 @@ def test_the_state_of_another_format_is_refused_in_one_line(
     assert "initialised from" in log_of(again.run_dir)
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("override", "warned"),
     [
         (

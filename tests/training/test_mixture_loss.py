@@ -3,6 +3,7 @@
 import pytest
 import torch
 from model_cases import CASES, Case, R, V, close, copied_in_loops, make_copying_model, random_tensor
+from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.data.batching import Batch, make_batch
@@ -39,7 +40,7 @@ def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
     return total
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.6])
+@one_quick("smoothing", [0.0, 0.1, 0.6], quick=1)
 @pytest.mark.parametrize("case", ATTENTIONAL, ids=str)
 def test_loss_and_gradients_equal_those_of_loops(case: Case, smoothing: float) -> None:
     model, batch = make_copying_model(case), make_batch(SOURCES, TARGETS)

@@ -287,6 +287,7 @@ def test_zero_grad_removes_the_gradients() -> None:
     assert [weight.grad for weight in weights] == [None] * 3
 
 
+@pytest.mark.thorough
 def test_a_step_does_not_import_the_compiler() -> None:
     """torch's own optimizers import it, which costs a second and 75 MB."""
     code = """

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
@@ -47,8 +48,8 @@ def losses_of(run: Path) -> list[float]:
     return [line["valid_loss"] for line in lines if "valid_loss" in line]
 
 
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "none"])
-@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+@one_quick("decoder", ["bahdanau", "luong", "none"])
+@one_quick("precision", ["fp16", "bf16"])
 def test_mixed_precision_has_nearly_the_losses_of_float32(
     precision: str, decoder: str, small_corpus: Path
 ) -> None:
@@ -102,6 +103,7 @@ def test_the_loss_scale_does_not_change_the_step(small_corpus: Path) -> None:
         assert torch.allclose(one, other, rtol=1e-2, atol=1e-4)
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_has_the_same_loss_scale(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,7 +121,7 @@ def test_a_resumed_run_has_the_same_loss_scale(
     assert scales == [[8 * INITIAL_LOSS_SCALE, 0.0]] * 2
 
 
-@pytest.mark.parametrize(("ratio", "chosen"), [(0.6, "bf16"), (1.4, "float32")])
+@one_quick(("ratio", "chosen"), [(0.6, "bf16"), (1.4, "float32")])
 def test_auto_is_decided_by_speed_once_when_the_run_starts(
     ratio: float, chosen: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

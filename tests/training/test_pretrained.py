@@ -25,11 +25,6 @@ SHORT = (
 )
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
     return load_config(corpus, [*SHORT, f"run_dir={corpus.parent / run}", *overrides])
 

@@ -23,17 +23,10 @@ from seq2seq.training.samples import Sample
 pytestmark = pytest.mark.usefixtures("on_console")
 
 
-@pytest.fixture
-def without_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulate a missing package."""
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-
-
 def text_of(path: Path) -> str:
     return path.read_bytes().decode("utf-8")  # as stored, line ends included
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_each_metric_is_written_to_its_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,7 +67,6 @@ def test_other_ranks_report_by_the_same_calls_and_write_nothing(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_metrics_are_in_their_files_as_soon_as_they_are_reported(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=None) as reporter:
         for step in (1, 2):
@@ -85,7 +77,6 @@ def test_metrics_are_in_their_files_as_soon_as_they_are_reported(tmp_path: Path)
                 assert text_of(tmp_path / name).count("\n") == step
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_non_finite_metrics_are_left_out(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=None) as reporter:
         reporter.metrics(3, {"train_loss": float("nan"), "learning_rate": 0.5})
@@ -102,7 +93,6 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_a_terminal_shows_a_progress_bar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -122,7 +112,6 @@ def test_a_terminal_shows_a_progress_bar(tmp_path: Path, monkeypatch: pytest.Mon
     assert text_of(tmp_path / LOG).endswith(" step 12, epoch 2, loss 3.10\n")
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_a_stderr_that_is_no_terminal_gets_lines_and_no_progress_bar(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,7 +123,6 @@ def test_a_stderr_that_is_no_terminal_gets_lines_and_no_progress_bar(
     assert text_of(tmp_path / LOG).endswith(" step 8, epoch 2, loss 3.10\n")
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_all_other_files_are_written_without_tensorboard(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(1, {"train_loss": 2.0})
@@ -176,7 +164,6 @@ def test_a_tensorboard_that_fails_is_reported(
 SAMPLE = Sample(3, "\x85 a | b", "r\u2028e", "t\nx")
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_samples_and_the_table_follow_a_resume_and_a_roll_back(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=9) as reporter:
         for step in (2, 4, 6):
@@ -216,9 +203,9 @@ def test_the_table_has_a_row_for_each_step() -> None:
     assert metrics_table([]) == "step\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.usefixtures("tensorboard")
 def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
     with RunReporter(tmp_path, step=0, last_step=3) as reporter:
         reporter.metrics(2, {"train_loss": 1.25})
         reporter.timing(3, {"seconds": 9.5})
@@ -228,11 +215,11 @@ def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
         assert content.count(name) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
+@pytest.mark.usefixtures("tensorboard")
 def test_tensorboard_shows_samples_attention_and_hyperparameters(
     tmp_path: Path, small_corpus: Path
 ) -> None:
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     run = train(load_config(small_corpus, [f"run_dir={tmp_path / 'run'}"]), "cpu")
@@ -279,7 +266,6 @@ def test_tensorboard_shows_samples_attention_and_hyperparameters(
     assert str(tmp_path).encode() not in parameters
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_a_resumed_run_continues_the_same_files(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=9) as reporter:
         reporter.log("first")
@@ -295,7 +281,6 @@ def test_a_resumed_run_continues_the_same_files(tmp_path: Path) -> None:
     assert [line.split()[-1] for line in log] == ["first", "second"]
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_the_files_are_closed_when_training_fails(tmp_path: Path) -> None:
     def fail(reporter: RunReporter) -> None:
         with reporter:
@@ -356,7 +341,6 @@ class ClosedTerminal(Terminal):
         return super().write(text)
 
 
-@pytest.mark.usefixtures("without_tensorboard")
 def test_a_closed_terminal_does_not_end_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

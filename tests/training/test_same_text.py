@@ -2,7 +2,7 @@
 
 import gzip
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,14 +22,6 @@ SIDES = ("src", "tgt")
 AGAIN = "train again (--overwrite, or another run_dir)"
 WARM = ", or start another run (another run_dir) from its best weights: --init-from half"
 SETTINGS = ("decoding.max_length=9", "training.validate_every=2", "training.log_every=1")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_tensorboard() -> Iterator[None]:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,6 @@ from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def text_of(src: Sequence[str], tgt: Sequence[str]) -> ParallelText:
     return ParallelText(src, tgt)
 
@@ -82,6 +77,7 @@ def best_lines(run: Path) -> list[str]:
     return [each for each in (run / LOG).read_text("utf-8").splitlines() if "Best valid" in each]
 
 
+@pytest.mark.thorough
 def test_samples_and_the_table_are_exact_after_a_resume(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,12 +46,6 @@ loop.train(load_config(sys.argv[1], sys.argv[3:]), "cpu", resume=True)
 """
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     return load_config(corpus, [*SETTINGS, f"run_dir={corpus.parent / run}", *overrides])
 
@@ -69,7 +63,7 @@ def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return steps
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Path) -> None:
     """The kills precede the first validation, so that no validation has saved a state."""
@@ -94,6 +88,7 @@ def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Pa
     assert all(own[name].equal(tensors[name]) for name in own)
 
 
+@pytest.mark.thorough
 def test_states_are_saved_by_the_clock(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state is saved once the interval since the last save, also of a validation, has passed."""
     now, start = [0.0], time.monotonic()

@@ -13,11 +13,6 @@ PARTS = ("word", "embedding", "hidden", "output")
 WORDS = ("model.dropout={word: 0.2, output: 0.1}", "training.losses.consistency=1")
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     short = ("decoding.max_length=9", "training.max_steps=4", "training.log_every=1")
     return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])

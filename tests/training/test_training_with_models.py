@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 from sentencepiece_models import trained
+from tiers import one_quick
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator
@@ -19,6 +20,7 @@ def configured(path: Path, run: str, *overrides: str) -> Config:
     return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])
 
 
+@pytest.mark.thorough
 def test_a_started_run_no_longer_needs_the_given_model(small_corpus: Path) -> None:
     path = small_corpus.parent / "given.model"
     trained(path, model_type="bpe")
@@ -55,6 +57,7 @@ def test_another_model_is_refused_on_resume(small_corpus: Path) -> None:
     assert "resumed at step 2" in (run / "train.log").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 def test_a_damaged_vocabulary_is_read_from_the_model_again(small_corpus: Path) -> None:
     path = small_corpus.parent / "given.model"
     trained(path)
@@ -65,7 +68,7 @@ def test_a_damaged_vocabulary_is_read_from_the_model_again(small_corpus: Path) -
     assert "trained again, bitwise identical" in (run / "train.log").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("kind", ["unigram", "word"])
+@one_quick("kind", ["unigram", "word"])
 def test_an_automatic_size_is_logged_and_resumed(small_corpus: Path, kind: str) -> None:
     keys = ("vocabulary.size=auto", f"vocabulary.type={kind}")
     uninterrupted = train(configured(small_corpus, "a", *keys), "cpu")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from conftest import toy_pairs
+from tiers import one_quick
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator
@@ -33,7 +34,7 @@ def configured(path: Path, run: str, *overrides: str) -> Config:
     return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])
 
 
-@pytest.mark.parametrize(
+@one_quick(
     "kind",
     [
         ("vocabulary.type=unigram", "vocabulary.size=320", "vocabulary.sampling=0.4"),

@@ -36,12 +36,6 @@ train(load_config(sys.argv[1], sys.argv[2:]), "cpu")
 """
 
 
-@pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable TensorBoard, which takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (None, ""))
-
-
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
     short = ("decoding.max_length=9", "training.max_steps=4", f"run_dir={corpus.parent / run}")
     return load_config(corpus, [*short, *overrides])
@@ -83,7 +77,7 @@ def test_a_run_that_replaced_this_one_is_not_overwritten(
     assert contents(folder) == before
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_second_training_is_refused_even_if_the_lock_file_was_removed(
     small_corpus: Path,
 ) -> None:

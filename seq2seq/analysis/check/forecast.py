@@ -13,10 +13,11 @@ from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import count_parameters, named_weights
 from seq2seq.runtime.console import duration
 from seq2seq.runtime.device import peak_memory, synchronize, total_memory
+from seq2seq.training.batches import own_batches
 from seq2seq.training.diagnosis import FEW_STEPS
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
-from seq2seq.training.step import own_batches, train_step
+from seq2seq.training.step import train_step
 from seq2seq.training.stopping import raise_limits, training_length
 
 WARM_UP_STEPS = 3  # not measured

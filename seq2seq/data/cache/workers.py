@@ -34,6 +34,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import hides_bars
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.folders import Address, PrivateFolder
+from seq2seq.runtime.workers import available_cores
 
 MAX_PAIRS_WITHOUT_WORKERS = 50_000
 MAX_WORKERS = 16
@@ -102,7 +103,7 @@ def _encode_in_workers(
     max_length: int,
     bounds: list[tuple[int, int]],
 ) -> Iterator[Chunk]:
-    count = max(1, min(_available_cores(), MAX_WORKERS, len(bounds)))
+    count = max(1, min(available_cores(), MAX_WORKERS, len(bounds)))
     with cache.temporary("encoding") as shared, _worker_pool(count) as pool:
         write_vocabularies(vocabularies, shared)
         names = tuple(checksums_of(vocabularies))
@@ -208,9 +209,3 @@ def _encode(
     text: ParallelText, vocabularies: Vocabularies, max_length: int, start: int, end: int
 ) -> Chunk:
     return encode_chunk(text.src[start:end], text.tgt[start:end], vocabularies, max_length, start)
-
-
-def _available_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

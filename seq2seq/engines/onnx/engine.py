@@ -83,10 +83,9 @@ class OnnxEngine:
         """Return whether steps have attention weights of several heads."""
         return len(self.networks) == 1 and HEADS in self.networks[0].outputs
 
-    @property
-    def workers(self) -> int:
+    def workers(self, sentences: int) -> int:
         """Return how many threads of Python should search batches of their own side by side."""
-        return threads()
+        return min(threads(), sentences)
 
     @cached_property
     def _topk(self) -> TopK:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids
@@ -24,6 +25,7 @@ from seq2seq.engines.engine import (
 from seq2seq.engines.torch.sampling import drawn
 
 MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
+BLOCK, MIN_BLOCKS = 64, 32  # of the vocabulary, on CUDA
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
 
 
@@ -73,10 +75,13 @@ class TorchRows:
     options: StepOptions = DEFAULT_OPTIONS
 
 
+Weights = tuple[Tensor | None, Tensor | None]  # attention weights, and those of heads
+
+
 class TorchStep:
     """Result of one step: log-probabilities on the device, attention weights once copied."""
 
-    def __init__(self, rows: TorchRows, values: Tensor, weights: Sequence[Tensor | None]) -> None:
+    def __init__(self, rows: TorchRows, values: Tensor, weights: Weights) -> None:
         self.rows, self.values, self.weights = rows, values, weights
         self.attention: Array | None = None
         self.heads: Array | None = None
@@ -85,10 +90,12 @@ class TorchStep:
 class TorchEngine:
     """A model, or an `Ensemble`, on one device; see `Engine` for the calls."""
 
-    workers = 1
-
     def __init__(self, model: Model, device: torch.device) -> None:
         self.model, self.device = model, device
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the model."""
+        return type(self), (self.model, self.device)
 
     @property
     def vocabulary_size(self) -> int:
@@ -110,6 +117,10 @@ class TorchEngine:
         """The first step for an empty source, to see which outputs the model has."""
         options = StepOptions(attention=True, heads=True)
         return self.step(self.spread(self.encode([[]], 1), 1, options), np.array([BOS_ID]))
+
+    def workers(self, sentences: int) -> int:  # noqa: ARG002
+        """Return 1: torch divides the work of a step between threads."""
+        return 1
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots; longer sentences, which are rare, get fewer.
@@ -139,7 +150,7 @@ class TorchEngine:
     def put(self, rows: TorchRows, slots: Array, encoded: TorchRows, sentences: Array) -> TorchRows:
         """Overwrite the rows of slots by those of encoded sentences."""
         rows.memory.put(self._tensor(slots), encoded.memory, self._tensor(sentences))
-        own = self._tensor(_hypotheses(slots, rows.size))
+        own = self._tensor(hypotheses_of(slots, rows.size))
         rows.state.put(own, encoded.state, self._tensor(sentences.repeat(rows.size)))
         return rows
 
@@ -147,7 +158,7 @@ class TorchEngine:
     def keep(self, rows: TorchRows, slots: Array) -> TorchRows:
         """Return the rows of these slots."""
         memory = rows.memory.select(self._tensor(slots))
-        state = rows.state.select(self._tensor(_hypotheses(slots, rows.size)))
+        state = rows.state.select(self._tensor(hypotheses_of(slots, rows.size)))
         return TorchRows(memory, state, len(slots), rows.size, rows.options)
 
     @torch.inference_mode()
@@ -158,18 +169,27 @@ class TorchEngine:
     @torch.inference_mode()
     def step(self, rows: TorchRows, ids: Array) -> TorchStep:
         """Advance all rows, given their last ids [N]."""
+        state, values, weights = self._advance(rows, rows.state, self._tensor(ids))
+        return TorchStep(replace(rows, state=state), values, weights)
+
+    def _advance(self, rows: TorchRows, state: Any, ids: Tensor) -> tuple[Any, Tensor, Weights]:
+        """Return the next state, log-probabilities [N, V], and weights as far as they are read."""
         options = rows.options
-        step = self.model.step(self._tensor(ids), rows.state, rows.memory)
-        values = self.model.project(step.outputs).float()
-        if options.log_probs:
+        step = self.model.step(ids, state, rows.memory)
+        values = self.model.project(step.outputs)
+        if not options.log_probs or values.dtype == torch.float64:
+            values = values.float()
+        if options.log_probs and values.dtype == torch.float32:
             values = torch.log_softmax(values, -1, out=values)  # in place: it is large
+        elif options.log_probs:
+            values = torch.log_softmax(values, -1, dtype=torch.float32)
         for tokens in _slices(options.forbidden_ids):
             values[:, tokens] = -torch.inf
         weights = (
             step.attention_weights if options.attention else None,
             step.head_weights if options.heads else None,
         )
-        return TorchStep(replace(rows, state=step.state), values, weights)
+        return step.state, values, weights
 
     @torch.inference_mode()
     def mask(self, step: TorchStep, mask: Mask) -> None:
@@ -197,13 +217,7 @@ class TorchEngine:
     @torch.inference_mode()
     def best(self, step: TorchStep, scores: Array, count: int) -> Best:
         """Return the best continuations of groups of hypotheses."""
-        (groups, size), width = scores.shape, step.values.shape[1]
-        log_probs, tokens = step.values.topk(min(count, width), dim=-1)  # [N, M]
-        by_group = log_probs.view(groups, -1)
-        totals = log_probs.view(groups, size, -1) + self._tensor(scores)[:, :, None]
-        best, places = totals.flatten(1).topk(count, dim=-1)
-        parts = (best, places // log_probs.shape[1], tokens.view(groups, -1).gather(1, places))
-        return Best(*self._on_host(step, *parts, by_group.gather(1, places)))
+        return Best(*self._on_host(step, *best_of(step.values, self._tensor(scores), count)))
 
     @torch.inference_mode()
     def draw(self, step: TorchStep, sampling: Sampling, numbers: Array) -> Best:
@@ -236,7 +250,39 @@ class TorchEngine:
         return torch.from_numpy(values).to(self.device)
 
 
-def _hypotheses(slots: Array, size: int) -> Array:
+def best_of(values: Tensor, scores: Tensor, count: int) -> tuple[Tensor, ...]:
+    """Return what `Best` holds, for log-probabilities [N, V] and scores [G, K']."""
+    groups, size = scores.shape
+    if size == count == 1:
+        value, token = values.max(dim=-1, keepdim=True)
+        return value + scores, torch.zeros_like(token), token, value
+    log_probs, tokens = _topk(values, min(count, values.shape[1]))  # [N, M]
+    totals = log_probs.view(groups, size, -1) + scores[:, :, None]
+    totals = totals.flatten(1)
+    best, places = totals.topk(min(count, totals.shape[1]), dim=-1)
+    chosen = (part.view(groups, -1).gather(1, places) for part in (tokens, log_probs))
+    return best, places // log_probs.shape[1], *chosen
+
+
+def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the largest of values [N, V] and their places, as `topk`: [N, count].
+
+    On CUDA `topk` passes over wide rows several times. The largest values are in those blocks of
+    which they are the largest: a single pass finds the blocks.
+    """
+    rows, width = values.shape
+    if not values.is_cuda or width < MIN_BLOCKS * BLOCK or count > width // BLOCK:
+        largest, places = values.topk(count, dim=-1)
+        return largest, places
+    padded = F.pad(values, (0, -width % BLOCK), value=-torch.inf) if width % BLOCK else values
+    by_block = padded.view(rows, -1, BLOCK)
+    blocks = by_block.amax(-1).topk(count).indices  # [N, count]
+    candidates = by_block.gather(1, blocks[:, :, None].expand(-1, -1, BLOCK)).flatten(1)
+    largest, places = candidates.topk(count)
+    return largest, blocks.gather(1, places // BLOCK) * BLOCK + places % BLOCK
+
+
+def hypotheses_of(slots: Array, size: int) -> Array:
     """Return the rows of slots [M]: [M * K]."""
     return (slots[:, None] * size + np.arange(size)).ravel()
 
@@ -248,11 +294,20 @@ def host_arrays(tensors: Sequence[Tensor]) -> list[Array]:
     """
     if tensors[0].device.type == "cpu":
         return [tensor.numpy() for tensor in tensors]
+    return split(joined(tensors).cpu().numpy(), tensors)
+
+
+def joined(tensors: Sequence[Tensor]) -> Tensor:
+    """Return float32 tensors and, in the bits of float32, integers as one tensor."""
     flat = [tensor.flatten() for tensor in tensors]
-    joined = torch.cat(
-        [each if each.is_floating_point() else each.int().view(torch.float32) for each in flat]
+    return torch.cat(
+        [part if part.is_floating_point() else part.int().view(torch.float32) for part in flat]
     )
-    values, arrays, start = joined.cpu().numpy(), [], 0
+
+
+def split(values: Array, tensors: Sequence[Tensor]) -> list[Array]:
+    """Return the values of `joined` tensors as arrays of their shapes."""
+    arrays, start = [], 0
     for tensor in tensors:
         part = values[start : start + tensor.numel()]
         start += tensor.numel()

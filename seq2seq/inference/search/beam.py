@@ -55,12 +55,12 @@ class Beam(Strategy):
         self._pool = Pool(self._scores.copy(), zeros, zeros.copy(), log_probs)
         self._coverage: Array | None = None  # [N, S], summed attention of partial hypotheses
 
-    def begin(self, slot: int, sentence: Sentence) -> None:  # noqa: ARG002
-        groups = slice(slot * self.options.groups, (slot + 1) * self.options.groups)
+    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:  # noqa: ARG002
+        groups = spread(slots, self.options.groups)
         self._scores[groups], self._pool.scores[groups] = -np.inf, -np.inf
         self._scores[groups, 0] = 0
         if self._coverage is not None:
-            self._coverage[slot * self.options.size : (slot + 1) * self.options.size] = 0
+            self._coverage[spread(slots, self.options.size)] = 0
 
     def keep(self, slots: Array) -> None:
         groups = spread(slots, self.options.groups)
@@ -146,9 +146,8 @@ class Beam(Strategy):
         scores, steps, parents, log_probs = chosen_by(order, *parts)
         lengths = steps - self.slots.starts[of_slots][:, None]  # without end-of-sentence
         longest = int(np.where(np.isneginf(scores), 0, lengths).max())
-        traced = self.trail.trace(
-            of_slots.repeat(order.shape[1]), parents.ravel(), steps.ravel(), longest
-        )
+        ends = of_slots.repeat(order.shape[1]), parents.ravel(), steps.ravel()
+        traced = self.trail.trace(*ends, longest, self.options.return_scores)
         ended = np.stack([scores, log_probs], axis=-1).tolist(), lengths.tolist()
         found, number = [], 0  # of a traced hypothesis
         for slot, values, counts in zip(slots, *ended, strict=True):
@@ -157,7 +156,7 @@ class Beam(Strategy):
                 if score > -math.inf:
                     ids = [*traced.tokens[number][longest - length :], EOS_ID]
                     own: tuple[float, ...] = ()
-                    if self.options.return_scores:
+                    if traced.log_probs is not None:
                         own = (*traced.log_probs[number][longest - length :], log_prob)
                     rows = traced.hypotheses[number, longest - length :]
                     start, width = self.slots.starts[slot], self.slots.sources[slot]
@@ -177,8 +176,7 @@ class DiverseBeam(Beam):
 
     def _candidates(self, step: Step, rules: RuleStates) -> Best:  # noqa: ARG002
         groups, width = self.options.groups, self.width
-        most = width * self.engine.vocabulary_size
-        count = min(most, 2 * width + width * (self.options.size - width))  # penalties demote these
+        count = 2 * width + width * (self.options.size - width)  # penalties demote the latter
         all_groups = self.engine.best(step, self._scores, count)
         before = self._scores.reshape(-1, groups, width)
         taken = np.full((len(before), 0), -1)  # tokens of earlier groups

@@ -254,14 +254,14 @@ class RuleStates:
         self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
 
     def begin(self, slot: int, sentence: Sentence) -> None:
-        """Start a sentence in a slot; all its hypotheses but the first do not exist yet."""
+        """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
         starts = [(rule, rule.start(sentence)) for rule in self.rules]
         applied = [(rule, state) for rule, state in starts if state is not None]
         self._rules.pop(slot, None)
         if applied:
             self._rules[slot] = [rule for rule, _ in applied]
-            first: list[list[Any] | None] = [[state for _, state in applied]]
-            self._states[slot] = first + [None] * (self.options.size - 1)
+            first, width = [state for _, state in applied], self.options.size // self.options.groups
+            self._states[slot] = [first, *[None] * (width - 1)] * self.options.groups
 
     def end(self, slots: Iterable[int]) -> None:
         """Forget the sentences of slots."""

@@ -60,7 +60,7 @@ def search(
     ]
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     missing = [samples] * len(requests)
-    workers = min(engine.workers, len(sentences))
+    workers = engine.workers(len(sentences))
     waiting = [
         _Queue(width, [(number, sentences[number]) for number in numbers], workers)
         for width, numbers in queues(sentences)
@@ -192,7 +192,7 @@ class _Batch:
         step_options = _step_options(kind, options)
         self.rows = engine.spread(self.encoded.rows, options.size, step_options)
         self.ids = np.full(count * options.size, BOS_ID)
-        self._begin(range(len(entering)), self.encoded.take(count)[0])
+        self._begin(np.arange(len(entering)), self.encoded.take(count)[0])
 
     def run(self) -> Iterator[Found]:
         """Yield the number and the hypotheses of each sentence after its search has ended."""
@@ -200,12 +200,13 @@ class _Batch:
             self._step()
             yield from self._pop()
 
-    def _begin(self, slots: Sequence[int], entering: Sequence[Entry]) -> None:
+    def _begin(self, slots: Array, entering: Sequence[Entry]) -> None:
         """Start sentences in slots that hold their rows."""
-        for slot, (number, sentence) in zip(slots, entering, strict=True):
-            self.slots.begin(slot, number, sentence, self.trail.end)
+        sentences = [sentence for _, sentence in entering]
+        self.slots.begin(slots, entering, self.trail.end)
+        self.strategy.begin(slots, sentences)
+        for slot, sentence in zip(slots.tolist(), sentences, strict=True):
             self.rules.begin(slot, sentence)
-            self.strategy.begin(slot, sentence)
 
     def _step(self) -> None:
         slots = self.slots
@@ -264,7 +265,7 @@ class _Batch:
             into, free = free[: len(entering)], free[len(entering) :]
             self.rows = self.engine.put(self.rows, into, self.encoded.rows, rows)
             self.ids[spread(into, self.options.size)] = BOS_ID
-            self._begin(into.tolist(), entering)
+            self._begin(into, entering)
         busy = len(self.slots.limits) - len(free)
         needed = self.engine.slots(self.queue.width, self.options.size, max(busy, 1))
         if busy and needed < len(self.slots.limits):

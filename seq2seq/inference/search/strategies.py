@@ -52,11 +52,12 @@ class Slots:
         self.starts = np.zeros(count, np.int64)  # number of the first step
         self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
 
-    def begin(self, slot: int, number: int, sentence: Sentence, step: int) -> None:
-        """Start a sentence in a slot."""
-        self.sentences[slot], self.limits[slot] = number, sentence.limit
-        self.lengths[slot], self.starts[slot] = 0, step
-        self.sources[slot] = len(sentence.source) + 1
+    def begin(self, slots: Array, entering: Sequence[tuple[int, Sentence]], step: int) -> None:
+        """Start sentences, given with their numbers, in slots."""
+        self.sentences[slots] = [number for number, _ in entering]
+        self.limits[slots] = [sentence.limit for _, sentence in entering]
+        self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entering]
+        self.lengths[slots], self.starts[slots] = 0, step
 
     def keep(self, slots: Array) -> None:
         """Drop all other slots and renumber these in the given order."""
@@ -81,8 +82,8 @@ class Strategy(ABC):
         self.engine, self.options, self.slots, self.trail = engine, options, slots, trail
 
     @abstractmethod
-    def begin(self, slot: int, sentence: Sentence) -> None:
-        """Reset the state of a slot that a sentence enters."""
+    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
+        """Reset the state of slots that sentences enter."""
 
     @abstractmethod
     def keep(self, slots: Array) -> None:
@@ -100,7 +101,7 @@ class Strategy(ABC):
 class Greedy(Strategy):
     """Take the most probable token at every step until end-of-sentence."""
 
-    def begin(self, slot: int, sentence: Sentence) -> None:
+    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
         pass
 
     def keep(self, slots: Array) -> None:
@@ -145,8 +146,9 @@ class Sampled(Greedy):
         super().__init__(engine, options, slots, trail)
         self._generators = [random.Random(0) for _ in slots.lengths]
 
-    def begin(self, slot: int, sentence: Sentence) -> None:
-        self._generators[slot] = random.Random(sentence.seed)
+    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
+        for slot, sentence in zip(slots.tolist(), sentences, strict=True):
+            self._generators[slot] = random.Random(sentence.seed)
 
     def keep(self, slots: Array) -> None:
         self._generators = [self._generators[slot] for slot in slots.tolist()]

@@ -68,7 +68,9 @@ class Trail:
         path: list[Any] = self._parts[name][start - self.first : end - self.first, slot, 0].tolist()
         return path
 
-    def trace(self, slots: Array, hypotheses: Array, steps: Array, longest: int) -> "Traced":
+    def trace(
+        self, slots: Array, hypotheses: Array, steps: Array, longest: int, log_probs: bool
+    ) -> "Traced":
         """Trace M hypotheses back from their places in `slots` [M] before `steps` [M]."""
         back = np.arange(longest, 0, -1)[:, None]
         places = np.maximum(steps - self.first - back, 0)  # [T, M]
@@ -79,10 +81,9 @@ class Trail:
         for n in reversed(range(longest)):
             rows[n] = parents[places[n] + rows[n + 1]]
         places += rows[1:]
-        tokens, log_probs = (
-            self._parts[name].reshape(-1)[places].T.tolist() for name in ("tokens", "log_probs")
-        )
-        return Traced(tokens, log_probs, rows.T)
+        tokens = self._parts["tokens"].reshape(-1)[places].T.tolist()
+        values = self._parts["log_probs"].reshape(-1)[places].T.tolist() if log_probs else None
+        return Traced(tokens, values, rows.T)
 
     def attention(self, slot: int, hypotheses: Any, start: int, width: int) -> Array | None:
         """Return the weights [T, S] of a path: of these hypotheses [T] of a slot from a step on."""
@@ -97,5 +98,5 @@ class Traced(NamedTuple):
     """Paths of M hypotheses, aligned at their ends: what is before their starts means nothing."""
 
     tokens: list[list[int]]  # [M][T]
-    log_probs: list[list[float]]  # [M][T], nats
+    log_probs: list[list[float]] | None  # [M][T], nats, if they are read
     hypotheses: Array  # [M, T + 1], those that were continued, within their slots

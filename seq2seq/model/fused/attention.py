@@ -2,7 +2,8 @@
 
 Scores are dot products `q . k` or additive, `v . tanh(q + k)`, of projected queries q and keys k.
 Activations are stored for the backward pass except the [B, S, A] hidden layer of additive scores,
-which is recomputed. Time-major shapes as in decoders.py.
+which is recomputed. Products have the dtypes of keys and of values; weights, and sums over steps,
+that of the mask. Time-major shapes as in decoders.py.
 """
 
 from typing import NamedTuple
@@ -45,10 +46,10 @@ class AttentionSteps:
         self.query_bias, self.energy = score.bias, score.energy
         if self.energy is not None:
             self.keys = 2 * self.keys  # doubled once for `hidden`
-            self.twice_energy = 2 * self.energy
+            self.twice_energy = (2 * self.energy).to(self.keys)
         batch, length, size = self.keys.shape
         self.queries = self.keys.new_empty(steps, batch, size)  # projected
-        self.attention_weights = self.keys.new_empty(steps, batch, length)
+        self.attention_weights = self.mask.new_empty(steps, batch, length)
 
     def forward(self, t: int, query: Tensor) -> Tensor:
         """Attend at step t with a query [B, Q] in the product dtype; return the context [B, C]."""
@@ -60,8 +61,8 @@ class AttentionSteps:
             scores = torch.bmm(self.keys, projected[:, :, None]).squeeze(2)  # [B, S]
         else:
             scores = self.hidden(projected) @ self.twice_energy
-        torch.softmax(scores.add_(self.mask), dim=-1, out=weights)
-        return torch.bmm(weights[:, None], self.values).squeeze(1)
+        torch.softmax(scores + self.mask, dim=-1, out=weights)
+        return torch.bmm(weights[:, None].to(self.values.dtype), self.values).squeeze(1)
 
     def returned_weights(self) -> Tensor:
         """Return the attention weights [T, B, S] for autograd: a tensor of its own, the same data.
@@ -86,22 +87,23 @@ class AttentionGradients:
         self.grad_weights = grad_weights
         steps, batch, _ = attention.attention_weights.shape
         self.grad_queries = torch.empty_like(attention.queries)  # projected
-        self.grad_scores = torch.empty_like(attention.attention_weights)
-        self.grad_contexts = keys.new_empty(steps, batch, attention.values.shape[-1])
+        self.grad_scores = torch.empty_like(attention.attention_weights, dtype=keys.dtype)
+        self.grad_contexts = attention.values.new_empty(steps, batch, attention.values.shape[-1])
         if attention.energy is not None:
-            self.grad_keys = torch.zeros_like(keys)
-            self.grad_energy = keys.new_zeros(batch, 1, len(attention.energy))
+            wide = attention.mask.dtype
+            self.grad_keys = torch.zeros_like(keys, dtype=wide)
+            self.grad_energy = torch.zeros(batch, 1, keys.shape[2], dtype=wide, device=keys.device)
             self.slope_energy = 4 * attention.energy  # tanh'(x) = 4 s(2x) (1 - s(2x))
 
     def backward(self, t: int, grad_context: Tensor) -> Tensor:
         """Return the gradient of step t's query [B, Q], given that of its context [B, C]."""
         self.grad_contexts[t] = grad_context
         weights, grad_scores = self.saved.attention_weights[t], self.grad_scores[t]
-        torch.bmm(self.saved.values, grad_context[:, :, None], out=grad_scores[:, :, None])
+        grad_weights = torch.bmm(self.saved.values, self.grad_contexts[t][:, :, None]).squeeze(2)
         if self.grad_weights is not None:
-            grad_scores += self.grad_weights[t]
-        grad_scores -= (grad_scores * weights).sum(1, keepdim=True)
-        grad_scores *= weights
+            grad_weights = grad_weights + self.grad_weights[t]
+        grad_weights = grad_weights.to(weights.dtype)
+        grad_scores.copy_(torch._softmax_backward_data(grad_weights, weights, 1, weights.dtype))
         grad_query, query_weight = self.grad_queries[t], self.saved.query_weight
         if self.saved.energy is None:
             torch.bmm(grad_scores[:, None], self.saved.keys, out=grad_query[:, None])
@@ -114,7 +116,7 @@ class AttentionGradients:
     def _backward_additive(self, t: int, grad_scores: Tensor, grad_query: Tensor) -> None:
         """Write the gradient [B, A] of step t's projected queries; add to those of keys and v."""
         hidden = self.saved.hidden(self.saved.queries[t])
-        self.grad_energy.baddbmm_(grad_scores[:, None], hidden)
+        self.grad_energy += torch.bmm(grad_scores[:, None], hidden)
         slope = hidden.addcmul_(hidden, hidden, value=-1)
         self.grad_keys.addcmul_(grad_scores[:, :, None], slope)
         torch.bmm(grad_scores[:, None], slope, out=grad_query[:, None])
@@ -123,7 +125,7 @@ class AttentionGradients:
     def finish(self, queries: Tensor) -> tuple[Tensor, Tensor, ScoreWeights]:
         """Return the gradients of keys, values and score, given the queries [T, B, Q]."""
         saved, grad_queries = self.saved, self.grad_queries
-        weights = saved.attention_weights.permute(1, 2, 0)
+        weights = saved.attention_weights.permute(1, 2, 0).to(saved.values.dtype)
         grad_values = torch.bmm(weights, self.grad_contexts.transpose(0, 1))
         grad_query_weight = grad_query_bias = grad_energy = None
         if saved.query_weight is not None:

@@ -137,7 +137,7 @@ class _LuongUnroll(torch.autograd.Function):
         output_size, joined_size = attentional_weight.shape
         input_feeds = stack.lowest.inputs[:, :, :output_size]
         input_feeds[0] = input_feed
-        vectors = attention.values.new_empty(steps, batch, output_size)
+        vectors = attention.mask.new_empty(steps, batch, output_size)
         joined = gates.new_empty(steps, batch, joined_size)  # [c_t; h_t]
         for t in range(steps):
             joined[t, :, context_size:] = stack.forward(t, gates[t])
@@ -164,7 +164,7 @@ class _LuongUnroll(torch.autograd.Function):
         for t in reversed(range(len(vectors))):
             torch.mul(grad_vectors[t] + grad_input_feed, slopes[t], out=grad_sums[t])
             grad_joined = grad_sums[t] @ attentional_weight
-            grad_query = attention.backward(t, grad_joined[:, :context_size].to(dtype))
+            grad_query = attention.backward(t, grad_joined[:, :context_size])
             grad_top = grad_joined[:, context_size:] + grad_query
             grad_input_feed = stack.backward(t, grad_top.to(dtype))
         grad_attentional = weight_gradient(grad_sums, joined).to(dtype)

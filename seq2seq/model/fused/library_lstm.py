@@ -24,7 +24,8 @@ def run_library_lstm(
 
     Takes input weight [4H, I], hidden weight [4H, H] and bias [4H], with gates (o, i, f, g), inputs
     [B, T, I], hidden and cell [B, H], and pad_mask [B, T], with padding last; None: no padding.
-    Under autocast all of it is computed in half precision. Results have the dtype of the cell.
+    Under autocast all of it is computed in half precision, which the hidden states keep; the cell
+    returned has the dtype of the one given.
     """
     device = inputs.device.type
     if torch.is_autocast_enabled(device):
@@ -41,17 +42,17 @@ def _run(
 ) -> tuple[Tensor, Tensor]:
     """Return what `run_library_lstm` does, computed in the dtype of the inputs."""
     input_weight, hidden_weight, bias = (_in_torchs_order(each.to(inputs)) for each in weights)
+    time_major = inputs.transpose(0, 1)  # [T, B, I]
     if pad_mask is not None:
-        inputs = F.pad(inputs, (0, INDICATORS))
-        inputs[..., -INDICATORS] = pad_mask.to(inputs.dtype)
+        indicators = F.pad(pad_mask.t()[..., None].to(inputs.dtype), (0, INDICATORS - 1))
+        time_major = torch.cat([time_major, indicators], dim=-1)
         input_weight = torch.cat([input_weight, _indicator_weight(bias)], dim=1)
     flat = _contiguous([input_weight, hidden_weight, bias, torch.zeros_like(bias)])
-    time_major = inputs.transpose(0, 1).contiguous()  # [T, B, I]
     states = [each[None].to(inputs).contiguous() for each in state]
     needs_grad = torch.is_grad_enabled()
+    time_major = time_major.contiguous()
     hiddens, _, cells = torch.lstm(time_major, states, flat, True, 1, 0.0, needs_grad, False, False)
-    dtype = state[1].dtype
-    return hiddens.transpose(0, 1).to(dtype), cells[0].to(dtype)
+    return hiddens.transpose(0, 1), cells[0].to(state[1].dtype)
 
 
 def _in_torchs_order(weight: Tensor) -> Tensor:

@@ -1,0 +1,74 @@
+"""Forked worker processes that end with this one and leave its signals to it."""
+
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # what the main process makes of them ends its workers
+Result = TypeVar("Result")
+
+
+class WorkerPool:
+    """Forked processes, which share the memory of this one as it is now, without copying it.
+
+    They end with the block, or with this process, even if it is killed. `initialize` is called in
+    each, with arguments that need not be picklable. If a worker is killed, the results of all
+    pending calls are BrokenProcessPool.
+    """
+
+    def __init__(
+        self, count: int, initialize: Callable[..., None], arguments: tuple[Any, ...]
+    ) -> None:
+        fork = get_context("fork")
+        self._lifeline, self._held = fork.Pipe(duplex=False)
+        parts = self._lifeline, self._held, initialize, arguments
+        self._pool = ProcessPoolExecutor(count, fork, _start, parts)
+
+    def __enter__(self) -> "WorkerPool":
+        with warnings.catch_warnings():  # of threads, whose locks no worker takes
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._pool.submit(os.getpid).result()  # starts all workers
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._held.close()  # end the workers now, not after the calls they are busy with
+        self._pool.shutdown(cancel_futures=True)
+        self._lifeline.close()
+
+    def submit(self, call: Callable[..., Result], *arguments: object) -> Future[Result]:
+        """Call a function of a module in a worker, with arguments that are pickled."""
+        return self._pool.submit(call, *arguments)
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _start(
+    lifeline: Connection,
+    held: Connection,
+    initialize: Callable[..., None],
+    arguments: tuple[Any, ...],
+) -> None:
+    """Ignore signals, and end this worker once its parent has closed the lifeline or died."""
+    held.close()
+    for name in _SIGNALS:
+        signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+    def wait() -> None:
+        with suppress(EOFError, OSError):
+            lifeline.recv_bytes()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+    initialize(*arguments)

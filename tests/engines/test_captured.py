@@ -1,0 +1,124 @@
+"""The engine for CUDA, whose steps are called as they are on a CPU, beside the plain one."""
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from model_cases import Case, make_copying_model, make_model
+
+from seq2seq.engines.engine import Sampling
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.engines.torch.graphs import CapturedEngine
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.lexical import lexical_of
+from seq2seq.inference.search.search import search
+from seq2seq.inference.search.sentences import Request
+
+CPU = torch.device("cpu")
+CASES = [
+    Case("luong", "general", True, 2),
+    Case("bahdanau", "additive", False, 1),
+    Case("bahdanau", "coverage", False, 1),
+    Case("luong", "general", True, 1, "local_p"),
+    Case("luong", "multi_head", True, 2),
+    Case("plain", "", False, 2),
+    Case("luong", "general", True, 1, unit="gru"),
+]
+SEARCHES: dict[str, SearchOptions] = {
+    "greedy": SearchOptions(1, return_scores=False, return_attention=False),
+    "greedy, scores": SearchOptions(1),
+    "beam": SearchOptions(4, length_penalty=0.7, coverage_penalty=0.2),
+    "rules": SearchOptions(3, no_repeat_ngram=2, repetition_penalty=1.2, min_length=2),
+    "groups": SearchOptions(4, groups=2, diversity=0.5),
+    "sampling": SearchOptions(1, sampling=Sampling(2, top_p=0.9, seed=4)),
+}
+
+
+def requests(count: int = 90) -> list[Request]:
+    rng = np.random.default_rng(2)
+    lengths = rng.integers(1, 12, count).tolist()
+    return [Request(rng.integers(4, 11, length).tolist(), 8 + length % 3) for length in lengths]
+
+
+def equal(found: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    for hypotheses, others in zip(found, expected, strict=True):
+        assert [each.ids for each in hypotheses] == [each.ids for each in others]
+        for one, other in zip(hypotheses, others, strict=True):
+            np.testing.assert_allclose(one.score, other.score, atol=1e-5)
+            np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+            assert (one.attention_weights is None) == (other.attention_weights is None)
+            if one.attention_weights is not None:
+                np.testing.assert_allclose(
+                    np.asarray(one.attention_weights),
+                    np.asarray(other.attention_weights),
+                    atol=1e-5,
+                )
+
+
+def small(case: Case) -> Any:
+    return make_model(case).float().eval()
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_results_are_those_of_the_plain_engine(name: str) -> None:
+    for case in CASES:
+        model = small(case)
+        engines = CapturedEngine(model, CPU), TorchEngine(model, CPU)
+        equal(*(search(engine, requests(), SEARCHES[name]) for engine in engines))
+
+
+def test_phrases_ensembles_and_copied_tokens_as_with_the_plain_engine() -> None:
+    copying = make_copying_model(Case("luong", "general", True, 1)).float().eval()
+    both = Ensemble([small(CASES[0]), small(CASES[3])])
+    lexical = [
+        request._replace(lexical=lexical_of([([7, 8], False)], frozenset()))
+        for request in requests(12)
+    ]
+    for model in (copying, both):
+        engines = CapturedEngine(model, CPU), TorchEngine(model, CPU)
+        for asked in (requests(), lexical, [*lexical, *requests(9)]):
+            equal(*(search(engine, asked, SEARCHES["beam"]) for engine in engines))
+
+
+def test_tensors_are_used_again_by_later_searches() -> None:
+    engine = CapturedEngine(small(CASES[0]), CPU)
+    for _ in range(3):
+        search(engine, requests(), SEARCHES["beam"])
+    first = {key: len(tensors) for key, tensors in engine._unused.items()}
+    search(engine, requests(), SEARCHES["beam"])
+    assert {key: len(tensors) for key, tensors in engine._unused.items()} == first
+    assert set(first.values()) == {1}
+
+
+def test_threads_search_at_once() -> None:
+    engine = CapturedEngine(small(CASES[0]), CPU)
+    expected = search(engine, requests(), SEARCHES["rules"])
+    results: list[Any] = [None] * 4
+
+    def run(number: int) -> None:
+        results[number] = search(engine, requests(), SEARCHES["rules"])
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for found in results:
+        equal(found, expected)
+
+
+def test_slots_take_few_numbers_and_fewer_for_long_sources() -> None:
+    engine = CapturedEngine(small(CASES[0]), CPU)
+    assert [engine.slots(16, 5, count) for count in (1, 2, 9, 64, 65, 5000)] == [
+        1,
+        8,
+        64,
+        64,
+        256,
+        1024,
+    ]
+    assert engine.slots(2000, 5, 5000) == 64
+    assert engine.slots(1 << 18, 1, 3) == 1

@@ -1,0 +1,166 @@
+"""Every strategy with every rule, on both engines, against a search written with lists."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from searching import search
+from test_constraints import CHOICES
+from test_search import CPU, MAY_FOLLOW, Oracle, ask
+
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.engines.engine import Sampling
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
+
+SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
+LIMITS = [4, 5, 6, 3, 2]
+
+
+class NeverAfter:
+    """Token 5 never follows 4, in place of forbidden words."""
+
+    start = 0
+
+    def after(self, _: int, token: int) -> int:
+        return token
+
+    def forbidden_tokens(self, state: int, _: bool) -> Any:
+        return np.array([5] if state == 4 else [], np.int64)
+
+
+class Rule(NamedTuple):
+    """Options of a search, and the tokens that they allow after some: (source, ids) -> tokens."""
+
+    options: dict[str, Any]
+    allows: Callable[[Ids, Ids, list[int]], Sequence[int]]
+    prefix: Prefix = NO_PREFIX
+
+
+def follow_prefix(_: Ids, ids: Ids, tokens: list[int]) -> Sequence[int]:
+    state = 0
+    for token in ids:
+        state = CHOICES.after(state, token)
+    return CHOICES.states[state].tokens.tolist() if state < len(CHOICES.states) else tokens
+
+
+def keep_fours(source: Ids, ids: Ids, tokens: list[int]) -> Sequence[int]:
+    """Take 4 once if the source has it, before the end, and never otherwise."""
+    missing = 4 in source and 4 not in ids
+    return [t for t in tokens if (t != 4 or missing) and (t != EOS_ID or not missing)]
+
+
+RULES = {
+    "none": Rule({}, lambda _, __, tokens: tokens),
+    "prefix": Rule({}, follow_prefix, CHOICES),
+    "n-grams": Rule(
+        {"no_repeat_ngram": 1}, lambda _, ids, tokens: [t for t in tokens if t not in ids]
+    ),
+    "length": Rule(
+        {"min_length": 2},
+        lambda _, ids, tokens: [t for t in tokens if t != EOS_ID or len(ids) >= 2],
+    ),
+    "kept": Rule({"kept_ids": range(4, 5)}, keep_fours),
+    "words": Rule(
+        {"forbidden": NeverAfter()},
+        lambda _, ids, tokens: [t for t in tokens if (*ids[-1:], t) != (4, 5)],
+    ),
+    "repetition": Rule({"repetition_penalty": 1.7}, lambda _, __, tokens: tokens),
+}
+STRATEGIES = {
+    "greedy": {"size": 1},
+    "beam": {"size": 3},
+    "groups": {"size": 4, "groups": 2, "diversity": 0.8},
+    "samples": {"size": 1, "sampling": Sampling(3, temperature=2.0)},
+}
+
+
+class Listed:
+    """The search for one source, in lists of hypotheses."""
+
+    def __init__(self, model: Oracle, source: Ids, limit: int, rule: Rule) -> None:
+        self.source, self.rule = source, rule
+        room = len(rule.prefix.states)
+        self.limit = limit if room + ("kept_ids" in rule.options) < limit else limit + room
+        self.total = cache(lambda ids: ask(model, source, [*ids]).log_prob)
+
+    def allowed(self, ids: Ids) -> Sequence[int]:
+        if len(ids) == self.limit:
+            return [EOS_ID]
+        is_missing = "kept_ids" in self.rule.options and 4 in self.source and 4 not in ids
+        if is_missing and len(ids) == self.limit - 1:
+            return [4]  # there is no room for another token
+        tokens = [*MAY_FOLLOW, *([EOS_ID] if ids else [])]
+        return self.rule.allows(self.source, ids, tokens)
+
+    def score(self, ids: Ids) -> float:
+        """Return the log-probability, that of repeated tokens multiplied by the penalty."""
+        factor, total = self.rule.options.get("repetition_penalty", 1.0), 0.0
+        for n, token in enumerate(ids):
+            value = self.total(tuple(ids[: n + 1])) - (self.total(tuple(ids[:n])) if n else 0.0)
+            total += value * (factor if token in ids[:n] else 1.0)
+        return total
+
+    def greedy(self) -> list[Ids]:
+        ids: Ids = []
+        while not ids or ids[-1] != EOS_ID:
+            ids = max(([*ids, i] for i in self.allowed(ids)), key=self.score)
+        return [ids]
+
+    def beam(self, size: int, groups: int = 1, diversity: float = 0.0) -> list[Ids]:
+        width = size // groups
+        living: list[list[Ids]] = [[[]] for _ in range(groups)]
+        ended: list[list[Ids]] = [[] for _ in range(groups)]
+        for length in range(1, self.limit + 2):
+            taken: list[int] = []
+            for group in range(groups):
+                ranked = [[*ids, i] for ids in living[group] for i in self.allowed(ids)]
+                ranked.sort(key=lambda ids: diversity * taken.count(ids[-1]) - self.score(ids))
+                ranked = ranked[: 2 * width]
+                ended[group] += [ids for ids in ranked[:width] if ids[-1] == EOS_ID]
+                ended[group] = self.best(ended[group])[:width]
+                living[group] = [ids for ids in ranked if ids[-1] != EOS_ID][:width]
+                living[group].sort(key=self.score, reverse=True)
+                taken += [ids[-1] for ids in living[group]]
+            pools = zip(ended, living, strict=True)
+            if all(
+                not alive
+                or (
+                    len(pool) == width
+                    and self.score(pool[-1]) / len(pool[-1]) >= self.score(alive[0]) / length
+                )
+                for pool, alive in pools
+            ):
+                break
+        return self.best([ids for pool in ended for ids in pool])
+
+    def best(self, hypotheses: list[Ids]) -> list[Ids]:
+        return sorted(hypotheses, key=lambda ids: -self.score(ids) / len(ids))
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_strategy_finds_what_the_rules_allow(strategy: str, name: str) -> None:
+    rule, keys = RULES[name], STRATEGIES[strategy]
+    for seed in range(3):
+        model: Any = Oracle(seed)
+        options = SearchOptions(**keys, **rule.options)  # type: ignore[arg-type]
+        found = search(model, SOURCES, LIMITS, options, CPU, [rule.prefix] * len(SOURCES))
+        for source, limit, hypotheses in zip(SOURCES, LIMITS, found, strict=True):
+            listed = Listed(model, source, limit, rule)
+            for ids, score, *_ in hypotheses:
+                assert score == pytest.approx(listed.score(ids) / len(ids), rel=1e-4)
+                for n, token in enumerate(ids):
+                    assert token in listed.allowed(ids[:n])
+            ids_of = [each.ids for each in hypotheses]
+            if strategy == "greedy":
+                assert ids_of == listed.greedy()
+            elif strategy == "samples":
+                assert len(ids_of) == 3
+            else:
+                expected = listed.beam(*(value for key, value in keys.items()))
+                assert ids_of == expected
+                assert not any(math.isnan(each.score) for each in hypotheses)
