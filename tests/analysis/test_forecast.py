@@ -13,8 +13,8 @@ from seq2seq.data.corpus import usable
 from seq2seq.data.length_windows import Rows
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.runtime.errors import RunError
+from seq2seq.training.batches import batch_of
 from seq2seq.training.session import TrainingSession, new_session, read_texts
-from seq2seq.training.step import batch_of
 
 
 @pytest.fixture(autouse=True)

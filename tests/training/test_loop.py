@@ -36,6 +36,7 @@ from seq2seq.runs.run_folder import check_folder
 from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import ProcessGroup
+from seq2seq.training import batches as batches_module
 from seq2seq.training import loop as training
 from seq2seq.training import step as step_module
 from seq2seq.training import stopping, validation
@@ -548,7 +549,7 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     assert position["batch"] >= 1
     made: list[list[int]] = []
     ordered: list[int] = []
-    make, order = step_module.batch_of, training.EpochOrder
+    make, order = batches_module.batch_of, training.EpochOrder
 
     def noted_make(run: TrainingSession, rows: Any, seed: int) -> Batch:
         made.append([*map(int, rows)])
@@ -558,7 +559,7 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
         ordered.append(epoch)
         return order(pairs, tokens, seed, epoch)
 
-    monkeypatch.setattr(step_module, "batch_of", noted_make)
+    monkeypatch.setattr(batches_module, "batch_of", noted_make)
     monkeypatch.setattr(training, "EpochOrder", noted_order)
     monkeypatch.setattr(stopping, "EpochOrder", noted_order)
     monkeypatch.setattr(training, "train_step", after_steps(2, interrupt()))

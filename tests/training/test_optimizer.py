@@ -17,6 +17,7 @@ from seq2seq.model.builder import build_model
 from seq2seq.training.loss import token_loss
 from seq2seq.training.optimizer import (
     Optimizer,
+    averaging_rate,
     end_of_decay,
     learning_rate,
     schedule_note,
@@ -184,7 +185,8 @@ def test_the_average_follows_its_formula() -> None:
     first, constant = averages
     expected = torch.zeros(2, 3).double()
     for step, weight in enumerate(history, start=1):
-        update_average(averages, [weight, torch.ones(5).double()], decay, step, torch.tensor(0.0))
+        rate = averaging_rate(decay, step)
+        update_average(averages, [weight, torch.ones(5).double()], rate, torch.tensor(0.0))
         share = min(decay, (1 + step) / (10 + step))
         expected = share * expected + (1 - share) * weight
     assert averages[0] is first
@@ -195,17 +197,17 @@ def test_the_average_follows_its_formula() -> None:
 def test_the_average_has_a_short_memory_at_first_and_a_long_one_later() -> None:
     average, zero = [torch.ones(1)], [torch.zeros(1)]
     for step in range(1, 11):
-        update_average(average, zero, 0.9999, step, torch.tensor(0.0))
+        update_average(average, zero, averaging_rate(0.9999, step), torch.tensor(0.0))
     expected = math.prod((1 + step) / (10 + step) for step in range(1, 11))
     assert average[0].item() == pytest.approx(expected, rel=1e-5)
-    update_average(average, zero, 0.9999, 10**6, torch.tensor(0.0))
+    update_average(average, zero, averaging_rate(0.9999, 10**6), torch.tensor(0.0))
     assert average[0].item() == pytest.approx(0.9999 * expected, rel=1e-5)
 
 
 def test_the_average_requires_no_gradient() -> None:
     weight = nn.Parameter(torch.randn(3, generator=torch.Generator().manual_seed(1)))
     average = torch.zeros(3)
-    update_average([average], [weight], 0.5, 1, torch.tensor(0.0))
+    update_average([average], [weight], averaging_rate(0.5, 1), torch.tensor(0.0))
     assert not average.requires_grad
     assert average.any()
 

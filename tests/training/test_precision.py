@@ -17,10 +17,11 @@ from seq2seq.runtime import device as device_module
 from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import optimizer
 from seq2seq.training import session as session_module
+from seq2seq.training.batches import own_batches
 from seq2seq.training.optimizer import GROWTH_STEPS, update_loss_scale
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.session import TrainingSession
-from seq2seq.training.step import own_batches, train_step
+from seq2seq.training.step import train_step
 
 CPU = torch.device("cpu")
 LIMITS = ("training.max_steps=6", "training.validate_every=3", "decoding.max_length=8")

@@ -12,7 +12,11 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.scheduled_sampling import sample_inputs, teacher_forcing_rate
+from seq2seq.training.scheduled_sampling import (
+    draw_references,
+    sample_inputs,
+    teacher_forcing_rate,
+)
 
 V = 19
 SRC = [[7, 9, 4], [5, 8, 8, 12, 6], [11], [4, 5]]
@@ -65,12 +69,17 @@ def test_without_a_schedule_all_inputs_are_reference_tokens() -> None:
 # ----------------------------------------------------------------------------------------- choices
 
 
+def sampled(model: Seq2Seq, given: Batch, rate: float) -> Batch:
+    references = draw_references(given.tgt_in.shape, rate)
+    return sample_inputs(evaluation_copy(model), given, references)
+
+
 def test_full_teacher_forcing_draws_no_random_number_and_changes_nothing() -> None:
     model, given = make_model("luong"), batch()
     before = torch.get_rng_state()
-    assert sample_inputs(evaluation_copy(model), given, 1.0) is given
+    assert sampled(model, given, 1.0) is given
     assert torch.equal(torch.get_rng_state(), before)
-    sample_inputs(evaluation_copy(model), given, 0.5)
+    sampled(model, given, 0.5)
     assert not torch.equal(torch.get_rng_state(), before)
 
 
@@ -80,7 +89,7 @@ def test_loss_and_gradient_equal_those_of_sampling_step_by_step(decoder: str, sh
     """The reference samples in its loop over steps, with one graph through all of them."""
     model, given = make_model(decoder).train(), batch()
     torch.manual_seed(5)
-    mixed = sample_inputs(evaluation_copy(model), given, share)
+    mixed = sampled(model, given, share)
     assert model.training
     total = batch_loss(model, mixed, 0.1).objective
     parameters = list(model.parameters())
@@ -112,8 +121,8 @@ def test_inputs_are_reference_tokens_at_the_given_rate() -> None:
     model = make_model("none")
     given = make_batch([[4, 5, 6]] * 50, [[7] * 40] * 50)
     torch.manual_seed(1)
-    mixed = sample_inputs(evaluation_copy(model), given, 0.7).tgt_in
-    own = sample_inputs(evaluation_copy(model), given, 0.0).tgt_in
+    mixed = sampled(model, given, 0.7).tgt_in
+    own = sampled(model, given, 0.0).tgt_in
     assert torch.equal(mixed[:, 0], given.tgt_in[:, 0])
     assert (own[:, 1:41] != 7).all()
     assert (mixed[:, 1:41] == 7).double().mean().item() == pytest.approx(0.7, abs=0.03)
@@ -124,7 +133,7 @@ def test_tokens_are_sampled_independently_and_determined_by_the_seed() -> None:
     results = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        results.append(sample_inputs(evaluation_copy(model), batch(), 0.5).tgt_in)
+        results.append(sampled(model, batch(), 0.5).tgt_in)
     assert torch.equal(results[0], results[1])
     assert not torch.equal(results[0], results[2])
     changed = results[0] != batch().tgt_in
@@ -135,6 +144,6 @@ def test_special_tokens_are_never_sampled() -> None:
     model = make_model("bahdanau")
     with torch.no_grad():
         model.projection.bias[[PAD_ID, BOS_ID, EOS_ID]] += 100
-    chosen = sample_inputs(evaluation_copy(model), batch(), 0.0).tgt_in[:, 1:]
+    chosen = sampled(model, batch(), 0.0).tgt_in[:, 1:]
     assert not torch.isin(chosen, torch.tensor([PAD_ID, BOS_ID, EOS_ID])).any()
     assert len(chosen.unique()) > 3

@@ -116,7 +116,7 @@ class OwnGradients(GradientExchange):
     def expect_last_pass(self, is_last: bool) -> None:
         assert is_last
 
-    def finish(self, sums: Sequence[Tensor]) -> list[Tensor]:
+    def finish(self, sums: Sequence[Tensor], in_place: bool = False) -> list[Tensor]:  # noqa: ARG002
         gradients = [each.grad for each in self._of.parameters() if each.grad is not None]
         self.largest = max(float(each.abs().max()) for each in gradients)
         return list(sums)
