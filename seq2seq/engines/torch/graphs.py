@@ -98,7 +98,7 @@ class CapturedEngine(TorchEngine):
         self._unused: dict[Any, list[_Tensors]] = defaultdict(list)
 
     def workers(self, sentences: int) -> int:
-        """Return 2 for many sentences: the device steps one batch while the host decides another."""
+        """Return 2 for many sentences: the device steps a batch while the host decides another."""
         return 2 if sentences >= 2 * SLOTS[-1] else 1
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
