@@ -57,8 +57,9 @@ def quantize_rows(array: Array) -> tuple[Array, Array]:
     """Return int8 rows of weights [out, D] and the scale of each row [out, 1]."""
     largest = np.maximum(array.max(axis=1, keepdims=True), -array.min(axis=1, keepdims=True))
     scales = np.maximum(largest / np.float32(127), np.float32(1e-30))
-    rows = array * (1 / scales)
-    return np.rint(rows, out=rows).astype(np.int8), scales
+    with np.errstate(invalid="ignore"):  # infinite weights keep an infinite scale
+        rows = array * (1 / scales)
+        return np.rint(rows, out=rows).astype(np.int8), scales
 
 
 class _Quantizer:
