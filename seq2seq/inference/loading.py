@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.onnx.files import Graphs, load_network
+from seq2seq.engines.onnx.files import GraphFiles, load_network
 from seq2seq.engines.onnx.network import Network
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.runs.engine_folder import (
@@ -129,7 +129,7 @@ def _networks(
     networks = []
     for names in description.models:
         sums = description.sha256
-        graphs = Graphs(*(read_graph(folder, name, sums.get(name)) for name in names))
+        graphs = GraphFiles(*(read_graph(folder, name, sums.get(name)) for name in names))
         try:
             quantize = int8 and not description.int8
             networks.append(load_network(graphs, vocabulary_size, quantize))

@@ -11,7 +11,7 @@ from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.onnx.files import Graphs, load_network
+from seq2seq.engines.onnx.files import GraphFiles, load_network
 from seq2seq.engines.onnx.network import Network
 from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
 from seq2seq.runs import tensor_file
@@ -72,7 +72,7 @@ def networks_of(
     return networks
 
 
-def graphs_of(path: Path, run: StoredRun) -> Graphs | None:
+def graphs_of(path: Path, run: StoredRun) -> GraphFiles | None:
     """Return the graphs of a run, traced from its weights if its folder has no valid ones.
 
     None, with a note, if the model has a part that cannot be traced.
@@ -85,7 +85,7 @@ def graphs_of(path: Path, run: StoredRun) -> Graphs | None:
     return _rebuilt(path)
 
 
-def _rebuilt(path: Path) -> Graphs | None:
+def _rebuilt(path: Path) -> GraphFiles | None:
     """Make the graphs of a run from its weights; None, with a note, if that is not possible."""
     with needs_train(f"{path}: has no {ENGINE} folder of its weights, and making it"):
         from seq2seq.engines.onnx.trace import TraceError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from seq2seq.engines.onnx.files import Graphs, traced_graphs
+from seq2seq.engines.onnx.files import GraphFiles, traced_graphs
 from seq2seq.engines.onnx.trace import TraceError
 from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import load_model
@@ -24,7 +24,7 @@ def write(folder: Path) -> None:
             rebuild(folder)
 
 
-def rebuild(folder: Path) -> Graphs:
+def rebuild(folder: Path) -> GraphFiles:
     """Trace the graphs of a run, and write them if the folder can be written.
 
     Raises TraceError if the model has a part that cannot be traced, and UserError as `load_model`.

@@ -16,7 +16,7 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.engines.onnx.files import Graphs
+from seq2seq.engines.onnx.files import GraphFiles
 from seq2seq.runs.exported_files import DESCRIPTION, ENGINE, VOCABULARY
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
@@ -163,7 +163,7 @@ def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:
     return content
 
 
-def stored_graphs(run: Path, weights: str) -> Graphs | None:
+def stored_graphs(run: Path, weights: str) -> GraphFiles | None:
     """Return the graphs in a run folder that were made of weights with this checksum.
 
     None if there are none, they are of other weights, or they are damaged.
@@ -175,12 +175,12 @@ def stored_graphs(run: Path, weights: str) -> Graphs | None:
         stored = json.loads(read_bounded(folder / _ENGINE_JSON, _MAX_DESCRIPTION))
         if stored["format"] != FORMAT or stored["weights"] != weights:
             return None
-        names = (f"{part}.onnx" for part in Graphs._fields)
-        return Graphs(*(read_graph(folder, name, stored["sha256"][name]) for name in names))
+        names = (f"{part}.onnx" for part in GraphFiles._fields)
+        return GraphFiles(*(read_graph(folder, name, stored["sha256"][name]) for name in names))
     return None
 
 
-def store_graphs(run: Path, weights: str, graphs: Graphs) -> None:
+def store_graphs(run: Path, weights: str, graphs: GraphFiles) -> None:
     """Write the graphs of weights with this checksum into a run folder; raises OSError.
 
     The file that says which weights they are of is written last, each file at once: whatever is

@@ -14,7 +14,7 @@ from model_cases import Case, V, make_model
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
-from seq2seq.engines.onnx.files import Graphs, load_network, traced_graphs
+from seq2seq.engines.onnx.files import GraphFiles, load_network, traced_graphs
 from seq2seq.export.export import export_runs
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError, UserError
@@ -23,7 +23,7 @@ MUTATIONS = 60
 
 
 @pytest.fixture(scope="module")
-def graphs() -> Graphs:
+def graphs() -> GraphFiles:
     return traced_graphs(make_model(Case("luong", "general", True, 1)).float().eval())
 
 
@@ -115,7 +115,7 @@ CHANGES: dict[str, Callable[[ModelProto], object]] = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
 def test_a_graph_that_could_do_harm_is_refused(
-    part: str, change: Callable[[ModelProto], object], graphs: Graphs
+    part: str, change: Callable[[ModelProto], object], graphs: GraphFiles
 ) -> None:
     spoiled = graphs._replace(**{part: changed(getattr(graphs, part), change)})
     with pytest.raises(GraphError) as raised:
@@ -123,12 +123,12 @@ def test_a_graph_that_could_do_harm_is_refused(
     assert str(raised.value).isprintable()
 
 
-def test_weights_in_another_file_are_refused_in_the_body_of_a_loop(graphs: Graphs) -> None:
+def test_weights_in_another_file_are_refused_in_the_body_of_a_loop(graphs: GraphFiles) -> None:
     with pytest.raises(GraphError, match="weights in another file"):
         check_graphs(changed(graphs.encoder, external_in_a_body), graphs.decoder, V)
 
 
-def test_graphs_of_another_vocabulary_are_refused(graphs: Graphs) -> None:
+def test_graphs_of_another_vocabulary_are_refused(graphs: GraphFiles) -> None:
     check_graphs(*graphs, V)
     with pytest.raises(GraphError, match="log-probabilities of another vocabulary"):
         check_graphs(*graphs, V + 1)
@@ -137,7 +137,7 @@ def test_graphs_of_another_vocabulary_are_refused(graphs: Graphs) -> None:
 
 
 @pytest.mark.parametrize("part", ["encoder", "decoder"])
-def test_mutated_graphs_are_refused_or_load(part: str, graphs: Graphs) -> None:
+def test_mutated_graphs_are_refused_or_load(part: str, graphs: GraphFiles) -> None:
     """Only a GraphError is raised, whatever bytes of a file change."""
     content = getattr(graphs, part)
     draw = random.Random(part)

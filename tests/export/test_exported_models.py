@@ -623,7 +623,7 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
     path = make_run(tmp_path / "run", tiny_vocabularies)
     _, exported = both(path)
     for beam_size in (1, 3):
-        network = exported.model.networks[0]  # type: ignore[union-attr]
+        network = exported.engine.networks[0]  # type: ignore[attr-defined]
         step = network.step
 
         def non_finite(*arguments: Any, step: Any = step) -> Any:
@@ -640,7 +640,7 @@ def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_p
 def test_a_sentence_that_may_not_end_is_reported(tiny_run: Path) -> None:
     """At its limit a sentence can only end; the log-probability of that is made infinite."""
     _, exported = both(tiny_run, overrides=["decoding.max_length=3"])
-    network = exported.model.networks[0]  # type: ignore[union-attr]
+    network = exported.engine.networks[0]  # type: ignore[attr-defined]
     step = network.step
 
     def endless(*arguments: Any) -> Any:

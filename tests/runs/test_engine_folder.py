@@ -13,6 +13,7 @@ from conftest import toy_pairs
 
 from seq2seq.config.schema import load_config
 from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.onnx.files import traced_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import engine_files, engine_folder, tensor_file
 from seq2seq.runs.exported_files import ENGINE
@@ -186,7 +187,7 @@ def test_graphs_are_traced_from_a_model_that_is_trained_further(run: Path) -> No
     model = load_model(run, torch.device("cpu"))[0].train()
     for parameter in model.parameters():
         parameter.requires_grad_()
-    engine_files.write(run, model)
+    traced_graphs(model)
     assert model.training
     assert model.dropout.training
     src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])

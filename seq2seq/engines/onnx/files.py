@@ -13,28 +13,28 @@ if TYPE_CHECKING:
     from seq2seq.model.seq2seq import Seq2Seq
 
 
-class Graphs(NamedTuple):
+class GraphFiles(NamedTuple):
     """The files of both graphs."""
 
     encoder: bytes
     decoder: bytes
 
 
-def traced_graphs(model: "Seq2Seq") -> Graphs:
+def traced_graphs(model: "Seq2Seq") -> GraphFiles:
     """Return the graphs of a model in float32; raises TraceError."""
     from seq2seq.engines.onnx.trace import trace
 
-    return Graphs(*(graph.content() for graph in trace(model)))
+    return GraphFiles(*(graph.content() for graph in trace(model)))
 
 
-def quantized(graphs: Graphs) -> Graphs:
+def quantized(graphs: GraphFiles) -> GraphFiles:
     """Return the graphs with products in int8."""
     encoder, decoder = (Graph.of(onnx.load_from_string(content).graph) for content in graphs)
     quantize_graphs(encoder, decoder)
-    return Graphs(encoder.content(), decoder.content())
+    return GraphFiles(encoder.content(), decoder.content())
 
 
-def load_network(graphs: Graphs, vocabulary_size: int, int8: bool) -> Network:
+def load_network(graphs: GraphFiles, vocabulary_size: int, int8: bool) -> Network:
     """Prepare graphs that are not trusted, in int8 if that is asked for.
 
     Raises GraphError if they are not those of a model with this vocabulary.
