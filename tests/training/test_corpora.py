@@ -183,7 +183,7 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
     batch_tokens = f"training.batch_tokens={{tokens: 60, accumulate: {accumulate}}}"
     session, _ = prepare(configured(path, "run", batch_tokens), torch.device("cpu"))
     expected, lengths, progress = [], set(), session.progress
-    for epoch in range(5):
+    for epoch in range(3):
         order = EpochOrder(session.data.train, 60, session.config.seed, epoch)
         lengths.add(len(order))
         for first in range(0, len(order), accumulate):
@@ -198,8 +198,7 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
     assert len(lengths) > 1
 
 
-@one_quick("size", [1, 37, 60])
-@one_quick("weight", ["", ", weight: 0.5", ", weight: 3"])
+@one_quick(("size", "weight"), [(37, ""), (1, ", weight: 0.5"), (60, ", weight: 3")])
 def test_two_halves_of_equal_weights_train_as_the_undivided_corpus(
     small_corpus: Path, size: int, weight: str
 ) -> None:

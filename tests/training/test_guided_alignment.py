@@ -165,7 +165,7 @@ def error_rate(run: Path, folder: Path) -> float:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong", "gnmt"])
+@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
 def test_attention_learns_the_alignment(small_corpus: Path, decoder: str) -> None:
     """After few steps, guided attention aligns unseen text better than unguided attention."""
     folder = small_corpus.parent
