@@ -135,6 +135,7 @@ _KEYS = {
     "training.max_minutes": """
         max_time time_limit max_seconds max_hours stop_time_hours max_training_time
         max_train_time""",
+    "training.batch_workers": "num_workers dataloader_num_workers n_workers data_workers",
     "training.optimizer": """
         optim optimiser optimizer_type optimizer_name optim_type opt weight_decay wd l2
         l2_reg l2_penalty weight_decay_rate regularization decay_c""",
@@ -233,7 +234,7 @@ _ADVICE = {
         cudnn_benchmark reproducible determinism""",
     "set the environment variable OMP_NUM_THREADS": "num_threads cpu_threads threads n_threads",
     "loading data needs no settings; remove it": """
-        num_workers dataloader_num_workers pin_memory prefetch_factor n_workers data_workers
+        pin_memory prefetch_factor
         maxi_batch bucket_size pool_factor""",
     "resume by the option --resume": """
         resume resume_from resume_from_checkpoint continue_training restore_file auto_resume

@@ -63,6 +63,7 @@ def load_folders(
         with _needs_train(paths[0]):
             from seq2seq.inference import stored_runs
         stored = [stored_runs.stored_run(path) for path in paths]
+        stored_runs.check_fit(paths, stored)
         networks = stored_runs.networks_of(paths, stored, int8)
         if networks is not None:
             return stored_runs.load_stored(kind, paths, stored, networks, overrides)

@@ -104,10 +104,9 @@ def load_stored(
     networks: Sequence[Network],
     overrides: Iterable[str],
 ) -> AnyLoaded:
-    """Return run folders as a model of this kind; raises UserError if they do not fit together."""
+    """Return run folders as a model of this kind."""
     first = runs[0]
     decoding = overridden_decoding(paths[0], read_config(paths[0]), overrides)
-    check_fit(paths, runs)
     return kind(
         engine=OnnxEngine(networks),
         vocabularies=first.vocabularies,

@@ -202,7 +202,7 @@ def test_attention_of_a_forced_translation_equals_that_of_search(
     for one, other in zip(found, forced, strict=True):
         assert one.attention is not None
         assert other.attention_weights is not None
-        assert (other.attention_weights.numpy() == one.attention).all()
+        assert (other.attention_weights == one.attention).all()
     texts = [each.text for each in found]
     scored = score_lines(translator, sources, texts)
     for text, given, score in zip(texts, attend(translator, sources, texts), scored, strict=True):

@@ -24,7 +24,6 @@ from seq2seq.inference.token_labels import joined, word_spans
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import load_model
-from seq2seq.runtime.errors import UserError
 
 HEADS = 3
 SETTINGS = SearchSettings(head_attention=True)
@@ -63,7 +62,9 @@ def test_the_weights_are_the_softmax_of_the_scores_of_each_head(
 
     found = translator.translate(line, 1)
     model, vocabularies, *_ = load_model(headed, torch.device("cpu"))
-    src, tgt = vocabularies.src.encode([line]), vocabularies.tgt.encode([found.text])
+    src = vocabularies.src.encode([line])
+    tokens = vocabularies.tgt.tokens(range(len(vocabularies.tgt)))
+    tgt = [[tokens.index(token) for token in found.tokens[:-1]]]
     score = model.decoder.score  # type: ignore[union-attr]
     with score.register_forward_hook(record):
         forced_log_probs(TorchEngine(model.eval(), torch.device("cpu")), src, tgt)
@@ -247,13 +248,18 @@ def test_heads_that_do_not_exist_are_refused(
     assert message in err
 
 
-def test_an_exported_model_has_no_heads(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime")
-    assert main(["export", "-m", str(tiny_runs["luong"]), "-o", str(tmp_path / "new")]) == 0
+def test_an_exported_model_has_the_heads_of_its_run(
+    headed: Path, translator: Translator, tmp_path: Path
+) -> None:
+    assert main(["export", "-m", str(headed), "-o", str(tmp_path / "new")]) == 0
     exported = Translator.load(tmp_path / "new")
-    assert not exported.has_heads
-    with pytest.raises(UserError, match=r"^head_attention: an exported model has greedy and beam"):
-        exported.translate(LINES, settings=SETTINGS)
+    assert exported.has_heads
+    for one, other in zip(
+        exported.translate(LINES, settings=SETTINGS),
+        translator.translate(LINES, settings=SETTINGS),
+        strict=True,
+    ):
+        assert (heads_of(one) == heads_of(other)).all()
 
 
 def test_a_line_without_weights_is_noted(
