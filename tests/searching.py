@@ -96,7 +96,7 @@ def host_engine(model: Model) -> OnnxEngine:
 class HostNetwork:
     """A torch model behind the calls of a `Network`: memory and state are arrays."""
 
-    rough = None
+    approximate = None
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -87,7 +87,7 @@ def batches(vocabulary: int, tokens: int, count: int) -> Iterator[Batch]:
             [rng.integers(FIRST_ID, vocabulary, n).tolist() for n in side]
             for side in drawn[start : start + rows].T
         )
-        yield make_batch(src, tgt).rounded()
+        yield make_batch(src, tgt)
 
 
 def config_of(name: str, precision: str) -> Config:
@@ -123,7 +123,7 @@ def training_speed(
 ) -> Speed:
     """Train on batches of this size for the given time."""
     session = new_session(name, precision, choose_device(device))
-    made = list(batches(MODELS[name][0], batch_tokens, 16))
+    made = [batch.rounded() for batch in batches(MODELS[name][0], batch_tokens, 16)]
     for batch in made * WARM_UP_EPOCHS:
         _step(session, batch)
     count, used = 0, []
@@ -199,7 +199,7 @@ def profile_step(name: str, precision: str, batch_tokens: int, device: str, trac
     """
     chosen = choose_device(device)
     session = new_session(name, precision, chosen)
-    made = list(batches(MODELS[name][0], batch_tokens, WARM_UP_STEPS + 1))
+    made = [batch.rounded() for batch in batches(MODELS[name][0], batch_tokens, WARM_UP_STEPS + 1)]
     for batch in made * WARM_UP_EPOCHS:
         _step(session, batch)
     synchronize(chosen)

@@ -66,7 +66,7 @@ class Best(NamedTuple):
     log_probs: Array  # [G, M], float32: of the tokens, nats
 
 
-class Step(Protocol):
+class EngineStep(Protocol):
     """Result of one step for N rows; log-probabilities [N, V] stay on the engine's device."""
 
     @property
@@ -136,7 +136,7 @@ class Engine(Protocol):
     def select(self, rows: Rows, parents: Array) -> Rows:
         """Return the rows whose states are those of `parents` [N], each a row of the same slot."""
 
-    def step(self, rows: Rows, ids: Array) -> Step:
+    def step(self, rows: Rows, ids: Array) -> EngineStep:
         """Advance all rows, given their last ids [N], by one target position.
 
         The argument must not be used again.

@@ -11,8 +11,8 @@ from seq2seq.runtime.device import total_memory
 from seq2seq.runtime.errors import is_out_of_memory
 
 MAX_GRAPHS = 256  # each takes some MB of host memory
-MAX_MEMORY_SHARE = 0.4  # of the device's memory, beyond which nothing more is captured
-MAX_UNUSED_SHARE = 0.1  # of the device's memory, beyond which it is freed before a capture
+MAX_MEMORY_SHARE = 0.4  # share of the device's memory beyond which nothing more is captured
+MAX_UNUSED_SHARE = 0.1  # share of it that may be kept unused when a capture begins
 
 
 class _Captured(NamedTuple):

@@ -11,7 +11,11 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # what the main process makes of them ends its workers
+_SIGNALS = (
+    "SIGINT",
+    "SIGTERM",
+    "SIGHUP",
+)  # the main process handles them, and its end ends the workers
 Result = TypeVar("Result")
 
 
@@ -32,7 +36,7 @@ class WorkerPool:
         self._pool = ProcessPoolExecutor(count, fork, _start, parts)
 
     def __enter__(self) -> "WorkerPool":
-        with warnings.catch_warnings():  # of threads, whose locks no worker takes
+        with warnings.catch_warnings():  # threads exist, but workers take none of their locks
             warnings.simplefilter("ignore", DeprecationWarning)
             self._pool.submit(os.getpid).result()  # starts all workers
         return self

@@ -27,7 +27,7 @@ from seq2seq.training.session import TrainingSession
 
 MAX_WORKERS = 4  # without a number in the config
 _QUEUED = 2  # steps ahead, for each worker
-_STEP_BYTES = 128  # of shared memory for a target token of a step; what needs more is made here
+_STEP_BYTES = 128  # shared memory for each target token of a step; larger steps are made here
 _LEAST_BYTES = 1 << 20
 _ALIGNMENT_BYTES = 4 * 64  # more for guided alignment, to 64 words
 
@@ -100,7 +100,7 @@ class StepBatches:
 
 
 class _Layout(NamedTuple):
-    """Where a batch is in shared memory."""
+    """Place of a batch in shared memory."""
 
     fields: list[tuple[str, tuple[int, ...], int] | None]  # dtype, shape and offset of each field
 

@@ -23,7 +23,7 @@ from seq2seq.inference.search.search import search
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 
-SIZE = 700  # of the vocabulary
+SIZE = 700  # tokens of the vocabulary
 
 
 def model_of(decoder: str, **more: object) -> Seq2Seq:

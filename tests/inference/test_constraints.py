@@ -29,8 +29,8 @@ from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
 from seq2seq.inference.search.rules import (
-    Choice,
     KeepPrefix,
+    NextTokens,
     NoRepeatedNgram,
     RequirePhrases,
     RuleStates,
@@ -169,7 +169,7 @@ def test_no_rule_runs_unless_a_sentence_needs_it(monkeypatch: pytest.MonkeyPatch
     sources = random_sources(5, seed=31)
     model = MAKERS["luong"]()
     plain = search(model, sources, [9] * 5, SearchOptions(3), CPU)
-    monkeypatch.setattr(Choice, "__init__", None)
+    monkeypatch.setattr(NextTokens, "__init__", None)
     again = search(model, sources, [9] * 5, SearchOptions(3), CPU, [NO_PREFIX] * 5)
     assert all(same(*each) for each in zip(plain, again, strict=True))
 

@@ -26,7 +26,7 @@ from seq2seq.engines.torch.sampling import drawn
 from seq2seq.runtime.device import empty_cache
 
 MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
-BLOCK, MIN_BLOCKS = 64, 32  # of the vocabulary, on CUDA
+BLOCK, MIN_BLOCKS = 64, 32  # tokens of a block of the vocabulary on CUDA, and blocks at least
 MAX_SLOTS = 1024
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
 

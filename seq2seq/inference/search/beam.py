@@ -7,13 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.engines.engine import Array, Best, Engine, Step
+from seq2seq.engines.engine import Array, Best, Engine, EngineStep
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
 from seq2seq.inference.search.rules import RuleStates
 from seq2seq.inference.search.sentences import Sentence
 from seq2seq.inference.search.strategies import (
-    Choice,
+    Selection,
     Slots,
     Strategy,
     coverage_penalty,
@@ -69,14 +69,14 @@ class Beam(Strategy):
         if self._coverage is not None:
             self._coverage = self._coverage[spread(slots, self.options.size)]
 
-    def choose(self, step: Step, rules: RuleStates) -> Choice:
+    def choose(self, step: EngineStep, rules: RuleStates) -> Selection:
         groups, width = self.options.groups, self.width
         best = self._candidates(step, rules)
         if self.options.coverage_penalty and step.attention is not None:
             before = 0 if self._coverage is None else self._coverage
             self._coverage = before + step.attention
         ends = best.tokens == EOS_ID
-        lengths = np.maximum(self.slots.lengths, 1)  # of empty slots, too
+        lengths = np.maximum(self.slots.lengths, 1)  # empty slots have 0
         norms = length_penalty(lengths, self.options.length_penalty).astype(np.float32)
         norms = norms.repeat(groups) if groups > 1 else norms
         if len(ended := np.flatnonzero(ends[:, :width].any(axis=1))):
@@ -92,9 +92,9 @@ class Beam(Strategy):
         if self._coverage is not None:
             self._coverage = self._coverage[rows_of(parents).ravel()]
         first = best.scores[::groups, 0]
-        return Choice(tokens, parents, log_probs.reshape(shape), first, done)
+        return Selection(tokens, parents, log_probs.reshape(shape), first, done)
 
-    def _candidates(self, step: Step, rules: RuleStates) -> Best:  # noqa: ARG002
+    def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002
         """Return the best continuations of each group: [B G, 2 W]."""
         return self.engine.best(step, self._scores, 2 * self.width)
 
@@ -149,7 +149,7 @@ class Beam(Strategy):
         ends = of_slots.repeat(order.shape[1]), parents.ravel(), steps.ravel()
         traced = self.trail.trace(*ends, longest, self.options.return_scores)
         ended = np.stack([scores, log_probs], axis=-1).tolist(), lengths.tolist()
-        found, number = [], 0  # of a traced hypothesis
+        found, number = [], 0  # number of traced hypotheses
         for slot, values, counts in zip(slots, *ended, strict=True):
             found.append(list[Hypothesis]())
             for (score, log_prob), length in zip(values, counts, strict=True):
@@ -174,7 +174,7 @@ class DiverseBeam(Beam):
     penalty; continuations beyond the W best that end, or do not end, have -inf.
     """
 
-    def _candidates(self, step: Step, rules: RuleStates) -> Best:  # noqa: ARG002
+    def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002
         groups, width = self.options.groups, self.width
         count = 2 * width + width * (self.options.size - width)  # penalties demote the latter
         all_groups = self.engine.best(step, self._scores, count)
@@ -207,7 +207,7 @@ class PhraseBeam(Beam):
     all hypotheses, the best of each, and every token that advances a missing phrase.
     """
 
-    def _candidates(self, step: Step, rules: RuleStates) -> Best:
+    def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:
         size, phrases = self.options.size, rules.phrases()
         best = self.engine.best(step, self._scores, 2 * size)
         of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)

@@ -21,7 +21,7 @@ Tokens = Sequence[int] | Array
 Phrases = tuple[Lexical, PhraseProgress]  # with the progress of one hypothesis
 
 
-class Choice:
+class NextTokens:
     """Next tokens of one hypothesis: all but the forbidden ones, or the allowed ones alone."""
 
     def __init__(self, room: int, forbidden: Tokens, engine: Engine) -> None:
@@ -89,7 +89,7 @@ class Rule(Protocol):
     def after(self, state: Any, token: int) -> Any:
         """Return the state after one more token."""
 
-    def mask(self, state: Any, choice: Choice) -> None:
+    def mask(self, state: Any, choice: NextTokens) -> None:
         """Restrict the choice of the next token."""
 
 
@@ -117,7 +117,7 @@ class KeepPrefix:
         prefix, place = state
         return prefix, prefix.after(place, token)
 
-    def mask(self, state: tuple[Prefix, int], choice: Choice) -> None:
+    def mask(self, state: tuple[Prefix, int], choice: NextTokens) -> None:
         prefix, place = state
         if place < len(prefix.states):
             choice.is_bound = True
@@ -142,7 +142,7 @@ class KeepTokens:
             return state
         return tuple(kept for kept in missing if kept != token), phrases
 
-    def mask(self, state: tuple[tuple[int, ...], int], choice: Choice) -> None:
+    def mask(self, state: tuple[tuple[int, ...], int], choice: NextTokens) -> None:
         missing, phrases = state
         choice.forbid([token for token in self.ids if token not in missing])
         if missing and not choice.is_bound:
@@ -164,7 +164,7 @@ class PenalizeRepetition:
     def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
         return state if token in state else (*state, token)
 
-    def mask(self, state: tuple[int, ...], choice: Choice) -> None:
+    def mask(self, state: tuple[int, ...], choice: NextTokens) -> None:
         choice.scaled = state
 
 
@@ -180,7 +180,7 @@ class NoRepeatedNgram:
     def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
         return (*state, token)
 
-    def mask(self, state: tuple[int, ...], choice: Choice) -> None:
+    def mask(self, state: tuple[int, ...], choice: NextTokens) -> None:
         size = self.size
         latest = state[len(state) - size + 1 :]
         repeated = [
@@ -204,7 +204,7 @@ class ForbidWords:
     def after(self, state: int, token: int) -> int:
         return self.forbidden.after(state, token)
 
-    def mask(self, state: int, choice: Choice) -> None:
+    def mask(self, state: int, choice: NextTokens) -> None:
         tokens = self.forbidden.forbidden_tokens(state, choice.room == 1)  # then the sentence ends
         if choice.has_others(tokens):
             choice.forbid(tokens)
@@ -225,7 +225,7 @@ class RequirePhrases:
         lexical, progress = state
         return lexical, lexical.after(progress, token)
 
-    def mask(self, state: Phrases, choice: Choice) -> None:
+    def mask(self, state: Phrases, choice: NextTokens) -> None:
         if choice.is_bound:
             return
         lexical, progress = state
@@ -250,7 +250,7 @@ class RuleStates:
         self, rules: Sequence[Rule], options: SearchOptions, slots: int, engine: Engine
     ) -> None:
         self.rules, self.options, self.slots, self.engine = rules, options, slots, engine
-        self._rules: dict[int, list[Rule]] = {}  # of the slots whose sentences have rules
+        self._rules: dict[int, list[Rule]] = {}  # by slot, where a sentence has rules
         self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
 
     def begin(self, slot: int, sentence: Sentence) -> None:
@@ -317,7 +317,7 @@ class RuleStates:
             has_phrases = isinstance(rules[-1], RequirePhrases)
             for k, states in enumerate(self._states[slot]):
                 if states is not None:
-                    choice = Choice(room, () if has_phrases else never, self.engine)
+                    choice = NextTokens(room, () if has_phrases else never, self.engine)
                     choice.forbid(never if has_phrases else ())
                     choice.forbid([EOS_ID] if ends[slot] == MAY_NOT_END else ())
                     for rule, state in zip(rules, states, strict=True):
@@ -334,7 +334,7 @@ class _Places:
         self._forbidden: list[tuple[int, Tokens]] = []
         self._scaled: list[tuple[int, Tokens]] = []
 
-    def add(self, row: int, choice: Choice) -> None:
+    def add(self, row: int, choice: NextTokens) -> None:
         """Add those of a row."""
         if choice.allowed is not None:
             remaining = choice.remaining()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.engines.engine import Array, Best, Engine, Step
+from seq2seq.engines.engine import Array, Best, Engine, EngineStep
 from seq2seq.inference.search.interface import (
     MAX_FACTOR,
     MIN_COVERAGE,
@@ -65,7 +65,7 @@ class Slots:
             setattr(self, name, values[slots])
 
 
-class Choice(NamedTuple):
+class Selection(NamedTuple):
     """Continuations of all hypotheses, and the slots whose search ends with them."""
 
     tokens: Array  # [B, K]
@@ -90,7 +90,7 @@ class Strategy(ABC):
         """Drop all other slots and renumber these in the given order."""
 
     @abstractmethod
-    def choose(self, step: Step, rules: RuleStates) -> Choice:
+    def choose(self, step: EngineStep, rules: RuleStates) -> Selection:
         """Choose the continuations; the lengths of the slots include the token to be chosen."""
 
     @abstractmethod
@@ -107,15 +107,15 @@ class Greedy(Strategy):
     def keep(self, slots: Array) -> None:
         pass
 
-    def choose(self, step: Step, rules: RuleStates) -> Choice:  # noqa: ARG002
+    def choose(self, step: EngineStep, rules: RuleStates) -> Selection:  # noqa: ARG002
         best = self._next(step)
         values, tokens = best.log_probs[:, 0], best.tokens[:, 0]
         done = tokens == EOS_ID
         stuck = (self.slots.lengths >= self.slots.limits) & ~done  # end-of-sentence alone may be
         checked = np.where(stuck, np.float32(-np.inf), values) if stuck.any() else values
-        return Choice(best.tokens, None, best.log_probs, checked, done)
+        return Selection(best.tokens, None, best.log_probs, checked, done)
 
-    def _next(self, step: Step) -> Best:
+    def _next(self, step: EngineStep) -> Best:
         """Return the next token of each hypothesis: [N, 1]."""
         return self.engine.best(step, np.zeros((len(self.slots.lengths), 1), np.float32), 1)
 
@@ -153,7 +153,7 @@ class Sampled(Greedy):
     def keep(self, slots: Array) -> None:
         self._generators = [self._generators[slot] for slot in slots.tolist()]
 
-    def _next(self, step: Step) -> Best:
+    def _next(self, step: EngineStep) -> Best:
         assert self.options.sampling is not None, "how to sample is an option of this search"
         numbers = np.array([generator.random() for generator in self._generators])
         return self.engine.draw(step, self.options.sampling, numbers)
