@@ -109,12 +109,7 @@ CONFIGS = {
     "averaged": ["training.average=0.9", "training.decay=linear"],
     "accumulated": ["training.batch_tokens={tokens: 200, accumulate: 3}"],
     "sampled inputs": ["training.scheduled_sampling={linear: 1}", "training.optimizer=sgd"],
-    "copying, r-drop": [
-        "model.copy=true",
-        "vocabulary.joint=true",
-        "training.losses={consistency: 1}",
-        "vocabulary.sampling=0.2",
-    ],
+    "copying": ["model.copy=true", "vocabulary.joint=true", "vocabulary.sampling=0.2"],
 }
 
 
