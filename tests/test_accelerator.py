@@ -73,7 +73,7 @@ def test_gradients_equal_those_of_the_cpu() -> None:
             assert torch.allclose(weight.grad.inner, grad)
 
 
-SHORT = ("training.max_steps=4", "training.validate_every=4", "decoding.max_length=3")
+SHORT = ("training.max_steps=2", "training.validate_every=2", "decoding.max_length=3")
 TRAININGS = {
     "bahdanau": (),
     "luong": ("model.decoder=luong", "model.attention_size=null"),
@@ -87,6 +87,8 @@ TRAININGS = {
         "training.batch_tokens.accumulate=2",
     ),
     "scheduled": (
+        "training.max_steps=4",
+        "training.validate_every=4",
         "training.scheduled_sampling={linear: 2}",
         "vocabulary.sampling=0.3",
     ),
@@ -151,9 +153,9 @@ def test_training_with_the_library_lstm_equals_that_on_the_cpu(
 def test_an_interrupted_training_continues(small_corpus: Path) -> None:
     folder, arguments = small_corpus.parent, ["train", str(small_corpus), *SHORT]
     with simulated():
-        assert main([*arguments, f"run_dir={folder / 'full'}"]) == 0
-        half = [*arguments, f"run_dir={folder / 'half'}", "training.validate_every=2"]
-        assert main([*half, "training.max_steps=2"]) == 0
+        assert main([*arguments, f"run_dir={folder / 'full'}", "training.max_steps=4"]) == 0
+        half = [*arguments, f"run_dir={folder / 'half'}"]
+        assert main(half) == 0
         assert main([*half, "training.max_steps=4", "--resume"]) == 0
     full, resumed = (metrics_of(folder / name)[-1]["valid_loss"] for name in ("full", "half"))
     assert full == resumed

@@ -18,8 +18,7 @@ from seq2seq.inference.translator import Translator
 LINES, OTHERS = toy_pairs(30, seed=9)
 
 
-@one_quick("how", ["pickle", "deepcopy", "copy"])
-@one_quick("runs", [1, 2])
+@one_quick(("how", "runs"), [("pickle", 1), ("deepcopy", 2), ("copy", 1)])
 def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None:
     translator = Translator.load(*[tiny_run] * runs, device="cpu")
     expected = translator.translate(LINES, 3, 3)
