@@ -137,7 +137,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
     weights["projection.bias"][EOS_ID] = 3
     origin = provenance_of(config, vocabularies, model_keys_only=True)
     save_weights(run / BEST, weights, LengthLimit(0.75, 3), 7, 1.25, origin)
-    engine_files.rebuild(run)
+    engine_files.write(run)
     return run
 
 

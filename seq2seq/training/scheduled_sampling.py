@@ -35,14 +35,19 @@ def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
     return k / (k + math.exp(min(step / k, 700.0)))
 
 
-def draw_references(shape: torch.Size, rate: float) -> Tensor | None:
+def draw_references(batch: Batch, rate: float) -> Tensor | None:
     """Draw which inputs [B, T] are reference tokens, each with probability `rate`; None: all.
 
-    Draws from torch's CPU generator, unless the rate is 1.
+    Draws from torch's CPU generator, unless the rate is 1; the same for a rounded batch.
     """
     if rate >= 1:
         return None
-    references = torch.rand(shape, device="cpu") < rate
+    rows, width = batch.tgt_in.shape
+    if batch.real is not None:
+        real = batch.real.view(width, rows) > 0
+        rows, width = int(real.any(0).sum()), int(real.any(1).sum())
+    references = torch.ones(batch.tgt_in.shape, dtype=torch.bool)
+    references[:rows, :width] = torch.rand((rows, width), device="cpu") < rate
     return None if references.all() else references
 
 

@@ -155,7 +155,7 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
     try:
         for number, part in enumerate(parts):
             torch.manual_seed(derive_seed(config.seed, step, number, *rank))
-            references = draw_references(part.tgt_in.shape, rate)
+            references = draw_references(part, rate)
             if exchange is not None and not session.is_static:  # hooks are no part of a graph
                 exchange.expect_last_pass(number == len(parts) - 1)
             call_on_device(session, _pass, part, references, torch.tensor(float(divisor)))

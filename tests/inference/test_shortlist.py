@@ -430,6 +430,6 @@ def test_the_command_writes_what_translate_reads(
     evaluate = ["evaluate", "-m", run, "--device", "cpu", "--shortlist"]
     assert main(evaluate) == 0
     assert main(["evaluate", "--hyp", "a", "-r", "b", "--shortlist"]) == 2
-    assert "-b, --int8, --shortlist and --device need -m RUN" in capsys.readouterr().err
+    assert "-b, --int8, --float16, --shortlist and --device need -m RUN" in capsys.readouterr().err
     assert main([*train, "--overwrite"]) == 0
     assert not (Path(run) / SHORTLIST).exists()  # it belonged to the old run

@@ -71,6 +71,8 @@ def refusal(act: Callable[[], object]) -> str:
 
 
 def translate(run: Path) -> list[str]:
+    """Translate by the weights, which are read where the engine's files are missing."""
+    shutil.rmtree(run / "engine", ignore_errors=True)
     return [each.text for each in Translator.load(run, device="cpu").translate(LINES, 1)]
 
 

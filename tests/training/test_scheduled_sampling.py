@@ -70,7 +70,7 @@ def test_without_a_schedule_all_inputs_are_reference_tokens() -> None:
 
 
 def sampled(model: Seq2Seq, given: Batch, rate: float) -> Batch:
-    references = draw_references(given.tgt_in.shape, rate)
+    references = draw_references(given, rate)
     return sample_inputs(evaluation_copy(model), given, references)
 
 
