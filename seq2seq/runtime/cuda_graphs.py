@@ -48,7 +48,8 @@ class Graphs:
         if captured is None and self._captures and key in self._seen:
             captured = self._capture(key, function, inputs)
         if captured is None:
-            self._seen.add(key)
+            if self._captures:
+                self._seen.add(key)
             return function(*(_copied(tensor, self._device) for tensor in inputs))
         for static, tensor in zip(captured.inputs, inputs, strict=True):
             static.copy_(_pinned(tensor, self._device), non_blocking=True)

@@ -17,7 +17,6 @@ from seq2seq.export.export import export_runs
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import TRAIN
-from seq2seq.serving.language_pairs import load_pairs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-to" / "export.md"
@@ -164,6 +163,9 @@ def test_the_demo_writes_nothing_if_it_cannot_train(tmp_path: Path) -> None:
 
 
 def test_a_server_accepts_an_exported_model(tiny_runs: dict[str, Path], exported: Path) -> None:
+    pytest.importorskip("babel")
+    from seq2seq.serving.language_pairs import load_pairs
+
     pairs = load_pairs([str(exported)], device="auto", overrides=["decoding.beam_size=2"])
     run = load_pairs([str(tiny_runs["luong"])], device="cpu", overrides=["decoding.beam_size=2"])
     assert list(map(str, pairs)) == list(map(str, run)) == ["xx-yy"]
