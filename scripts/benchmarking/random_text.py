@@ -124,7 +124,7 @@ def training_speed(
     """Train on batches of this size for the given time."""
     session = new_session(name, precision, choose_device(device))
     made = [batch.rounded() for batch in batches(MODELS[name][0], batch_tokens, 16)]
-    for batch in made * WARM_UP_EPOCHS:
+    for batch in made * WARM_UP_EPOCHS if session.is_static else made[:WARM_UP_STEPS]:
         _step(session, batch)
     count, used = 0, []
     synchronize(session.device)
@@ -200,7 +200,7 @@ def profile_step(name: str, precision: str, batch_tokens: int, device: str, trac
     chosen = choose_device(device)
     session = new_session(name, precision, chosen)
     made = [batch.rounded() for batch in batches(MODELS[name][0], batch_tokens, WARM_UP_STEPS + 1)]
-    for batch in made * WARM_UP_EPOCHS:
+    for batch in made * WARM_UP_EPOCHS if session.is_static else made[:WARM_UP_STEPS]:
         _step(session, batch)
     synchronize(chosen)
     started = time.perf_counter()

@@ -87,6 +87,7 @@ def test_a_run_folder_can_be_moved(
     assert sorted(path.name for path in (elsewhere / "copy").iterdir()) == [
         "best.safetensors",
         "config.yaml",
+        "engine",
         "last.safetensors",
         "lock",
         "metrics.csv",

@@ -176,7 +176,7 @@ def test_workers_give_the_same_data(
 ) -> None:
     monkeypatch.setattr(workers, "MAX_PAIRS_WITHOUT_WORKERS", 20)
     monkeypatch.setattr(workers, "CHUNK_PAIRS", 7)
-    monkeypatch.setattr(workers, "_available_cores", lambda: 2)
+    monkeypatch.setattr(workers, "available_cores", lambda: 2)
     assert_same_data(load_data(files, run), read_into_memory(files))
     with pytest.raises(UserError, match=r"vocabulary.size: 9000 is more than this text allows"):
         load_data(files, run, VocabularyConfig(size=9000))

@@ -67,7 +67,7 @@ def test_parts_already_in_the_file_are_not_repeated(
     for name, row in parts.items():
         assert name in first
         assert all(value >= 0 for key, value in row.items() if key != "date")
-    assert parts["search, luong, beam 5"]["tgt_tokens"] > 0
+    assert parts["search, luong, float32, beam 5"]["tgt_tokens"] > 0
     assert (tmp_path / "gpu-luong.trace.json").exists()
     benchmark_gpu.main(arguments)
     assert len(calls) == 7

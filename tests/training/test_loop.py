@@ -812,8 +812,10 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
-# keys tested in test_scheduled_sampling.py, tests/cli/test_average.py and test_save_every.py
+# keys tested in test_batches.py, test_scheduled_sampling.py, tests/cli/test_average.py and
+# test_save_every.py
 TESTED_ELSEWHERE = {
+    "training.batch_workers",
     "training.scheduled_sampling",
     "training.keep",
     "training.save_every",
