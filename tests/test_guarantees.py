@@ -121,6 +121,11 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "runtime/test_device.py::test_deterministic_mode_is_enabled_on_cuda_and_restored",
         "test_cuda.py::test_deterministic_runs_are_the_same_interrupted_or_not",
     ),
+    "batches made ahead are the same batches": (
+        "training/test_batches.py::test_any_number_of_workers_makes_the_same_batches",
+        "training/test_batches.py::test_a_killed_worker_costs_no_batch",
+        "training/test_batches.py::test_workers_leave_signals_to_the_main_process_and_end_with_it",
+    ),
     "several processes train as one, and act alike": (
         "runtime/test_process_group.py::test_two_processes_train_as_one_does",
         "runtime/test_process_group.py::test_all_ranks_have_bitwise_the_same_weights",
