@@ -19,7 +19,7 @@ from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Searc
 from seq2seq.inference.search.lexical import LexicalMaker, merge
 from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.source_lines import LinePart, chunks
+from seq2seq.inference.lines import LinePart, chunks
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.runtime.errors import RunError
 

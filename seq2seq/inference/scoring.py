@@ -15,7 +15,7 @@ from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search.sentences import by_width
 from seq2seq.inference.search.strategies import length_penalty, total_of
-from seq2seq.inference.source_lines import (
+from seq2seq.inference.lines import (
     MAX_ATTENTION_TOKENS,
     bounded_slices,
     has_no_tokens,

@@ -12,7 +12,7 @@ from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
-from seq2seq.inference.source_lines import LineSplitter, counted, line_list
+from seq2seq.inference.lines import LineSplitter, counted, line_list
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.callers import in_callers_terms
