@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from seq2seq.data.names.names import Masked
+from seq2seq.inference.lines import LineSteps, counted, line_list
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
-from seq2seq.inference.requirements import Requirements
+from seq2seq.inference.requirements import Automata, Requirements
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
-from seq2seq.inference.source_lines import LineSplitter, counted, line_list
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
@@ -169,14 +169,15 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
-        split = self._splitter.split(lines, prefixes, constraints, settings, not text_only)
-        forbidden = self._requirements.forbidden(settings.forbidden)
+        requirements = self._requirements(settings)
+        steps = self._steps(requirements, settings)
+        prepared = steps.prepare(lines, prefixes, constraints, not text_only)
         options = search_options(
-            settings, self.decoding, self.vocabularies, size, text_only, forbidden
+            settings, self.decoding, self.vocabularies, size, text_only, requirements.forbidden
         )
-        parts = [part for line in split for part in line.parts]
-        found = PartSearch(self, forbidden).translate(
-            parts, options, n_best, counted(split, on_translated), settings
+        parts = [part for line in prepared for part in line.parts]
+        found = PartSearch(self, steps, requirements).translate(
+            parts, options, n_best, counted(prepared, on_translated), settings
         )
         return (
             replace(
@@ -184,7 +185,7 @@ class Translator(LoadedModel):
                 left_out=line.left_out,
                 notes=line.notes,
             )
-            for line in split
+            for line in prepared
         )
 
     @overload
@@ -220,24 +221,26 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         self._search_size(beam_size, n_best, constraints is not None, settings)
-        self._requirements.forbidden(settings.forbidden)
-        self._splitter.split(lines, prefixes, constraints, settings)
+        steps = self._steps(self._requirements(settings), settings)
+        steps.prepare(lines, prefixes, constraints)
 
     def check_phrases(
         self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings
     ) -> None:
         """Raise UserError for required phrases, after their place, that no translation can have."""
-        forbidden = self._requirements.forbidden(settings.forbidden)
-        for place, each in phrases:
-            self._requirements.lexical(each, Masked("", {}), place, forbidden)
+        requirements = self._requirements(settings)
+        for place, texts in phrases:
+            requirements.lexical(texts, Masked("", {}), place)
 
     @cached_property
-    def _requirements(self) -> Requirements:
-        return Requirements(self.vocabularies)
+    def _automata(self) -> Automata:
+        return Automata(self.vocabularies.tgt)
 
-    @property
-    def _splitter(self) -> LineSplitter:
-        return LineSplitter(self.vocabularies, self.source, self.max_length, self._requirements)
+    def _requirements(self, settings: SearchSettings) -> Requirements:
+        return Requirements(self.vocabularies, self._automata, settings.forbidden)
+
+    def _steps(self, requirements: Requirements, settings: SearchSettings) -> LineSteps:
+        return LineSteps(self.vocabularies, self.source, self.max_length, requirements, settings)
 
     def _search_size(
         self, wanted: int | None, n_best: int, constrained: bool, settings: SearchSettings

@@ -49,6 +49,7 @@ def other_run(run: Path, other: Path, change: Callable[[str], str]) -> Path:
     return other
 
 
+@pytest.mark.thorough
 def test_training_keeps_the_requested_snapshots(run: Path) -> None:
     assert [path.name for path in snapshots(run)] == [f"step-{step}.safetensors" for step in STEPS]
     best = read_header(run / BEST)[0]
@@ -195,6 +196,7 @@ def test_a_run_written_concurrently_is_not_replaced(
     assert contents(new) == {new / path.relative_to(run): c for path, c in contents(run).items()}
 
 
+@pytest.mark.thorough
 def test_a_folder_of_failed_averaging_can_be_reused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

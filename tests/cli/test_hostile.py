@@ -470,6 +470,7 @@ def test_resuming_refuses_pipes_without_blocking(
     assert f"{run / name}: is not a {kind}. Remove it" in refused(capsys, *command)
 
 
+@pytest.mark.thorough
 def test_resuming_replaces_other_links(run: Path, corpus: Path, tmp_path: Path) -> None:
     for name in (LAST, BEST):  # the link targets are read
         (run / name).rename(tmp_path / name)

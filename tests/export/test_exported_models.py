@@ -664,7 +664,7 @@ OVERFLOWS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@one_quick("int8", [False, True], quick=1)
 @pytest.mark.parametrize(("model", "weight"), OVERFLOWS.values(), ids=OVERFLOWS)
 def test_an_overflow_is_reported(
     model: dict[str, Any], weight: str, tiny_vocabularies: Vocabularies, tmp_path: Path, int8: bool

@@ -207,6 +207,7 @@ def test_search_equals_search_over_all_tokens_with_the_others_masked(
                 )
 
 
+@pytest.mark.thorough
 @one_quick("how", ["greedy", "beam", "samples"])
 @one_quick("kind", ["luong", "copying", "ensemble"])
 def test_results_equal_those_of_a_sentence_alone(kind: str, how: str) -> None:
