@@ -13,6 +13,19 @@ if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
 
 MAX_COUNT = 1_000_000  # upper limit of every count on the command line
+_OPTIONS = {  # by arguments with another name
+    "beam_size": "-b",
+    "head_attention": "--heads",
+    "output": "-o",
+    "sampling": "--sample",
+    "samples": "--sample",
+}
+
+
+def option(name: str, value: object = None) -> str:
+    """Spell an argument of a Python function as an option, with its value unless it is a flag."""
+    text = _OPTIONS.get(name) or f"--{name.replace('_', '-')}"
+    return text if value is None or value is True else f"{text} {value}"
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, arguments_spelled, python_spelling
 from seq2seq.runtime.extras import not_installed
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -96,7 +96,8 @@ def run(options: argparse.Namespace) -> int:
         address = address_of(listening)
         logger.info(f"serving {address} (API: {address}/docs); Ctrl-C stops")
         server = server_for(app, limits.seconds)
-        server.run(sockets=[listening])
+        with arguments_spelled(python_spelling):  # a request has fields of these names
+            server.run(sockets=[listening])
     if server.force_exit:
         raise KeyboardInterrupt
     logger.info("stopped; all accepted requests have been answered")

@@ -104,7 +104,7 @@ def _describe(
             reason += f"; set them one by one: {'.'.join(path)}.KEY=VALUE"
         if kind == "literal_error":
             reason += did_you_mean(str(value), re.findall(r"'(.+?)'", limits["expected"]))
-    place = shorten(".".join(path)) + (" (command line)" if typed else "")
+    place = shorten(".".join(path)) + (" (override)" if typed else "")
     renamed = kind == "extra_forbidden" and ".".join(path) in RENAMED
     return ConfigIssue(None if typed else lines.get(path), f"{place}{reason}", typed, renamed)
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.block_checksums import BlockChecks
-from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.errors import RunError, argument
 
 Number = TypeVar("Number", bound=np.generic)
 IN_MEMORY_BYTES = 1 << 20  # the time for a small read is that of the system call
@@ -103,7 +103,7 @@ class ArrayFile(Generic[Number]):
     def _lost(self, reason: str) -> RunError:
         return RunError(
             f"{self._path}: {reason}. It is in the token cache, which is rebuilt when training "
-            "starts again; continue with --resume"
+            f"starts again; continue with {argument('resume', True)}"
         )
 
 

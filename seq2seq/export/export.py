@@ -81,7 +81,7 @@ def _description(path: Path, run: StoredRun) -> dict[str, Any]:
 
 def _check_empty(folder: Path) -> None:
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"{folder}: exists and is not an empty folder; give another with -o")
+        raise UserError(f"{folder}: exists and is not an empty folder; give another")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Self
 
-from seq2seq.runtime.errors import DamagedFile, UserError
+from seq2seq.runtime.errors import DamagedFile, UserError, argument
 from seq2seq.runtime.files import sync, write_errors
 from seq2seq.runtime.locks import file_lock
 
@@ -42,7 +42,7 @@ class Journal:
             if found != {**settings} and done and not overwrite:
                 raise UserError(
                     f"{path}: was begun with other settings ({_differences(found, settings)}). "
-                    "Repeat that command, or pass --overwrite to begin again"
+                    f"Repeat that command, or pass {argument('overwrite', True)} to begin again"
                 )
             journal = cls(path, file, done)
             if found != {**settings}:

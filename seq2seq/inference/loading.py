@@ -23,7 +23,7 @@ from seq2seq.runs.engine_folder import (
 )
 from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.extras import needs_train
 from seq2seq.runtime.suggestions import suggest_file
 
@@ -52,11 +52,17 @@ def load_folders(
         )
     if exported and shortlist:
         raise UserError(
-            f"--shortlist: {exported[0]} is an exported model, which has none; use the run "
-            "folder, or remove the option"
+            f"{exported[0]} is an exported model, which has none; use the run folder, or leave it "
+            "out",
+            argument="shortlist",
+            value=True,
         )
     if float16 and (exported or is_cpu(argument_types.device_name(device))):
-        raise UserError("--float16: needs a CUDA GPU; remove it, or use --int8 on a CPU")
+        raise UserError(
+            f"needs a CUDA GPU; remove it, or use {argument('int8', True)} on a CPU",
+            argument="float16",
+            value=True,
+        )
     if exported:
         return _load_exports(kind, paths, device, int8, overrides)
     if not shortlist and is_cpu(argument_types.device_name(device)):
@@ -97,8 +103,9 @@ def _load_exports(
     """
     if argument_types.device_name(device) not in ("auto", "cpu"):
         raise UserError(
-            f"--device {device}: an exported model runs on the CPU; use the run folder, or "
-            "--device cpu"
+            "an exported model runs on the CPU; use the run folder, or cpu",
+            argument="device",
+            value=str(device),
         )
     described = [read_description(folder) for folder in folders]
     first = described[0]

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import torch
+
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.engines.torch.graphs import engine_for
@@ -14,7 +16,7 @@ from seq2seq.runs.run_config import overridden_decoding, read_source_profile
 from seq2seq.runs.shortlist_file import read_shortlist
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.device import choose_device
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 
 def load_runs(
@@ -29,14 +31,20 @@ def load_runs(
     """Return run folders as a model of this kind; see `Translator.load`."""
     chosen = choose_device(argument_types.device_name(device))
     if int8 and chosen.type != "cpu":
-        raise UserError(f"--int8: runs on the CPU only, not on {chosen}; add --device cpu")
+        raise UserError(_cpu_only(chosen), argument="int8", value=True)
     if int8:
-        reason = "with --shortlist" if shortlist else "as it has no ONNX form"
-        raise UserError(f"--int8: torch computes {paths[0]} {reason}; remove one of the options")
+        reason = f"with {argument('shortlist', True)}" if shortlist else "as it has no ONNX form"
+        raise UserError(
+            f"torch computes {paths[0]} {reason}; remove one of the options",
+            argument="int8",
+            value=True,
+        )
     if float16 and chosen.type != "cuda":
-        raise UserError(f"--float16: needs a CUDA GPU, not {chosen}; remove it")
+        raise UserError(
+            f"needs a CUDA GPU, not {chosen}; remove it", argument="float16", value=True
+        )
     if shortlist and chosen.type != "cpu":
-        raise UserError(f"--shortlist: runs on the CPU only, not on {chosen}; add --device cpu")
+        raise UserError(_cpu_only(chosen), argument="shortlist", value=True)
     loaded = [load_model(path, chosen) for path in paths]
     models = [each[0].eval() for each in loaded]
     if float16:
@@ -62,3 +70,7 @@ def load_runs(
         name=", ".join(map(str, paths)),
         shortlisted=shortlisted,
     )
+
+
+def _cpu_only(device: torch.device) -> str:
+    return f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"

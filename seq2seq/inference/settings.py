@@ -10,7 +10,7 @@ from seq2seq.inference.mbr import METRICS, Metric
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import DecodingSettings, SearchOptions
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 
 @dataclass(frozen=True)
@@ -35,27 +35,35 @@ class SearchSettings:
         forbidden = argument_types.text_list(self.forbidden, "forbidden", "words and phrases")
         object.__setattr__(self, "forbidden", tuple(forbidden))
         if self.mbr is not None and self.mbr not in METRICS:
-            raise UserError(f"--mbr {self.mbr}: must be one of {', '.join(METRICS)}")
+            raise UserError(f"must be one of {', '.join(METRICS)}", argument="mbr", value=self.mbr)
         if self.groups < 1:
-            raise UserError(f"--groups {self.groups}: must be at least 1")
+            raise UserError("must be at least 1", argument="groups", value=self.groups)
         if not 0 <= self.diversity < math.inf:
-            raise UserError(f"--diversity {self.diversity}: must be a finite number of at least 0")
+            raise UserError(
+                "must be a finite number of at least 0", argument="diversity", value=self.diversity
+            )
         if self.groups > 1 and (self.sampling is not None or self.glossary is not None):
             raise UserError(
-                "--groups cannot be used with --sample or --glossary; remove one of them"
+                f"{argument('groups')} cannot be used with {argument('sampling')} or "
+                f"{argument('glossary')}; remove one of them"
             )
         if (sampling := self.sampling) is None:
             return
         if self.glossary is not None:
-            raise UserError("--glossary cannot be used with --sample; remove one of them")
+            raise UserError(
+                f"{argument('glossary')} cannot be used with {argument('sampling')}; remove one of "
+                "them"
+            )
         if not (sampling.temperature > 0 and math.isfinite(sampling.temperature)):
-            raise UserError(f"--temperature {sampling.temperature}: must be a positive number")
+            raise UserError(
+                "must be a positive number", argument="temperature", value=sampling.temperature
+            )
         if not 0 < sampling.top_p <= 1:
-            raise UserError(f"--top-p {sampling.top_p}: must be above 0 and at most 1")
+            raise UserError("must be above 0 and at most 1", argument="top_p", value=sampling.top_p)
         if sampling.top_k < 0:
-            raise UserError(f"--top-k {sampling.top_k}: must be at least 0")
+            raise UserError("must be at least 0", argument="top_k", value=sampling.top_k)
         if sampling.samples < 1:
-            raise UserError(f"--sample {sampling.samples}: must be at least 1")
+            raise UserError("must be at least 1", argument="samples", value=sampling.samples)
 
     def _check_types(self) -> None:
         """Raise TypeError for values of other types than those of the fields."""

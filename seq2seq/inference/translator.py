@@ -15,8 +15,7 @@ from seq2seq.inference.requirements import Automata, Requirements
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.callers import in_callers_terms
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 if TYPE_CHECKING:
     from seq2seq.inference.scoring import ScoredLine
@@ -29,7 +28,6 @@ class Translator(LoadedModel):
     """
 
     @classmethod
-    @in_callers_terms
     def load(
         cls,
         *runs: Path | str,
@@ -60,7 +58,11 @@ class Translator(LoadedModel):
             size = argument_types.integer(wanted, "beam_size")
         n_best = argument_types.integer(n_best, "n_best")
         if n_best > size:
-            raise UserError(f"--n-best {n_best}: larger than the beam ({size}); increase -b")
+            raise UserError(
+                f"larger than the beam ({size}); increase {argument('beam_size')}",
+                argument="n_best",
+                value=n_best,
+            )
         return size
 
     @overload
@@ -89,7 +91,6 @@ class Translator(LoadedModel):
         constraints: Iterable[Sequence[str]] | None = None,
         settings: SearchSettings = DEFAULT_SETTINGS,
     ) -> list[Translation]: ...
-    @in_callers_terms
     def translate(
         self,
         lines: str | Iterable[str],
@@ -124,7 +125,6 @@ class Translator(LoadedModel):
         )
         return next(found) if single else list(found)
 
-    @in_callers_terms
     def stream(
         self,
         lines: Iterable[str],
@@ -194,7 +194,6 @@ class Translator(LoadedModel):
     ) -> "ScoredLine": ...
     @overload
     def score(self, lines: Iterable[str], translations: Iterable[str]) -> "list[ScoredLine]": ...
-    @in_callers_terms
     def score(self, lines: Any, translations: Any) -> "ScoredLine | list[ScoredLine]":
         """Score given translations of lines, as `score_lines` does; or that of one string."""
         from seq2seq.inference.scoring import score_lines
@@ -205,7 +204,6 @@ class Translator(LoadedModel):
             ]
         return score_lines(self, lines, translations)
 
-    @in_callers_terms
     def check(
         self,
         lines: Iterable[str],
@@ -257,19 +255,31 @@ class Translator(LoadedModel):
         size = self.beam_size(wanted, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:
             raise UserError(
-                f"--mbr {settings.mbr}: there is only one translation to choose from; increase -b "
-                "or --sample"
+                "there is only one translation to choose from; increase "
+                f"{argument('beam_size')} or {argument('samples')}",
+                argument="mbr",
+                value=settings.mbr,
             )
         if sampling is None:
             if settings.groups > 1 and constrained:
-                raise UserError("--constraints cannot be used with --groups; remove one of them")
+                raise UserError(
+                    f"{argument('constraints')} cannot be used with {argument('groups')}; remove "
+                    "one of them"
+                )
             if size % settings.groups:
-                raise UserError(f"--groups {settings.groups}: must divide the beam size ({size})")
+                raise UserError(
+                    f"must divide the beam size ({size})", argument="groups", value=settings.groups
+                )
             return size
         if constrained:
-            raise UserError("--constraints cannot be used with --sample; remove one of them")
+            raise UserError(
+                f"{argument('constraints')} cannot be used with {argument('sampling')}; remove one "
+                "of them"
+            )
         if n_best > sampling.samples:
             raise UserError(
-                f"--n-best {n_best}: more than the samples ({sampling.samples}); increase --sample"
+                f"more than the samples ({sampling.samples}); increase {argument('samples')}",
+                argument="n_best",
+                value=n_best,
             )
         return 1

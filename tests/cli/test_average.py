@@ -163,7 +163,7 @@ def test_a_folder_is_replaced_only_on_request(run: Path, tmp_path: Path) -> None
     new = other_run(run, tmp_path / "new", str)
     (new / "mine").write_text("precious")
     before = contents(new)
-    assert "--overwrite" in refused([run], new, "cpu")
+    assert "overwrite=True" in refused([run], new, "cpu")
     assert contents(new) == before
     average([run], new, "cpu", None, True, lambda _: None)
     assert (new / "mine").read_text() == "precious"
@@ -191,7 +191,7 @@ def test_a_run_written_concurrently_is_not_replaced(
         yield
 
     monkeypatch.setattr("seq2seq.runs.averaging.exclusive_lock", late)
-    with pytest.raises(UserError, match="already contains a run; replace it with --overwrite"):
+    with pytest.raises(UserError, match="already contains a run; replace it with overwrite=True"):
         average([run], new, "cpu", report=lambda _: None)
     assert contents(new) == {new / path.relative_to(run): c for path, c in contents(run).items()}
 
@@ -209,7 +209,7 @@ def test_a_folder_of_failed_averaging_can_be_reused(
         patch.setattr(checkpoint, "save_weights", full)
         with pytest.raises(RunError):
             average([run], new, "cpu", report=lambda _: None)
-    assert "--overwrite" in refused([run], new, "cpu")
+    assert "overwrite=True" in refused([run], new, "cpu")
     average([run], new, "cpu", None, True, lambda _: None)
     assert Translator.load(new, device="cpu")
 
@@ -217,7 +217,7 @@ def test_a_folder_of_failed_averaging_can_be_reused(
 def test_invalid_inputs_are_refused(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert ": 3 of 4;" in refused([run], new, "cpu", 4)
-    assert "--last 2" in refused([run, run], new, "cpu", 2)
+    assert "last=2" in refused([run, run], new, "cpu", 2)
     assert "given twice" in refused([run, run / BEST], new, "cpu")
     assert "at least 2 checkpoints" in refused([run / BEST], new, "cpu")
     again = other_run(run, tmp_path / "again", str)

@@ -48,7 +48,7 @@ def check_folder_to_write(folder: Path, files: "Texts") -> None:
         raise UserError(f"{folder}: there is no folder {folder.parent}; create it first")
     for path in paths_of(files).values():
         if path.exists() and not path.is_file():
-            raise UserError(f"{path}: can be read only once; --write needs a regular file")
+            raise UserError(f"{path}: can be read only once; a cleaned copy needs a regular file")
 
 
 def reasons_to_drop(
