@@ -8,7 +8,6 @@ from functools import cached_property, partial
 import numpy as np
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.names.names import Masked
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, normalized
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
@@ -21,6 +20,7 @@ from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.source_lines import LinePart, chunks
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
+from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
 
 

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq.data.names.names import Masked
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, normalized
 from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.loaded_model import LoadedModel
@@ -22,6 +21,7 @@ from seq2seq.inference.source_lines import (
     line_list,
 )
 from seq2seq.inference.translation import Translation, with_names
+from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import UserError
 
 

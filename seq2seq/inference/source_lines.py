@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.names.names import Masked
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, normalized
 from seq2seq.inference.glossary import Glossary
@@ -18,6 +17,7 @@ from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
+from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"

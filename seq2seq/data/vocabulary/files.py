@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from seq2seq.data.names.names import Names
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
+from seq2seq.names.names import Names
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_readable, read_bounded, refused_link
 
