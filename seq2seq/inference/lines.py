@@ -39,8 +39,8 @@ class Part:
     masked: Masked  # the text with placeholders, and its names
     lacks_mark: bool = False  # its final mark was added, and is removed from its translation
     ids: Ids = field(default_factory=list)
-    words: list[str] = field(default_factory=list)  # of a word vocabulary, else empty
-    prefix: Prefix = NO_PREFIX  # of a line's first part
+    words: list[str] = field(default_factory=list)  # if its vocabulary is of words
+    prefix: Prefix = NO_PREFIX  # unless the part is not the first
     lexical: Lexical = NO_LEXICAL  # phrases that its translation contains
     return_attention: bool = True  # False for very long lines
 
@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass
-class Line:
+class SourceLine:
     """A line with all that its steps made of it; it has no parts if it is blank."""
 
     text: str
@@ -65,19 +65,19 @@ class Line:
     notes: list[str] = field(default_factory=list)
     left_out: bool = False  # some of its text is not translated
 
-    def split(self, texts_of: Callable[[Part], Sequence[str]]) -> None:
+    def cut(self, texts_of: Callable[[Part], Sequence[str]]) -> None:
         """Split each part into some texts."""
         self.parts = [
-            piece
+            split
             for part in self.parts
-            for piece in part.with_texts([part.masked._replace(text=t) for t in texts_of(part)])
+            for split in part.with_texts([part.masked._replace(text=t) for t in texts_of(part)])
         ]
 
 
-class Step:
+class LineStep:
     """A reversible change to a line."""
 
-    def apply(self, line: Line) -> None:
+    def apply(self, line: SourceLine) -> None:
         """Change the parts of a line, and say so in its notes."""
         raise NotImplementedError
 
@@ -86,26 +86,26 @@ class Step:
         return text
 
 
-class Tags(Step):
+class Tags(LineStep):
     """The tags that begin a line begin each of its parts."""
 
     def __init__(self, source: SourceProfile, vocabulary: Vocabulary) -> None:
         self._source, self._vocabulary = source, vocabulary
 
-    def apply(self, line: Line) -> None:
+    def apply(self, line: SourceLine) -> None:
         """Put the tags of a line before its parts that do not begin with them."""
         line.tag = tag = line.tag or self._source.tag_of(line.text, self._vocabulary)
         if tag is not None:
-            line.split(lambda part: [_with_tag(part.masked.text, tag)])
+            line.cut(lambda part: [_with_tag(part.masked.text, tag)])
 
 
-class FinalMarks(Step):
+class FinalMarks(LineStep):
     """Parts without a final mark get the usual one, if the training text always has one."""
 
     def __init__(self, source: SourceProfile) -> None:
         self._source = source
 
-    def apply(self, line: Line) -> None:
+    def apply(self, line: SourceLine) -> None:
         """Add the mark; that of the translation stays where a prefix ends in one."""
         for place, part in enumerate(line.parts):
             text = self._source.with_final_mark(part.masked.text, line.tag)
@@ -123,21 +123,21 @@ class FinalMarks(Step):
         return self._source.without_final_mark(text) if part.lacks_mark else text
 
 
-class Sentences(Step):
+class Sentences(LineStep):
     """Lines of more sentences than is usual are cut at sentence ends, unless more is required."""
 
     def __init__(self, source: SourceProfile) -> None:
         self._source = source
 
-    def apply(self, line: Line) -> None:
+    def apply(self, line: SourceLine) -> None:
         """Split the line."""
         if is_blank(line.prefix) and not line.phrases:
-            line.split(lambda part: self._source.parts(part.masked.text))
+            line.cut(lambda part: self._source.parts(part.masked.text))
         if len(line.parts) > 1:
             line.notes.append(_SENTENCES)
 
 
-class NameMasks(Step):
+class NameMasks(LineStep):
     """Names are placeholders, spelled as the glossary or the model of names spells them.
 
     Names stay words where the glossary has a phrase with them, or their spelling is forbidden.
@@ -147,14 +147,14 @@ class NameMasks(Step):
         self._names, self._settings = names, settings
         self._requirements = requirements
 
-    def apply(self, line: Line) -> None:
+    def apply(self, line: SourceLine) -> None:
         """Mask the names of each part, and those of the prefix."""
         masked = [self._masked(part) for part in line.parts]
         line.prefix = self._names.mask_target(normalized(line.prefix), masked[0][0].names)
         line.parts = [
-            replace(piece, masked=self._requirements.allowed(piece.masked, line.prefix))
+            replace(split, masked=self._requirements.allowed(split.masked, line.prefix))
             for part, texts in zip(line.parts, masked, strict=True)
-            for piece in part.with_texts(texts)
+            for split in part.with_texts(texts)
         ]
 
     def undo(self, part: Part, text: str) -> str:
@@ -200,9 +200,9 @@ class LineSteps:
         names = vocabularies.names
         tags, marks = Tags(source, vocabularies.src), FinalMarks(source)
         masks = [] if names is None else [NameMasks(names, requirements, settings)]
-        self._completing: list[Step] = [tags, marks]
-        self._steps: list[Step] = [tags, marks, Sentences(source), *masks, tags, marks]
-        self._undone: list[Step] = [marks, *masks]
+        self._completing: list[LineStep] = [tags, marks]
+        self._steps: list[LineStep] = [tags, marks, Sentences(source), *masks, tags, marks]
+        self._undone: list[LineStep] = [marks, *masks]
         self._prefix = cache(requirements.prefix)
 
     def prepare(
@@ -211,12 +211,12 @@ class LineSteps:
         prefixes: Iterable[str] | None,
         constraints: Iterable[Sequence[str]] | None,
         return_attention: bool = True,
-    ) -> list[Line]:
+    ) -> list[SourceLine]:
         """Return the lines with their parts; arguments are those of `Translator.stream`."""
         starts = prefix_texts(lines, prefixes)
         required = phrase_lists(lines, constraints)
         prepared = [
-            Line(*texts, parts=[Part(Masked(texts[0], {}))])
+            SourceLine(*texts, parts=[Part(Masked(texts[0], {}))])
             for texts in zip(lines, starts, required, strict=True)
         ]
         for line in prepared:
@@ -243,14 +243,14 @@ class LineSteps:
         (ids,) = self._vocabularies.src.encode([masked.text])
         return replace(part, masked=masked, ids=ids)
 
-    def _encode(self, lines: Sequence[Line]) -> None:
+    def _encode(self, lines: Sequence[SourceLine]) -> None:
         """Set the ids of all parts, in one call."""
         texts = [part.masked.text for line in lines for part in line.parts]
         ids = iter(self._vocabularies.src.encode(texts))
         for line in lines:
             line.parts = [replace(part, ids=next(ids)) for part in line.parts]
 
-    def _shorten(self, line: Line) -> None:
+    def _shorten(self, line: SourceLine) -> None:
         """Split parts that have too many tokens; the end of endless words is omitted."""
         if all(len(part.ids) <= self._max_length for part in line.parts):
             return
@@ -263,13 +263,13 @@ class LineSteps:
             line.left_out = line.left_out or omitted
             return texts
 
-        line.split(shorter)
+        line.cut(shorter)
         for step in self._completing:
             step.apply(line)
         self._encode([line])
         line.notes += [_LONG, _LEFT_OUT] if line.left_out else [_LONG]
 
-    def _require(self, number: int, line: Line, return_attention: bool) -> None:
+    def _require(self, number: int, line: SourceLine, return_attention: bool) -> None:
         """Set what is required of the parts of line `number`, and the words of their sources."""
         src, tokens = self._vocabularies.src, sum(len(part.ids) for part in line.parts)
         return_attention = return_attention and tokens <= MAX_ATTENTION_TOKENS
@@ -282,7 +282,9 @@ class LineSteps:
                 return_attention=return_attention,
             )
 
-    def _with_phrases(self, part: Part, line: Line, phrases: Sequence[str], number: int) -> Part:
+    def _with_phrases(
+        self, part: Part, line: SourceLine, phrases: Sequence[str], number: int
+    ) -> Part:
         """Require phrases of the translation of a part, and the terms of the glossary."""
         glossary = self._settings.glossary
         terms = [] if glossary is None else glossary.targets(part.masked.text)
@@ -317,7 +319,7 @@ def has_no_tokens(line: str, ids: Ids) -> bool:
 
 
 def counted(
-    lines: Sequence[Line], on_translated: Callable[[int], object] | None
+    lines: Sequence[SourceLine], on_translated: Callable[[int], object] | None
 ) -> Callable[[int], None] | None:
     """Return a function to call with the number of each part; it reports completed lines."""
     if on_translated is None:
