@@ -11,6 +11,7 @@ from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
+    from seq2seq.inference.loaded_model import ModelOptions
 
 MAX_COUNT = 1_000_000  # upper limit of every count on the command line
 _OPTIONS = {  # by arguments with another name
@@ -92,6 +93,28 @@ def add_shortlist(parser: argparse.ArgumentParser) -> None:
         "tens of thousands of tokens"
     )
     parser.add_argument("--shortlist", action="store_true", help=text)
+
+
+def add_model_options(parser: argparse.ArgumentParser, shortlist: bool = False) -> None:
+    """Accept all options of loading a model; see `model_options`."""
+    add_precision(parser)
+    if shortlist:
+        add_shortlist(parser)
+    add_device(parser)
+    add_decoding(parser)
+
+
+def model_options(options: argparse.Namespace) -> "ModelOptions":
+    """Return how to load a model, by those options that the command has."""
+    from seq2seq.inference.loaded_model import ModelOptions
+
+    return ModelOptions(
+        device=options.device,
+        int8=getattr(options, "int8", False),
+        float16=getattr(options, "float16", False),
+        shortlist=getattr(options, "shortlist", False),
+        overrides=options.decoding,
+    )
 
 
 def add_lowercase(parser: argparse.ArgumentParser) -> None:

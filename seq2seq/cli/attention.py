@@ -11,7 +11,7 @@ from seq2seq.cli.columns import Columns, add_columns
 from seq2seq.cli.input import LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.data.lines import bounded_lines, is_blank
+from seq2seq.data.lines import is_blank
 from seq2seq.runtime.console import counted, logger, say
 from seq2seq.runtime.errors import UserError
 
@@ -87,7 +87,7 @@ def _read(options: argparse.Namespace) -> _Text:
     name = str(options.input or "standard input")
     report = LineReport(options.input)
     with open_input(columns.source(options.input) if options.input else None) as lines:
-        sources = report.decode(1, list(bounded_lines(lines, name)))
+        sources = report.decode(1, list(lines))
     references = list(columns.target(options.ref).lines()) if options.ref else None
     if references is not None and len(references) != len(sources):
         raise UserError(
@@ -102,9 +102,7 @@ def _read(options: argparse.Namespace) -> _Text:
 
 def _load(options: argparse.Namespace) -> "Translator":
     """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
-    translator = load_translator(
-        options.model, options.device, beam_size=options.beam, decoding=options.decoding
-    )
+    translator = load_translator(options)
     if not translator.attends:
         raise UserError(
             f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "

@@ -53,10 +53,7 @@ Other machines reach the server only with --host, pages of other sites only with
     group.add_argument("--max-queue", type=arguments.count, default=10_000, metavar="N", help=text)
     text = "seconds until a request is given up (default: 60)"
     group.add_argument("--timeout", type=arguments.count, default=60, metavar="N", help=text)
-    arguments.add_precision(parser)
-    arguments.add_shortlist(parser)
-    arguments.add_device(parser)
-    arguments.add_decoding(parser)
+    arguments.add_model_options(parser, shortlist=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,14 +74,7 @@ def run(options: argparse.Namespace) -> int:
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
         with frozen_objects():
-            pairs = load_pairs(
-                options.model,
-                device=options.device,
-                int8=options.int8,
-                float16=options.float16,
-                overrides=options.decoding,
-                shortlist=options.shortlist,
-            )
+            pairs = load_pairs(options.model, arguments.model_options(options))
             app = create_app(pairs, limits, access)
         if not (token or _is_local(options.host)):
             logger.info(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from seq2seq.inference.lines import LineSteps, counted, line_list
-from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Automata, Requirements
@@ -49,7 +49,12 @@ class Translator(LoadedModel):
         and the shortlist of its first run. Raises UserError if the runs do not fit together, the
         device does not compute in the precision, or there is no shortlist.
         """
-        return load_folders(cls, runs, device, int8, overrides, shortlist, float16)
+        return cls.load_with(runs, ModelOptions(device, int8, float16, shortlist, overrides))
+
+    @classmethod
+    def load_with(cls, runs: Sequence[Path | str], options: ModelOptions) -> Self:
+        """Load run folders as `load` does."""
+        return load_folders(cls, runs, options)
 
     def beam_size(self, wanted: int | None, n_best: int) -> int:
         """Return the wanted beam size or the config's; raises UserError if below `n_best`."""

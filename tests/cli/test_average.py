@@ -9,7 +9,6 @@ import pytest
 import torch
 from conftest import copy_with_vocabularies, write_small_corpus
 
-from seq2seq.cli.average import average
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
@@ -22,6 +21,7 @@ from seq2seq.runs.layout import BEST, CONFIG, snapshots
 from seq2seq.runs.run_config import read_config, read_source_profile
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.training.averaging import average
 from seq2seq.training.loop import train
 
 CPU = torch.device("cpu")

@@ -393,9 +393,7 @@ def test_a_table_that_does_not_fit_is_refused(
 
 
 def test_a_shortlist_is_for_the_cpu(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "seq2seq.inference.run_loading.choose_device", lambda _: torch.device("cuda")
-    )
+    monkeypatch.setattr("seq2seq.runtime.device.choose_device", lambda _: torch.device("cuda"))
     with pytest.raises(UserError, match=r"runs on the CPU only, not on cuda; add device='cpu'"):
         Translator.load(run, shortlist=True)
 

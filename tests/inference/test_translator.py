@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import unicodedata
+from argparse import Namespace
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -702,7 +703,8 @@ def test_garbage_collection_is_enabled_after_loading(
     runs = [str(tiny_runs["luong"] if loads else tmp_path)]
     frozen = gc.get_freeze_count()
     with nullcontext() if loads else pytest.raises(UserError):
-        loading.load_translator(runs, "cpu")
+        options = Namespace(model=runs, device="cpu", decoding=[], beam=None)
+        loading.load_translator(options)
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
     gc.unfreeze()
