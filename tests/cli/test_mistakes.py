@@ -615,11 +615,6 @@ DATA = {
         "Move it away, or set another run_dir",
         write("mine/step-7.safetensors", "precious"),
     ),
-    "a file called lock": Row(
-        f"{T} run_dir=mine",
-        "run_dir: mine/lock is not a lock file but has its reserved name; move it away",
-        write("mine/lock", "precious"),
-    ),
     "nothing left to resume but snapshots": Row(
         f"{T} --resume",
         "run: nothing to resume: it has metrics.jsonl, but no last.safetensors. "
