@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.lexical_table import links_of, train_ibm1
+from seq2seq.analysis.check.ibm1 import links_of, train_ibm1
 from seq2seq.data.spread import spread_rows
 
 MAX_TYPES = 3000  # words of a side that the lexical model knows, the most frequent ones

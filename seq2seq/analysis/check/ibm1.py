@@ -1,34 +1,13 @@
 """Lexical translation probabilities of tokens, by IBM model 1 (Brown et al. 1993)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.spread import spread_rows
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-
-MAX_LINKS = 1 << 24  # pairs of a source and a target token that are counted; 50 bytes each
-MAX_TARGETS = 128  # kept per source token
 ITERATIONS = 4
 BLOCK_LINKS = 1 << 20  # links of which expected counts are computed together
-
-
-class LexicalTable(NamedTuple):
-    """The most probable target tokens of each source token, in rows one after another.
-
-    Row EOS_ID belongs to the empty word, with the tokens that no source token explains.
-    """
-
-    ends: NDArray[np.int64]  # [S], of the row of each source token
-    tokens: NDArray[np.int32]  # [E], target tokens, the most probable of a row first
-    probs: NDArray[np.float32]  # [E]
-
-    def row(self, token: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return the target tokens of a source token, and their probabilities."""
-        row = slice(int(self.ends[token - 1]) if token else 0, int(self.ends[token]))
-        return self.tokens[row], self.probs[row]
 
 
 class Links(NamedTuple):
@@ -70,27 +49,6 @@ def train_ibm1(
         else:
             probs = (counts + prior[links.targets]) / (totals[links.sources] + 1)
     return probs, totals
-
-
-def train_lexical_table(
-    src: Sequence[Ids], tgt: Sequence[Ids], src_size: int, tgt_size: int, most: int = MAX_TARGETS
-) -> LexicalTable:
-    """Train IBM model 1 on pairs of ids; keep the `most` probable target tokens of each token.
-
-    Of a corpus with more than MAX_LINKS links, a part is counted, spread over all pairs. A source
-    token that occurs several times in a sentence counts once.
-    """
-    total = sum((1 + len(src[i])) * len(tgt[i]) for i in range(len(src)))
-    rows = spread_rows(len(src), max(1, len(src) * MAX_LINKS // max(1, total)))
-    pairs = ((np.unique([*src[i], EOS_ID]), np.array(tgt[i], np.int64)) for i in rows)
-    links = links_of(pairs, tgt_size)
-    probs, _ = train_ibm1(links, src_size)
-    order = np.lexsort((links.targets, -probs, links.sources))
-    sizes = np.bincount(links.sources, minlength=src_size)
-    ranks = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    best = order[ranks < most]
-    ends = np.cumsum(np.minimum(sizes, most))
-    return LexicalTable(ends, links.targets[best].astype(np.int32), probs[best].astype(np.float32))
 
 
 def _expected_counts(links: Links, probs: NDArray[np.float64]) -> NDArray[np.float64]:
