@@ -56,10 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "also write BLEU and chrF of each sentence with its texts, worst first, as TSV"
     parser.add_argument("--sentences", type=Path, metavar="FILE", help=text)
     arguments.add_json_report(parser)
-    arguments.add_precision(parser)
-    arguments.add_shortlist(parser)
-    arguments.add_device(parser)
-    arguments.add_decoding(parser)
+    arguments.add_model_options(parser, shortlist=True)
 
 
 NamedLines = tuple[str, list[str]]  # the name is for messages
@@ -243,15 +240,7 @@ def _read(
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
     """Translate the sources and write the translations to `-o`, if given."""
-    translator = load_translator(
-        options.model,
-        options.device,
-        options.int8,
-        options.beam,
-        decoding=options.decoding,
-        shortlist=options.shortlist,
-        float16=options.float16,
-    )
+    translator = load_translator(options)
     with progress("translated", len(sources)) as advance:
         translations = translator.translate(
             sources, options.beam, text_only=True, on_translated=advance

@@ -123,7 +123,7 @@ def _describe_wrong(details: ErrorDetails, schema: type[Section], places: Places
 
 
 def _issue(path: KeyPath, reason: str, typed: bool, places: Places) -> ConfigIssue:
-    place = shorten(".".join(path)) + (" (command line)" if typed else "")
+    place = shorten(".".join(path)) + (" (override)" if typed else "")
     return ConfigIssue(None if typed else places.lines.get(path), f"{place}{reason}", typed)
 
 

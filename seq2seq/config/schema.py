@@ -33,7 +33,6 @@ from seq2seq.config.model import ModelConfig as ModelConfig
 from seq2seq.config.training import TrainingConfig as TrainingConfig
 from seq2seq.config.vocabulary import VocabularyConfig as VocabularyConfig
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.console import logger
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
@@ -145,7 +144,6 @@ class LoadedConfig(NamedTuple):
     notes: list[str]
 
 
-@in_callers_terms
 def load_config(path: Path | str, overrides: Iterable[str] = ()) -> Config:
     """Read a YAML file, apply overrides such as `model.dropout=0.2`, and validate the result.
 
@@ -160,7 +158,6 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> Config:
     return config
 
 
-@in_callers_terms
 def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedConfig:
     """Return the config as `load_config` does, and its notes, which are not logged."""
     path = argument_types.path(path, "path")
@@ -174,7 +171,7 @@ def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedC
         try:
             context.overridden.add(apply_override(document.tree, override, Config))
         except ValueError as error:
-            issues.append(ConfigIssue(None, f"{override} (command line): {error}", True))
+            issues.append(ConfigIssue(None, f"{override} (override): {error}", True))
     for name, info in Config.model_fields.items():
         if section_class(info.annotation) and document.tree.get(name) is None:
             document.tree[name] = {}

@@ -1,6 +1,6 @@
 """Lexical translation probabilities of tokens, by IBM model 1 (Brown et al. 1993)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,19 +27,49 @@ class LexicalTable(NamedTuple):
 
     def row(self, token: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return the target tokens of a source token, and their probabilities."""
-        own = slice(int(self.ends[token - 1]) if token else 0, int(self.ends[token]))
-        return self.tokens[own], self.probs[own]
+        row = slice(int(self.ends[token - 1]) if token else 0, int(self.ends[token]))
+        return self.tokens[row], self.probs[row]
 
 
-class _Links(NamedTuple):
+class Links(NamedTuple):
     """Source and target tokens that occur in one pair: the parameters of the model."""
 
     sources: NDArray[np.int64]  # [E], ascending
     targets: NDArray[np.int64]  # [E], ascending for each source
     entries: NDArray[np.int32]  # [M], the parameter of each link
-    words: NDArray[
-        np.int32
-    ]  # [M], the target word of each link, numbered over all pairs, ascending
+    words: NDArray[np.int32]  # [M], the target word of each link, numbered over pairs, ascending
+
+
+def links_of(pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], tgt_size: int) -> Links:
+    """Link the distinct source tokens of each pair, the empty word included, to its targets."""
+    keys, words, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], 0
+    for sources, targets in pairs:
+        keys.append((targets[:, None] + sources * tgt_size).ravel())
+        numbers = np.arange(count, count + len(targets), dtype=np.int32)
+        words.append(numbers.repeat(len(sources)))
+        count += len(targets)
+    unique, entries = np.unique(np.concatenate(keys), return_inverse=True)
+    sources, targets = np.divmod(unique, tgt_size)
+    return Links(sources, targets, entries.astype(np.int32), np.concatenate(words))
+
+
+def train_ibm1(
+    links: Links, src_size: int, prior: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Train IBM model 1; return p(target | source) [E] and the count of each source [S].
+
+    With a prior [T], each source has one more count, spread over the targets as the prior.
+    """
+    probs = np.ones(len(links.sources))
+    totals = np.zeros(src_size, np.float64)
+    for _ in range(ITERATIONS):
+        counts = _expected_counts(links, probs)
+        totals = np.bincount(links.sources, counts, src_size).astype(np.float64)
+        if prior is None:
+            probs = counts / totals[links.sources]
+        else:
+            probs = (counts + prior[links.targets]) / (totals[links.sources] + 1)
+    return probs, totals
 
 
 def train_lexical_table(
@@ -50,21 +80,20 @@ def train_lexical_table(
     Of a corpus with more than MAX_LINKS links, a part is counted, spread over all pairs. A source
     token that occurs several times in a sentence counts once.
     """
-    links = _links(src, tgt, tgt_size)
-    probs = np.ones(len(links.sources))
-    for _ in range(ITERATIONS):
-        counts = _expected_counts(links, probs)
-        totals = np.bincount(links.sources, counts, src_size)
-        probs = counts / totals[links.sources]
+    total = sum((1 + len(src[i])) * len(tgt[i]) for i in range(len(src)))
+    rows = spread_rows(len(src), max(1, len(src) * MAX_LINKS // max(1, total)))
+    pairs = ((np.unique([*src[i], EOS_ID]), np.array(tgt[i], np.int64)) for i in rows)
+    links = links_of(pairs, tgt_size)
+    probs, _ = train_ibm1(links, src_size)
     order = np.lexsort((links.targets, -probs, links.sources))
     sizes = np.bincount(links.sources, minlength=src_size)
     ranks = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    kept = order[ranks < most]
+    best = order[ranks < most]
     ends = np.cumsum(np.minimum(sizes, most))
-    return LexicalTable(ends, links.targets[kept].astype(np.int32), probs[kept].astype(np.float32))
+    return LexicalTable(ends, links.targets[best].astype(np.int32), probs[best].astype(np.float32))
 
 
-def _expected_counts(links: _Links, probs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _expected_counts(links: Links, probs: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the expected count of each parameter: every word is divided among its links."""
     counts = np.zeros(len(probs))
     for start, end in _blocks(links.words):
@@ -84,20 +113,3 @@ def _blocks(words: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
             end = int(np.searchsorted(words, words[start + BLOCK_LINKS], "right"))
         yield start, end
         start = end
-
-
-def _links(src: Sequence[Ids], tgt: Sequence[Ids], tgt_size: int) -> _Links:
-    total = sum((1 + len(src[i])) * len(tgt[i]) for i in range(len(src)))
-    most = max(1, len(src) * MAX_LINKS // max(1, total))
-    keys, words, count = [], [], 0
-    for i in spread_rows(len(src), most):
-        sources = np.unique(np.array([*src[i], EOS_ID], np.int64))
-        targets = np.array(tgt[i], np.int64)
-        keys.append((targets[:, None] + sources * tgt_size).ravel())
-        own = np.arange(count, count + len(targets), dtype=np.int32)
-        words.append(own.repeat(len(sources)))
-        count += len(targets)
-    unique, entries = np.unique(np.concatenate(keys), return_inverse=True)
-    return _Links(
-        unique // tgt_size, unique % tgt_size, entries.astype(np.int32), np.concatenate(words)
-    )

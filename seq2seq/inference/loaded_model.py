@@ -1,7 +1,7 @@
 """A trained or exported model in memory, with all that turns text into its ids and back."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,6 +21,20 @@ if TYPE_CHECKING:
     from seq2seq.inference.shortlist_search import ShortlistSearch
 
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Device and numbers with which a model is loaded; see `Translator.load`."""
+
+    device: str = "auto"
+    int8: bool = False
+    float16: bool = False
+    shortlist: bool = False
+    overrides: Iterable[str] = ()  # in the config's section `decoding`
+
+
+DEFAULT_OPTIONS = ModelOptions()
 
 
 @dataclass(eq=False)

@@ -13,7 +13,7 @@ from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.files import are_checksums, checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs.tensor_file import header_errors, newer_version
-from seq2seq.runtime.errors import UnreadableFile, UserError
+from seq2seq.runtime.errors import UnreadableFile, UserError, argument
 
 Header = dict[str, Any]
 _MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
@@ -90,7 +90,7 @@ def recorded_vocabularies(
         raise
     except UserError as error:
         if "averaged" in header:
-            remedy = "average the checkpoints again, with --overwrite"
+            remedy = f"average the checkpoints again, with {argument('overwrite', True)}"
         else:
             remedy = "`seq2seq train CONFIG --resume` restores it"
         raise UserError(f"{error}; {remedy}") from None

@@ -36,20 +36,20 @@ from seq2seq.runs.layout import (
 )
 from seq2seq.runs.provenance import config_changes, that_change_weights
 from seq2seq.runs.training_state import (
-    AGAIN,
     TrainingState,
     another_run,
     read_state,
     resumable,
+    train_again,
 )
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import (
     PART_SUFFIX,
     check_paths,
     check_readable,
     part_of,
+    refused_link,
 )
-from seq2seq.runtime.folders import is_link, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 
@@ -80,7 +80,9 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     """
     folder = config.run_dir
     if resume and overwrite:
-        raise UserError("--resume and --overwrite: give one of them")
+        raise UserError(
+            f"{argument('resume', True)} and {argument('overwrite', True)}: give one of them"
+        )
     check_place(folder)
     check_paths(*config.data.paths())
     check_score_class(config)
@@ -103,8 +105,8 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
             )
     elif not overwrite:
         raise UserError(
-            f"{folder}: already holds a run. Resume it with --resume, "
-            "replace it with --overwrite, or set another run_dir"
+            f"{folder}: already holds a run. Resume it with {argument('resume', True)}, "
+            f"replace it with {argument('overwrite', True)}, or set another run_dir"
         )
 
 
@@ -120,9 +122,10 @@ def resumed_state(config: Config) -> TrainingState | None:
     if changes := config_changes(state.path, state.header, config):
         remedy = another_run(folder)
         if that_change_weights(changes, config):
-            remedy = AGAIN
+            remedy = train_again()
         raise UserError(
-            f"{folder}: --resume needs the config that the run started with. These keys differ:",
+            f"{folder}: {argument('resume', True)} needs the config that the run started with. "
+            "These keys differ:",
             *(f"  {change}" for change in changes),
             f"Restore them, or {remedy}",
         )
@@ -180,19 +183,19 @@ def _check_owners(folder: Path) -> None:
 def _check_resumable(folder: Path) -> None:
     """Raise UserError if the folder is not empty and has no run, or one that cannot be resumed."""
     for name in (*FIGURES, VOCABULARY):  # other files are replaced, links included
-        if is_link(folder / name):
+        if (folder / name).is_symlink():
             raise refused_link(folder / name)
     if resumable(folder) is not None or _is_empty(folder):
         return
     if not holds_run(folder):
         raise UserError(
             f"{folder}: not a run folder, it has no {CONFIG} of a run, and it is not empty either; "
-            "train without --resume, or set another run_dir"
+            f"train without {argument('resume', True)}, or set another run_dir"
         )
     for name in existing(folder, (BEST, *FIGURES)):  # a run killed before its first save has none
         raise UserError(
             f"{folder}: nothing to resume: it has {name}, but no {LAST}. "
-            "Train again with --overwrite, which replaces the run"
+            f"Train again with {argument('overwrite', True)}, which replaces the run"
         )
 
 

@@ -31,7 +31,7 @@ def read_shortlist(folder: Path, vocabularies: Vocabularies) -> LexicalTable:
     """Read the table of a run folder; raises UserError if there is none for its vocabulary."""
     path, remedy = folder / SHORTLIST, f"`seq2seq shortlist -m {folder}` writes it"
     if not path.exists():
-        raise UserError(f"--shortlist: {folder} has no {SHORTLIST}; {remedy}")
+        raise UserError(f"{folder} has no {SHORTLIST}; {remedy}", argument="shortlist", value=True)
     try:
         header, tensors = tensor_file.read_file(path)
         if not _is_table(tensors, vocabularies):

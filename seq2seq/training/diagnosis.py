@@ -117,8 +117,8 @@ def _check_score(result: ValidationResult, config: Config) -> Iterator[str]:
     if by_spaces and sum(map(len, words)) > 12 * max(1, len(words)):
         yield (
             f"{bleu}, but the references have hardly any spaces, and BLEU's tokenizer "
-            f"{BY_SPACES.tokenize} splits words at spaces: judge by chrF, or run seq2seq evaluate "
-            "with --tokenize char"
+            f"{BY_SPACES.tokenize} splits words at spaces: judge by chrF, or run "
+            "`seq2seq evaluate --tokenize char`"
         )
     elif early:
         yield f"{bleu}: {early}"

@@ -217,6 +217,7 @@ def test_the_same_command_resumes_after_ctrl_c(
         assert all(torch.equal(found[key], tensor) for key, tensor in tensors.items())
 
 
+@pytest.mark.thorough
 def test_ctrl_c_while_scoring_prints_the_command_that_resumes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -415,6 +416,7 @@ def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
             assert part["bleu"][variant["name"]] == pytest.approx(sum(found) / len(found))
 
 
+@pytest.mark.thorough
 def test_lengths_of_sources_without_spaces_are_in_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

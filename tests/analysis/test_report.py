@@ -151,6 +151,7 @@ def test_a_readme_of_the_user_is_kept(
     assert page.exists()
 
 
+@pytest.mark.thorough
 def test_a_run_without_attention_test_set_and_metrics_has_a_page(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

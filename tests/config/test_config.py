@@ -32,7 +32,6 @@ from seq2seq.config.schema import (
     with_paths,
 )
 from seq2seq.config.training import MetricConfig
-from seq2seq.runtime.callers import on_command_line
 
 SHIPPED = Path(__file__).resolve().parents[2] / "configs"
 MINIMAL = """\
@@ -45,13 +44,6 @@ data:
   valid: {file: valid.tsv}
 training: {max_epochs: 3}
 """
-
-
-@pytest.fixture(autouse=True)
-def call_from_the_command_line() -> Iterator[None]:
-    """Run as from the command line; from Python, messages name the argument `overrides`."""
-    with on_command_line():
-        yield
 
 
 def write(folder: Path, text: str) -> Path:
@@ -106,9 +98,7 @@ def test_an_unknown_home_folder_is_an_error(
     assert load(tmp_path, overrides=("run_dir=~/x",)).run_dir == Path("~/x").expanduser()
     monkeypatch.setattr(Path, "expanduser", unknown)
     (line,) = refusal(write(tmp_path, MINIMAL), ("run_dir=~/x",))
-    assert (
-        "run_dir (command line): cannot expand '~': no home directory; use an absolute path" in line
-    )
+    assert "run_dir (override): cannot expand '~': no home directory; use an absolute path" in line
 
 
 @pytest.mark.parametrize("text", ["3e-4", "0.0003", "3.0E-04", ".0003"])
@@ -179,7 +169,7 @@ def test_windows_files_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["name", "run_dir", "data.train.src"])
 def test_bytes_that_are_not_utf8_are_refused(tmp_path: Path, key: str) -> None:
     """The command line can contain such text, but a config file cannot."""
-    with pytest.raises(ConfigError, match=rf"{key} \(command line\): is not UTF-8; use"):
+    with pytest.raises(ConfigError, match=rf"{key} \(override\): is not UTF-8; use"):
         load(tmp_path, "", (f"{key}=a\udcffb",))
 
 
@@ -276,10 +266,10 @@ def test_a_single_value_or_a_pair_stands_for_a_map(
     [
         (
             "training.decay={cosine: 0.7}",
-            "training.decay (command line): factor belongs to plateau",
+            "training.decay (override): factor belongs to plateau",
         ),
         ("vocabulary.names={placeholders: 0.1}", "rate belongs to invented"),
-        ("model.score={dot: 4}", "model.score (command line): heads belongs to scaled_dot"),
+        ("model.score={dot: 4}", "model.score (override): heads belongs to scaled_dot"),
         ("training.optimizer={name: adam, wieght_decay: 1}", "did you mean 'weight_decay'?"),
         ("training.optimizer={adamw: 1, sgd: 1}", "takes one name, such as {adamw: '1'}"),
         ("training.optimizer={adamv: 1}", "got adamv; did you mean 'adam'?"),
@@ -377,7 +367,7 @@ def test_keys_of_another_decoder_on_the_command_line_are_refused(
 ) -> None:
     (line,) = errors_in(tmp_path, FULL_MODEL, (f"model.decoder={decoder}", override))
     key, _, value = override.partition("=")
-    assert line.startswith(f"{key} (command line): ")
+    assert line.startswith(f"{key} (override): ")
     assert "decoder" in line
     assert line.endswith(f"got {value}")
 
@@ -391,7 +381,7 @@ def test_a_coverage_penalty_without_attention_is_ignored_with_a_note(tmp_path: P
     assert note == f"decoding.coverage_penalty: 0.2 is ignored: {reason}"
     overrides = ("model.decoder=none", "decoding.coverage_penalty=0.3")
     (line,) = errors_in(tmp_path, overrides=overrides)
-    assert line == f"decoding (command line): {reason}"
+    assert line == f"decoding (override): {reason}"
 
 
 def test_unknown_words_are_not_replaced_without_attention(tmp_path: Path) -> None:
@@ -404,7 +394,7 @@ def test_unknown_words_are_not_replaced_without_attention(tmp_path: Path) -> Non
     overrides = ["model.decoder=none", "decoding.replace_unknown=true"]
     (line,) = errors_in(tmp_path, overrides=(*overrides, "decoding.coverage_penalty=0.1"))
     reason = "decoder none has no attention for coverage_penalty and replace_unknown"
-    assert line == f"decoding (command line): {reason}"
+    assert line == f"decoding (override): {reason}"
 
 
 @pytest.mark.parametrize(
@@ -462,7 +452,7 @@ def test_a_map_in_an_override_is_read_as_strictly_as_in_a_file(
 ) -> None:
     for more in ((), ("model.dropout=0.1",)):
         lines = errors_in(tmp_path, "", (f"model.layers={value}", *more))
-        assert all("(command line): " in line and reason in line for line in lines)
+        assert all("(override): " in line and reason in line for line in lines)
 
 
 def test_batches_per_step_are_a_key(tmp_path: Path) -> None:
@@ -566,12 +556,12 @@ decoding: 5
         "line 20: vocabulary.sampling: must be 0 with type word, which has a single "
         "segmentation; got 0.1",
         "line 21: decoding: must be a section with keys; got 5",
-        "foo (command line): expected section.key=value, such as model.dropout=0.2",
-        "name.first=x (command line): name has a single value; give it a new one",
-        "seed (command line): must be an integer; got 1.5",
+        "foo (override): expected section.key=value, such as model.dropout=0.2",
+        "name.first=x (override): name has a single value; give it a new one",
+        "seed (override): must be an integer; got 1.5",
         "data.tgt_lang: required key is missing",
-        "model.layers (command line): must be at least 1; got 0",
-        "training.patinece (command line): unknown key; did you mean 'patience'?",
+        "model.layers (override): must be at least 1; got 0",
+        "training.patinece (override): unknown key; did you mean 'patience'?",
     ]
     assert refusal(path, overrides)[0].startswith(f"{path}:5: data.train: set either")
 
@@ -620,7 +610,7 @@ def test_scheduled_sampling_needs_both_its_keys(tmp_path: Path) -> None:
 )
 def test_wrong_symbols_are_refused(tmp_path: Path, symbols: str, reason: str) -> None:
     (line,) = errors_in(tmp_path, overrides=(f"vocabulary.symbols={symbols.strip(chr(39))}",))
-    assert line.startswith(f"vocabulary.symbols (command line): {reason}; got ")
+    assert line.startswith(f"vocabulary.symbols (override): {reason}; got ")
     if symbols.isprintable():
         (line,) = errors_in(tmp_path, f"vocabulary: {{symbols: [{symbols}]}}")
         assert line == f"line 9: vocabulary.symbols: {reason}; got a list"
@@ -662,7 +652,7 @@ def test_models_are_one_or_a_pair_and_may_be_moved(tmp_path: Path) -> None:
     (line,) = errors_in(tmp_path, "vocabulary: {model: [a.model, b.model]}")
     assert "joint: must be false with two models; a joint vocabulary has one" in line
     (line,) = errors_in(tmp_path, overrides=("vocabulary.model=a,b,c", "vocabulary.joint=false"))
-    assert "vocabulary.model (command line): give one model, or two: source and target" in line
+    assert "vocabulary.model (override): give one model, or two: source and target" in line
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -714,8 +704,8 @@ def test_syntax_errors_are_reported_by_position_with_wrong_overrides(tmp_path: P
     lines = errors_in(tmp_path, "model: {dropout: 0.1\nseed: 3", ("model.dropuot=1", "foo"))
     assert len(lines) == 3
     assert lines[0].startswith("line 10: column 5: invalid YAML: ")
-    assert lines[1].startswith("foo (command line): ")
-    assert lines[2].startswith("model.dropuot (command line): unknown key")
+    assert lines[1].startswith("foo (override): ")
+    assert lines[2].startswith("model.dropuot (override): unknown key")
 
 
 @pytest.mark.parametrize(
@@ -1025,7 +1015,7 @@ def test_errors_in_a_list_are_reported_by_line_and_index(tmp_path: Path) -> None
         "line 9: data.train.2.weigth: unknown key; did you mean 'weight'?",
         "line 10: data.train.2.tag: must be a name in angle brackets, such as <bt>, but no special "
         "token; got bt",
-        "data.train.src=x (command line): data.train is a list of 2; set keys of entries, such as "
+        "data.train.src=x (override): data.train is a list of 2; set keys of entries, such as "
         "data.train.1.KEY=VALUE, or change the file",
     ]
     empty = write(tmp_path, MINIMAL.replace("{src: train.en, tgt: train.de}", "[]"))
@@ -1047,7 +1037,7 @@ def test_overrides_set_keys_of_the_entries_of_a_list(tmp_path: Path) -> None:
     for place in ("0", "3", "two", "01", "-1"):
         lines = refusal(path, (f"data.train.{place}.weight=2",))
         assert lines == [
-            f"data.train.{place}.weight=2 (command line): data.train is a list of 2; set keys of "
+            f"data.train.{place}.weight=2 (override): data.train is a list of 2; set keys of "
             "entries, such as data.train.1.KEY=VALUE, or change the file"
         ]
     for override, reason in {
@@ -1058,7 +1048,7 @@ def test_overrides_set_keys_of_the_entries_of_a_list(tmp_path: Path) -> None:
     }.items():
         (line,) = refusal(path, (override,))
         assert line.startswith("data.train.2")
-        assert "(command line)" in line
+        assert "(override)" in line
         assert reason in line
 
 
@@ -1107,5 +1097,5 @@ def test_only_the_bahdanau_decoder_has_a_maxout_layer(tmp_path: Path) -> None:
     reason = "the maxout layer belongs to decoder bahdanau"
     assert (config.model.maxout, notes) == (False, [f"model.maxout: true is ignored: {reason}"])
     (line,) = errors_in(tmp_path, "model: {decoder: luong}", ("model.maxout=true",))
-    assert line == f"model.maxout (command line): {reason}; got true"
+    assert line == f"model.maxout (override): {reason}; got true"
     assert load(tmp_path, "model: {maxout: true, cell: gru}").model.maxout

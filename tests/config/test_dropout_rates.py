@@ -1,6 +1,5 @@
 """`model.dropout`: one number, or a map from parts of the network to rates."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,6 @@ from test_config import MINIMAL
 
 from seq2seq.config.diff import changed_keys
 from seq2seq.config.schema import Config, ConfigError, dump_config, load_config, read_config_file
-from seq2seq.runtime.callers import on_command_line
-
-
-@pytest.fixture(autouse=True)
-def call_from_the_command_line() -> Iterator[None]:
-    with on_command_line():
-        yield
 
 
 def load(folder: Path, model: str = "", *overrides: str) -> Config:
@@ -67,7 +59,7 @@ def test_one_number_is_the_rate_of_all_parts_except_words(
         (
             "",
             ("model.dropout.word=-1",),
-            "model.dropout.word (command line): must be at least 0; got -1",
+            "model.dropout.word (override): must be at least 0; got -1",
         ),
     ],
 )

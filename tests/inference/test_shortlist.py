@@ -207,6 +207,7 @@ def test_search_equals_search_over_all_tokens_with_the_others_masked(
                 )
 
 
+@pytest.mark.thorough
 @one_quick("how", ["greedy", "beam", "samples"])
 @one_quick("kind", ["luong", "copying", "ensemble"])
 def test_results_equal_those_of_a_sentence_alone(kind: str, how: str) -> None:
@@ -392,9 +393,7 @@ def test_a_table_that_does_not_fit_is_refused(
 
 
 def test_a_shortlist_is_for_the_cpu(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "seq2seq.inference.run_loading.choose_device", lambda _: torch.device("cuda")
-    )
+    monkeypatch.setattr("seq2seq.runtime.device.choose_device", lambda _: torch.device("cuda"))
     with pytest.raises(UserError, match=r"runs on the CPU only, not on cuda; add device='cpu'"):
         Translator.load(run, shortlist=True)
 

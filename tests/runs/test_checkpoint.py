@@ -539,7 +539,7 @@ def test_weights_too_large_to_load_are_reported_in_one_line(
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory\nsecond line")
 
     monkeypatch.setattr("seq2seq.runs.checkpoint.torch.empty", full)
-    for device, remedy in (("cpu", "free memory"), ("cuda", "free memory, or use --device cpu")):
+    for device, remedy in (("cpu", "free memory"), ("cuda", "free memory, or use device='cpu'")):
         with pytest.raises(UserError) as caught:
             load_model(tiny_runs["none"], torch.device(device))
         reason = "DefaultCPUAllocator: can't allocate memory"

@@ -81,6 +81,7 @@ def test_a_killed_worker_costs_no_batch(small_corpus: Path, at: int) -> None:
         assert "killed or ran out of memory" in batches.note
 
 
+@pytest.mark.thorough
 def test_a_step_that_does_not_fit_shared_memory_is_made_here(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

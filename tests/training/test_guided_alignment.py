@@ -180,6 +180,7 @@ def test_attention_learns_the_alignment(small_corpus: Path, decoder: str) -> Non
     assert rates[1] < rates[0] - 0.2
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_equals_an_uninterrupted_one(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -353,6 +354,7 @@ def test_the_command_line_reports_the_place_of_a_malformed_line(
     assert f"{path}:42: 'zero-one' is no link such as 0-0, as Pharaoh has them" in err
 
 
+@pytest.mark.thorough
 def test_cleaning_keeps_the_alignment_of_each_pair(small_corpus: Path) -> None:
     folder = small_corpus.parent
     path = write_alignment(folder)

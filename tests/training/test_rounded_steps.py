@@ -14,6 +14,7 @@ from model_cases import (
     make_copying_model,
     make_model,
 )
+from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.config.schema import load_config
@@ -113,7 +114,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@one_quick("name", CONFIGS)
 def test_forty_static_steps_equal_the_usual_ones(small_corpus: Path, name: str) -> None:
     results = []
     for kind in (TrainingSession, Static):

@@ -112,6 +112,7 @@ def test_states_are_saved_by_the_clock(small_corpus: Path, monkeypatch: pytest.M
     ).read_bytes()
 
 
+@pytest.mark.thorough
 def test_no_state_is_saved_while_steps_are_skipped(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

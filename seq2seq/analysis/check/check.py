@@ -54,6 +54,7 @@ from seq2seq.runtime.device import (
     deterministic,
     resolve_precision,
 )
+from seq2seq.runtime.errors import argument
 from seq2seq.runtime.files import write_errors
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
 from seq2seq.training.session import TrainingSession, new_session
@@ -335,9 +336,10 @@ def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
         yield Finding("precision", True, slow)
     if holds_run(config.run_dir):
         text = (
-            f"run_dir: {config.run_dir} holds a run. Pass --resume or --overwrite to `train`, or "
+            f"run_dir: {config.run_dir} holds a run. Pass {argument('resume', True)} or "
+            f"{argument('overwrite', True)} to `train`, or set another run_dir."
         )
-        yield Finding("run_dir", True, f"{text}set another run_dir.")
+        yield Finding("run_dir", True, text)
 
 
 def _sides(files: ParallelFiles) -> tuple[str, str]:

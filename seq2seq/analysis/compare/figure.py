@@ -33,7 +33,7 @@ TICK_GAP = 0.12
 GAP = 0.052  # between labels, at most, as a share of the axes height
 LABEL_SIZE, TICK_SIZE = 9, 8  # points
 WRAPPED = 40  # characters of a label's line; a single name may be longer
-INSTEAD = "use --figures svg"
+INSTEAD = "write figures as svg"
 
 Curve = Sequence[tuple[int, float]]  # step and validation BLEU
 

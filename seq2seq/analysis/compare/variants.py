@@ -13,7 +13,7 @@ from seq2seq.config.document import Document, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
 from seq2seq.config.fields import FilePath, Section, check_path, show, show_flow
 from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, read_config_file
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 SEEDS = (1, 2, 3)  # default
 FOLDER = Path("runs/compare")
@@ -23,8 +23,8 @@ _NAMING = "becomes a file name: use letters, digits, + . - and _ only, not start
 _EXAMPLE = "for example `wide: {model.hidden_size: 700, model.dropout: 0.4}`"
 _RESERVED = {  # keys that compare sets for each run
     "name": "each run is named VARIANT-seedN",
-    "run_dir": "each run folder is FOLDER/VARIANT-seedN; set folder, or pass -o FOLDER",
-    "seed": "set seeds, or pass --seeds 1,2,3",
+    "run_dir": "each run folder is FOLDER/VARIANT-seedN; set folder, or pass another",
+    "seed": "set seeds, such as 1,2,3, for all variants",
 }
 
 
@@ -117,7 +117,7 @@ def read_plan(
     try:
         given = None if seeds is None else parse_seeds(seeds)
     except ValueError as error:
-        raise UserError(f"--seeds {seeds}: {error}") from None
+        raise UserError(f"{argument('seeds', seeds)}: {error}") from None
     documents = [read_document(path) for path in paths]
     lists = [path for path, each in zip(paths, documents, strict=True) if VARIANTS in each.tree]
     if lists and len(paths) > 1:
@@ -237,10 +237,10 @@ def _at_variant(
     if not issue.command_line:
         where = f"{base}:{issue.line}" if issue.line else f"{base}"
         return ConfigIssue(line, f"{VARIANTS}.{name}: {where}: {issue.text}")
-    key = issue.text.partition(" (command line)")[0].partition("=")[0].strip()
+    key = issue.text.partition(" (override)")[0].partition("=")[0].strip()
     if key in {each.partition("=")[0].strip() for each in overrides}:
         return issue
-    text = issue.text.replace(" (command line)", "", 1)
+    text = issue.text.replace(" (override)", "", 1)
     line = document.lines.get((VARIANTS, name, key), line)
     return ConfigIssue(line, f"{VARIANTS}.{name}.{text}")
 

@@ -24,7 +24,7 @@ from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 Split = Literal["valid", "test"]
 CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."
@@ -236,7 +236,7 @@ def _scored(
     split: Split = wanted or ("test" if config.data.test is not None else "valid")
     files = config.data.valid if split == "valid" else config.data.test
     if files is None:
-        raise UserError(f"{run}: its config has no data.test; choose --split valid")
+        raise UserError(f"{run}: its config has no data.test; choose {argument('split', 'valid')}")
     text = read_pairs(files)
     translator = Translator.load(run, device=device)
     size = translator.beam_size(beam, 1)
