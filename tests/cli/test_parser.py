@@ -11,8 +11,8 @@ import pytest
 
 from seq2seq.cli.main import main
 from seq2seq.cli.parser import COMMANDS, Parser, command_modules
+from seq2seq.config.fields import section_class
 from seq2seq.config.schema import Config
-from seq2seq.config.unknown_keys import section_class
 
 ARGUMENTS = {
     "demo": [],

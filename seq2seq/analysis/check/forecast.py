@@ -134,7 +134,7 @@ def _memory_finding(cost: Forecast) -> Finding:
     if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
         text = (
             f"{size(peak)} of {size(machine)} of memory were in use. Lower training.batch_tokens "
-            "and raise training.batch_tokens.accumulate instead, or lower data.max_length."
+            "and raise training.accumulate instead, or lower data.max_length."
         )
         return Finding("memory", True, text)
     return Finding("memory", False, f"an optimizer step fits into memory ({cost.device})")
@@ -149,12 +149,12 @@ def _time_finding(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
         yield Finding("time", False, "training.max_minutes is enough for all steps")
         return
     share = 60 * settings.max_minutes / needed
-    decays = settings.decay in ("linear", "cosine")
+    decays = settings.decay.name in ("linear", "cosine")
     text = (
         f"training.max_minutes={settings.max_minutes:g} ends training after about "
         f"{100 * share:.0f}% of its {cost.total_steps:,} steps (all take {duration(needed)}, "
         f"validation excluded). Raise it, or lower training.{_limit_of_steps(settings, cost)}"
-        + (f" so that the {settings.decay} decay completes." if decays else ".")
+        + (f" so that the {settings.decay.name} decay completes." if decays else ".")
     )
     yield Finding("time", True, text)
 
