@@ -22,7 +22,7 @@ from seq2seq.data.length_windows import (
     layouts,
     sorted_batches,
 )
-from seq2seq.data.packed_sequences import Array, Items, Lengths, PackedIds, encode_chunk
+from seq2seq.data.packed_sequences import Items, Lengths, PackedIds, encode_chunk
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
@@ -279,7 +279,7 @@ class EpochOrder(Items[Rows]):
         used = self._used(block)
         return (src, tgt) if used is None else (src[used], tgt[used])
 
-    def _read(self, lengths: Array, blocks: range) -> list[Lengths]:
+    def _read(self, lengths: Lengths, blocks: range) -> list[Lengths]:
         """Return the lengths of several blocks, which are interleaved, in one pass."""
         count, step = len(lengths), self._blocks
         found = [np.empty(-(-(count - block) // step), np.uint32) for block in blocks]

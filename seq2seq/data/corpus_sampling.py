@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.packed_sequences import Array
-
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio: multiples are spread evenly
 _UNIT = 2.0**-64
 
@@ -21,7 +19,7 @@ class Share(NamedTuple):
     fraction: float  # above 0, at most 1
 
 
-def ends_of(rows: Array, sizes: Sequence[int]) -> list[int]:
+def ends_of(rows: NDArray[np.int64], sizes: Sequence[int]) -> list[int]:
     """Return how many of the sorted rows lie in each corpus of `sizes` pairs and those before."""
     places = range(len(rows))
     return [bisect_left(places, end, key=lambda n: int(rows[n])) for end in accumulate(sizes)]

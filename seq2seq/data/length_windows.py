@@ -25,6 +25,7 @@ SRC_SHARE = 1.25  # maximum padded source tokens of a batch, relative to the tar
 MAX_MET_AGAIN = 0.048  # share of batch-mates met again in the next epoch
 MAX_PADDED = 1.08  # padded tokens, relative to batches of sorted pairs
 MAX_BATCHES = 1.25  # number of batches, relative to batches of sorted pairs
+VERSION = 1  # incremented when the same pairs are divided into another number of batches
 _SPREADS = 1.07 ** np.arange(-16, 56)  # window sizes to try, relative to the mean in `layouts`
 _SORTED_STEPS = 4, 2  # multiples to which sorting rounds source and target lengths
 _MIN_BATCHES = 1  # per window

@@ -1,31 +1,22 @@
 """Variable-length sequences in flat arrays: lines of text, and the token ids they encode to.
 
-The arrays are in memory, or files that are read on demand: the system keeps what is in use in its
-cache, and the process takes no memory for them.
+The arrays are in memory, or files mapped into it: the system keeps what is in use in its cache, and
+the process takes no memory for them.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.array_file import ArrayFile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 
 Lengths = NDArray[np.uint32]
 Ends = NDArray[np.int64]
 _READ_LINES, _MAX_READ_BYTES = 4096, 1 << 22  # lines read at once
 Item = TypeVar("Item", covariant=True)
-
-
-class Array(Protocol):
-    """One-dimensional array: in memory (numpy) or in a file (`ArrayFile`)."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, key: Any, /) -> Any: ...
 
 
 class Items(Sequence[Item]):
@@ -56,20 +47,22 @@ class Items(Sequence[Item]):
 class PackedIds(Items[list[int]]):
     """Sequences of token ids, one behind the other: sequence i is what is before `ends[i]`."""
 
-    def __init__(self, ids: Array, ends: Array, lengths: Array) -> None:
+    def __init__(self, ids: NDArray[Any], ends: Ends, lengths: Lengths) -> None:
         self.ids, self.ends, self.lengths = ids, ends, lengths
 
     def __len__(self) -> int:
         return len(self.ends)
 
     def _item(self, i: int) -> list[int]:
-        return _values(self.ids, *_bounds(self.ends, i))
+        start, end = _bounds(self.ends, i)
+        ids: list[int] = self.ids[start:end].tolist()
+        return ids
 
 
 class PackedLines(Items[str]):
     """Lines of UTF-8 text, one behind the other: line i is what is before `ends[i]`."""
 
-    def __init__(self, text: Array, ends: Array) -> None:
+    def __init__(self, text: NDArray[np.uint8], ends: Ends) -> None:
         self._text, self._ends = text, ends
 
     def __len__(self) -> int:
@@ -77,7 +70,7 @@ class PackedLines(Items[str]):
 
     def _item(self, i: int) -> str:
         start, end = _bounds(self._ends, i)
-        return str(memoryview(self._text[start:end]), "utf-8")
+        return str(self._text[start:end].data, "utf-8")
 
     def _several(self, places: range) -> list[str]:
         if places.step != 1:
@@ -88,38 +81,30 @@ class PackedLines(Items[str]):
     def _part(self, places: range) -> list[str]:
         """Return consecutive lines, read at once."""
         first = places[0]
-        ends = [0] * (first == 0) + _values(self._ends, max(0, first - 1), places[-1] + 1)
+        ends = [0] * (first == 0) + self._ends[max(0, first - 1) : places[-1] + 1].tolist()
         start = ends[0]
         if ends[-1] - start > _MAX_READ_BYTES:
             return super()._several(places)
-        text = memoryview(self._text[start : ends[-1]])
+        text = self._text[start : ends[-1]].data
         return [str(text[a - start : b - start], "utf-8") for a, b in pairwise(ends)]
 
 
 class Selected(Items[Item]):
-    """Items at the given rows of others."""
+    """The items at some rows of a sequence."""
 
-    def __init__(self, items: Sequence[Item], rows: Array) -> None:
+    def __init__(self, items: Sequence[Item], rows: NDArray[np.int64]) -> None:
         self._items, self.rows = items, rows
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def _item(self, i: int) -> Item:
-        return self._items[_values(self.rows, i, i + 1)[0]]
+        return self._items[int(self.rows[i])]
 
 
-def _bounds(ends: Array, i: int) -> tuple[int, int]:
+def _bounds(ends: Ends, i: int) -> tuple[int, int]:
     """Return the positions between which sequence i is."""
-    start, end = _values(ends, i - 1, i + 1) if i else (0, int(ends[0]))
-    return start, end
-
-
-def _values(array: Array, start: int, stop: int) -> list[int]:
-    if isinstance(array, ArrayFile):
-        return array.values(start, stop)
-    values: list[int] = array[start:stop].tolist()
-    return values
+    return int(ends[i - 1]) if i else 0, int(ends[i])
 
 
 class Chunk(NamedTuple):

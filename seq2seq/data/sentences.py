@@ -5,6 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 
+from seq2seq.names.words import is_shortened
+
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 _FULL = "\u3002\uff01\uff1f"  # ends without a following space (Chinese, Japanese)
 _ENDS = ".!?\u0964\u0965\u061f\u06d4\u1362\u104b\u17d4\u2026" + _FULL
@@ -18,8 +20,6 @@ _BOUNDARY = re.compile(
 _DOTTED = re.compile(rf"([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
 _WORD = re.compile(rf"[^\s{_OPENING}{_CLOSING},;:!?]+")
 _LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
-_INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
-_NO_VOWEL = re.compile("[A-Z]?[b-df-hj-np-tv-xz]{1,4}")  # `Dr`, `St`, `Ltd`, `bzw`
 _DOTTED_SHARE = (
     0.8  # least share of the occurrences of an abbreviation that have a full stop within a line
 )
@@ -79,11 +79,6 @@ def _ends_sentence(line: str, found: re.Match[str], abbreviations: Collection[st
     last = _LAST_WORD.search(line, 0, found.start())
     word = _key(last[0]) if last else ""
     return not (is_shortened(word) or word in abbreviations or found["next"].isdigit())
-
-
-def is_shortened(word: str) -> bool:
-    """Return whether a word before a full stop is initials or a Latin word without a vowel."""
-    return bool(_INITIALS.fullmatch(word) or _NO_VOWEL.fullmatch(word))
 
 
 def _key(word: str) -> str:

@@ -12,8 +12,8 @@ from seq2seq.data.copied_words import CopyHabits, copy_habits
 from seq2seq.data.final_marks import lacks_mark, usual_marks, without_mark
 from seq2seq.data.sentences import find_abbreviations, split_sentences
 from seq2seq.data.spread import spread_rows
-from seq2seq.data.symbols import any_of
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
+from seq2seq.names.symbols import any_of
 
 MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100

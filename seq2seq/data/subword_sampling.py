@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
-from seq2seq.data.symbols import any_of
+from seq2seq.names.symbols import any_of
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
 MAX_NEW_WORDS = 40_000  # cached, besides as many previous ones; about 3 kB each

@@ -5,9 +5,9 @@
     vocabulary-*/   SentencePiece models trained under one `vocabulary` section of a config
     tokens-*/       token ids under one vocabulary, and the positions of their lines in the text
 
-An entry is rebuilt if the files, the vocabulary or its own bytes have changed, and on resume if it
-is not what the run was trained on. The cache may be deleted at any time; others can neither read
-nor write it. Memory use does not grow with the corpus.
+An entry is rebuilt if the files or the vocabulary have changed, and on resume if it is not what the
+run was trained on. The cache may be deleted at any time; other users can neither read nor write it.
+Memory use does not grow with the corpus.
 """
 
 import hashlib
@@ -19,81 +19,58 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
+from seq2seq.data import corpus as texts
 from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.cache.arrays import (
-    LINK_FILES,
-    TEXT_FILES,
-    copy_text,
-    has_links,
-    link_arrays,
-    pairs_of_corpus,
-    write_ids,
-)
-from seq2seq.data.cache.divisions import StoredDivisions
-from seq2seq.data.cache.entries import MISSING, STALE, Entry, EntryCache, Facts
+from seq2seq.data.cache import arrays
+from seq2seq.data.cache.entries import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
 from seq2seq.data.cache.sources import SourceChecksums
-from seq2seq.data.cache.verification import read_ids, read_models, read_text
-from seq2seq.data.cache.workers import encode_cached, train_cached
-from seq2seq.data.corpus import (
-    ParallelText,
-    Texts,
-    as_list,
-    checksum_of_text,
-    combined_checksum,
-    count_same,
-    joined,
-    paths_of,
-    read_pairs,
-    source_name,
-    usable,
-)
+from seq2seq.data.cache.workers import encode_in_workers, train_in_worker
+from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.corpus_sampling import Share, ends_of, shares
 from seq2seq.data.natural_language import sampled
-from seq2seq.data.packed_sequences import PackedIds, Selected
+from seq2seq.data.packed_sequences import Selected
 from seq2seq.data.vocabulary.existing import checksums_of_models
-from seq2seq.data.vocabulary.files import checksums_of
+from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.training import train_vocabularies, vocabulary_notes
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths
-from seq2seq.runtime.folders import PrivateFolder, is_foreign
 
 FOLDER = ".token-cache"
 PLACE = "SEQ2SEQ_CACHE"  # environment variable
-T = TypeVar("T")
 _NAMED_FILES = 4  # in the name of a folder
 _TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
+_SOURCES = "sources.json"
 RECORDED_TEXT = "text.train"  # key of the text's checksum in a run's record of its data
 _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
+
+
+class UsableText(NamedTuple):
+    """Pairs of a text with text on both sides, and what is known of them."""
+
+    text: ParallelText
+    sizes: Sequence[int]  # pairs of each corpus, one after another in the text
+    blank: int  # pairs dropped for a blank side
+    same: int  # pairs with identical sides
+    checksum: str  # as `checksum_of_text` returns it
 
 
 class TrainingData:
     """Usable pairs of a training text, held in memory."""
 
-    def __init__(
-        self,
-        files: Texts,
-        text: ParallelText,
-        sizes: Sequence[int],
-        blank: int,
-        same: int,
-        checksum: str,
-    ) -> None:
-        self.text = text
-        self._names = [source_name(corpus) for corpus in as_list(files)]
-        self._sizes = sizes  # pairs of each corpus, one after another in the text
-        self._weights = [getattr(corpus, "weight", 1.0) for corpus in as_list(files)]
-        self.tags = tuple(dict.fromkeys(each.tag for each in as_list(files) if each.tag))
-        self.blank = blank  # pairs dropped for a blank side
-        self.same = same  # pairs with identical sides
-        self.checksum = checksum  # as `checksum_of_text` returns it for the pairs
+    def __init__(self, files: Texts, usable: UsableText) -> None:
+        self.text, self._sizes, self.blank, self.same, self.checksum = usable
+        corpora = texts.as_list(files)
+        self._names = [texts.source_name(corpus) for corpus in corpora]
+        self._weights = [getattr(corpus, "weight", 1.0) for corpus in corpora]
+        self.tags = tuple(dict.fromkeys(corpus.tag for corpus in corpora if corpus.tag))
         self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
-        self.notes = _corpus_notes(as_list(files), sizes, self._weights)  # for the log
+        self.notes = _corpus_notes(corpora, self._sizes, self._weights)  # for the log
 
     def samples(self) -> Iterator[ParallelText]:
         """Yield some pairs of each corpus."""
@@ -120,30 +97,35 @@ def training_data(
 ) -> Iterator[TrainingData]:
     """Read the training text of a run, using the cache.
 
-    `digests` are those that a run to resume has recorded of its cache entries; others are rebuilt.
-    Files that can be read only once, such as pipes, are held in memory instead. Raises UserError as
-    `iter_pairs` and `usable` do, and RunError if the cache cannot be written. A UserError, even one
-    raised by the block, removes the entries built for it.
+    `digests` are those that a run to resume has recorded of its cache entries, whose files are then
+    verified; others are rebuilt. Files that can be read only once, such as pipes, are held in
+    memory instead. Raises UserError as `iter_pairs` and `usable` do, and RunError if the cache
+    cannot be written. A UserError, even one raised by the block, removes the entries built for it.
     """
-    paths = paths_of(files).values()
+    paths = texts.paths_of(files).values()
     if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
-        if has_links(files):
-            raise UserError("data.train.alignment: needs regular files, which can be read twice")
-        texts, blanks = zip(*(usable(read_pairs(each)) for each in as_list(files)), strict=True)
-        text, sizes = joined(texts), [len(each) for each in texts]
-        counts = sum(blanks), count_same(text)
-        yield TrainingData(files, text, sizes, *counts, checksum_of_text(text, sizes))
+        yield TrainingData(files, _read_once(files))
         return
     place = cache_of(run_dir)
-    with closing(EntryCache(place, _folder_name(files))) as cache:
-        try:
-            data = _CachedTrainingData(files, cache, digests or {})
-            if place == run_dir / FOLDER and is_foreign(shared := _shared_cache(run_dir)):
-                data.notes.append(f"note: {shared} belongs to another user and is not used")
-            yield data
-        except UserError:
-            cache.discard_built()
-            raise
+    cache = EntryCache(place, _folder_name(files))
+    try:
+        data = _CachedTrainingData(files, cache, digests or {})
+        if place == run_dir / FOLDER and is_foreign(shared := _shared_cache(run_dir)):
+            data.notes.append(f"note: {shared} belongs to another user and is not used")
+        yield data
+    except UserError:
+        cache.discard_built()
+        raise
+
+
+def _read_once(files: Texts) -> UsableText:
+    """Read a text into memory."""
+    if arrays.has_links(files):
+        raise UserError("data.train.alignment: needs regular files, which can be read twice")
+    corpora = [texts.usable(texts.read_pairs(corpus)) for corpus in texts.as_list(files)]
+    text, sizes = texts.joined([text for text, _ in corpora]), [len(text) for text, _ in corpora]
+    blank, checksum = sum(blank for _, blank in corpora), texts.checksum_of_text(text, sizes)
+    return UsableText(text, sizes, blank, texts.count_same(text), checksum)
 
 
 def cache_of(run_dir: Path) -> Path:
@@ -167,7 +149,7 @@ def cache_of(run_dir: Path) -> Path:
 
 def _is_usable(cache: Path) -> bool:
     """Return whether a cache is the user's own or can be made."""
-    nearest = next(each for each in (cache, *cache.parents) if each.exists())
+    nearest = next(path for path in (cache, *cache.parents) if path.exists())
     return nearest.is_dir() and os.access(nearest, os.W_OK) and not is_foreign(cache)
 
 
@@ -178,127 +160,112 @@ def _shared_cache(run_dir: Path) -> Path:
 class _CachedTrainingData(TrainingData):
     """Usable pairs of a training text, read from the cache."""
 
-    def __init__(self, files: Texts, cache: EntryCache, digests: Mapping[str, str]) -> None:
+    def __init__(self, files: Texts, cache: EntryCache, recorded: Mapping[str, str]) -> None:
         """Copy the text into the cache, unless it is there."""
-        sources = SourceChecksums(paths_of(files), cache.folder, _TEXT)
-        self._cache, self._recorded = cache, digests
+        sources = SourceChecksums(texts.paths_of(files), cache.path / _TEXT / _SOURCES)
+        self._cache, self._recorded = cache, recorded
         self._key: dict[str, Any] = {"files": sources.values, "byteorder": sys.byteorder}
-        name, corpora = source_name(files), as_list(files)
-        if reading := _reading(files):
-            self._key |= reading
+        self._key |= _reading(files)
 
-        def build(folder: PrivateFolder) -> Facts:
-            facts = copy_text(files, folder)
+        def build(folder: Path) -> Counts:
+            counts = arrays.copy_text(files, folder)
             if not sources.are_confirmed():
-                raise UserError(f"{name}: changed while being read. Try again.")
-            return facts
+                raise UserError(f"{texts.source_name(files)}: changed while being read. Try again.")
+            return counts
 
-        loaded = cache.load(
-            _TEXT,
-            self._key,
-            build,
-            lambda entry: read_text(entry, files),
-            digests.get(_DIGESTS[_TEXT]),
-            blockwise=True,
-        )
-        if loaded.rebuilt == STALE:
+        self._entry = cache.load(_TEXT, self._key, build, recorded.get(_DIGESTS[_TEXT]))
+        if self._entry.rebuilt == STALE:
             cache.remove(f"{_VOCABULARY}-")
             cache.remove(f"{_TOKENS}-")
-        self._entry, facts = loaded.entry, loaded.entry.facts
-        text, sizes = loaded.content, [facts["pairs"]]
-        if len(corpora) > 1:
-            sizes = [facts[pairs_of_corpus(n)] for n in range(1, len(corpora) + 1)]
-        counts = facts["blank"], facts["same"]
-        names = (*TEXT_FILES, *LINK_FILES[:2]) if has_links(files) else TEXT_FILES
-        digests_of_text = [loaded.entry.files[name][1] for name in names]
-        self._has_links = has_links(files)
-        super().__init__(files, text, sizes, *counts, combined_checksum(digests_of_text, sizes))
-        if not cache.private:
+        sources.write()
+        super().__init__(files, _open_text(self._entry, files))
+        self._has_links = arrays.has_links(files)
+        if not cache.is_private:
             self.notes.append(
-                f"note: {cache.folder.path}: the file system keeps permissions of other users, who "
+                f"note: {cache.path}: the file system keeps permissions of other users, who "
                 "may read the training text there"
             )
-        sources.record(loaded.entry.folder)
-        self._record(_TEXT, loaded.entry, loaded.rebuilt)
+        self._record(_TEXT, self._entry)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
         """Train vocabularies on the text, or load those trained before."""
         settings = config.model_dump(exclude={"sampling"}, mode="json")
 
-        def build(folder: PrivateFolder) -> Facts:
-            train_cached(self._entry, self.text, config, folder, self.tags)
+        def build(folder: Path) -> Counts:
+            train_in_worker(self.text, config, folder, self.tags)
             return {}
 
         if self.tags:
             settings["tags"] = list(self.tags)
         if config.model:
             settings["model"] = checksums_of_models(config)
-        vocabularies, _ = self._load(
-            _VOCABULARY, {"config": settings}, build, lambda entry: read_models(entry, config)
-        )
+        entry = self._load(_VOCABULARY, {"config": settings}, build)
+        vocabularies = load_vocabularies(entry.path, config.sampling)
         self.notes += vocabulary_notes(config, vocabularies)
         return vocabularies
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
         """Encode the text, or open what was encoded before."""
+        size = max(map(len, vocabularies[:2]))
+
+        def build(folder: Path) -> Counts:
+            place = self._cache.path
+            with closing(encode_in_workers(self.text, vocabularies, max_length, place)) as chunks:
+                return arrays.write_ids(folder, chunks, size)
+
         settings = {"vocabulary": checksums_of(vocabularies), "max_length": max_length}
-
-        def build(folder: PrivateFolder) -> Facts:
-            place = self._cache.folder, self._entry
-            with closing(encode_cached(*place, self.text, vocabularies, max_length)) as chunks:
-                return write_ids(folder, chunks, max(map(len, vocabularies[:2])))
-
-        opened, entry = self._load(
-            _TOKENS,
-            settings,
-            build,
-            lambda entry: read_ids(entry, self.text, vocabularies, max_length),
-        )
-        kept, too_long = opened[0], len(self.text) - len(opened[0])
+        entry = self._load(_TOKENS, settings, build)
+        src_texts, tgt_texts, src, tgt = arrays.open_ids(entry, self.text, size)
+        too_long, rows = len(self.text) - len(src_texts), src_texts.rows
         parts: tuple[Share, ...] = ()
         if len(self._sizes) > 1:
-            parts = shares(ends_of(kept.rows, self._sizes), self._weights)
-        links = None
-        if self._has_links:
-            links = Selected(PackedIds(*link_arrays(self._entry)), kept.rows)
-        return EncodedPairs(*opened, too_long, parts, links, StoredDivisions(entry))
+            parts = shares(ends_of(rows, self._sizes), self._weights)
+        links = Selected(arrays.open_links(self._entry), rows) if self._has_links else None
+        divisions = arrays.StoredDivisions(entry)
+        return EncodedPairs(src_texts, tgt_texts, src, tgt, too_long, parts, links, divisions)
 
     def _load(
-        self,
-        kind: str,
-        settings: Mapping[str, Any],
-        build: Callable[[PrivateFolder], Facts],
-        read: Callable[[Entry], T],
-    ) -> tuple[T, Entry]:
+        self, kind: str, settings: Mapping[str, Any], build: Callable[[Path], Counts]
+    ) -> Entry:
         """Load the entry of this text and these settings, built from this very copy of the text."""
         key = {**self._key, "text": self._entry.digest, **settings, **_versions()}
-        name, digest = f"{kind}-{_hash(settings)}", self._recorded.get(_DIGESTS.get(kind, ""))
-        blockwise = kind == _TOKENS  # models are small
-        loaded = self._cache.load(name, key, build, read, digest, blockwise)
-        self._record(kind, loaded.entry, loaded.rebuilt)
-        return loaded.content, loaded.entry
+        recorded = self._recorded.get(_DIGESTS.get(kind, ""))
+        entry = self._cache.load(f"{kind}-{_hash(settings)}", key, build, recorded)
+        self._record(kind, entry)
+        return entry
 
-    def _record(self, kind: str, entry: Entry, rebuilt: str | None) -> None:
+    def _record(self, kind: str, entry: Entry) -> None:
         """Keep the digest of an entry, and note if it was built or is not what was recorded."""
-        if kind == _TOKENS and rebuilt == MISSING:
-            folder = self._cache.folder.path
-            self.notes.append(f"training text and token ids are cached in {folder}")
-        elif rebuilt not in (None, MISSING):
-            self.notes.append(f"{entry.folder.path}: rebuilt because {rebuilt}")
+        if kind == _TOKENS and entry.rebuilt == MISSING:
+            self.notes.append(f"training text and token ids are cached in {self._cache.path}")
+        elif entry.rebuilt not in (None, MISSING):
+            self.notes.append(f"{entry.path}: rebuilt because {entry.rebuilt}")
         if name := _DIGESTS.get(kind):
             self.digests[name] = entry.digest
             same_text = kind == _TEXT and self._recorded.get(RECORDED_TEXT) == self.checksum
             if self._recorded.get(name, entry.digest) != entry.digest and not same_text:
                 self.notes.append(
-                    f"warning: {entry.folder.path} differs from what the run was trained on, "
+                    f"warning: {entry.path} differs from what the run was trained on, "
                     "although it was built from the same files; was another version of seq2seq or "
                     "SentencePiece in use?"
                 )
 
 
+def _open_text(entry: Entry, files: Texts) -> UsableText:
+    """Open the text of an entry."""
+    counts, corpora = entry.counts, texts.as_list(files)
+    sizes = [counts["pairs"]]
+    if len(corpora) > 1:
+        sizes = [counts[arrays.pairs_of_corpus(n)] for n in range(1, len(corpora) + 1)]
+    names = (*arrays.TEXT_FILES, *(arrays.LINK_FILES[:2] if arrays.has_links(files) else ()))
+    checksum = texts.combined_checksum([entry.files[name][1] for name in names], sizes)
+    text = arrays.open_text(entry, texts.source_name(files))
+    return UsableText(text, sizes, counts["blank"], counts["same"], checksum)
+
+
 def _reading(files: Texts) -> dict[str, Any]:
     """Return the settings of each corpus, besides its files, that determine the text."""
-    settings = [[corpus.columns, corpus.tag] for corpus in as_list(files)]
+    settings = [[corpus.columns, corpus.tag] for corpus in texts.as_list(files)]
     return {"reading": settings} if any(map(any, settings)) else {}
 
 
@@ -314,13 +281,13 @@ def _corpus_notes(
         used = "all" if fraction == 1 else f"about {fraction * size:,.0f}"
         share = f", {used} in each epoch (weight {weight:g})" if len(set(weights)) > 1 else ""
         if len(corpora) > 1 or tag:
-            notes.append(f"{name}, {source_name(corpus)}: {size:,} pairs{share}{tag}")
+            notes.append(f"{name}, {texts.source_name(corpus)}: {size:,} pairs{share}{tag}")
     return notes
 
 
 def _folder_name(files: Texts) -> str:
     """Return a recognisable folder name that is unique to these files."""
-    paths = paths_of(files)
+    paths = texts.paths_of(files)
     unique = _hash({key: str(path.absolute()) for key, path in paths.items()} | _reading(files))
     shown = list(paths.values())[:_NAMED_FILES]
     names = [re.sub(r"[^\w.]+", "_", path.name).encode()[:40] for path in shown]

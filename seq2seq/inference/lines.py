@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.names.names import Masked, Names
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, Vocabulary, normalized
 from seq2seq.inference.line_splitting import split_line
@@ -18,6 +17,7 @@ from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_te
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.names.names import Masked, Names
 from seq2seq.runtime import argument_types
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.names.names import Masked
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNKNOWN, normalized
 from seq2seq.inference.lines import LineSteps, Part, chunks
 from seq2seq.inference.loaded_model import LoadedModel
@@ -18,6 +17,7 @@ from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.inference.unknown_words import text_with_words
+from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
 
 

@@ -4,12 +4,12 @@ from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.names.names import Masked
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary, normalized
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import Lexical, LexicalMaker, merge
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.translation import LINE_BREAKS
+from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 

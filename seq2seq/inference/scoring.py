@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq.data.names.names import Masked
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, normalized
 from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.lines import (
@@ -22,6 +21,7 @@ from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search.sentences import by_width
 from seq2seq.inference.search.strategies import length_penalty, total_of
 from seq2seq.inference.translation import Translation, with_names
+from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import UserError
 
 

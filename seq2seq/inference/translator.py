@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from seq2seq.data.names.names import Masked
 from seq2seq.inference.lines import LineSteps, counted, line_list
 from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.inference.loading import load_folders
@@ -14,6 +13,7 @@ from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Automata, Requirements
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
 from seq2seq.inference.translation import Translation, join_parts
+from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 

@@ -48,8 +48,8 @@ from seq2seq.runtime.files import (
     check_paths,
     check_readable,
     part_of,
+    refused_link,
 )
-from seq2seq.runtime.folders import is_link, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 
@@ -183,7 +183,7 @@ def _check_owners(folder: Path) -> None:
 def _check_resumable(folder: Path) -> None:
     """Raise UserError if the folder is not empty and has no run, or one that cannot be resumed."""
     for name in (*FIGURES, VOCABULARY):  # other files are replaced, links included
-        if is_link(folder / name):
+        if (folder / name).is_symlink():
             raise refused_link(folder / name)
     if resumable(folder) is not None or _is_empty(folder):
         return

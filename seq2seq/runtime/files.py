@@ -11,7 +11,6 @@ from typing import IO, Any
 
 from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
-_NAME_BYTES = 255  # maximum length of a file name where the system does not report it
 _SHOWN_CHARACTERS = 200  # maximum length of a path in such an error
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
@@ -28,28 +27,24 @@ def atomic_file(path: Path, backup: Path | None = None) -> Iterator[IO[bytes]]:
     """
     part = part_of(path)
     part.unlink(missing_ok=True)  # left by a killed process, or a link to a file of the user's
-    own, created = None, None
+    created = None
     try:
-        own = part.open("xb")  # written by this handle only: the name may be replaced
-        created = os.fstat(own.fileno())
-        yield own
-        own.flush()
-        sync(own)
+        with part.open("xb") as file:  # written by this handle only: the name may be replaced
+            created = os.fstat(file.fileno())
+            yield file
+            file.flush()
+            sync(file)
         if not _is_same_file(created, part):
             raise OSError(
                 errno.EBUSY, "is being written by another process; use another path", str(path)
             )
-        own.close()  # Windows neither renames nor removes an open file
         if backup is not None and path.exists():
             path.replace(backup)
         part.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename == str(part):
             error.filename = str(path)  # the name that the user knows
-        with suppress(OSError):
-            if own is not None:
-                own.close()
         # A call that failed to create the file made none; one that a signal interrupted may have.
         interrupted = created is None and not isinstance(error, OSError)
         with suppress(OSError):
@@ -119,6 +114,16 @@ def check_paths(*paths: Path) -> None:
             raise UserError(f"{_shortened(path)}: {error}") from None
 
 
+def refused_link(path: Path) -> UserError:
+    """Return the error for a symbolic link in a place where this program writes."""
+    return UserError(f"{path}: is a symbolic link; refusing to write through it. Remove it")
+
+
+def open_to_append(path: Path) -> int:
+    """Return a descriptor to append to a file, made if missing; raises OSError, also for a link."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+
+
 def check_readable(path: Path) -> None:
     """Raise UnreadableFile if a regular file cannot be opened for reading; it need not exist."""
     try:
@@ -130,8 +135,8 @@ def check_readable(path: Path) -> None:
 
 
 def _has_long_name(path: Path) -> bool:
-    above = next(each for each in path.absolute().parents if each.exists())
-    limit = os.pathconf(above, "PC_NAME_MAX") if hasattr(os, "pathconf") else _NAME_BYTES
+    above = next(folder for folder in path.absolute().parents if folder.exists())
+    limit = os.pathconf(above, "PC_NAME_MAX")
     return any(len(os.fsencode(name)) > limit for name in path.parts)
 
 
@@ -184,9 +189,9 @@ def sync(file: IO[Any]) -> None:
     os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make a rename survive a power cut, if the system supports it."""
-    with suppress(OSError):  # Windows cannot open folders; some file systems cannot sync them
+    with suppress(OSError):  # some file systems cannot sync folders
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -9,8 +9,7 @@ from typing import IO
 from seq2seq.runs.layout import write_failure
 from seq2seq.runs.metrics_file import truncate_metrics
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import sync
-from seq2seq.runtime.folders import open_to_append
+from seq2seq.runtime.files import open_to_append, sync
 
 
 class ReportFiles:

@@ -94,7 +94,7 @@ def test_a_single_run_gives_the_mean_of_its_snapshots(
 def test_the_new_run_translates_and_can_be_moved(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     average([run], new, "cpu", report=lambda _: None)
-    assert {path.name for path in new.iterdir()} == {CONFIG, BEST, "vocabulary", "lock"}
+    assert {path.name for path in new.iterdir()} == {CONFIG, BEST, "vocabulary"}
     assert read_config(new) == read_config(run).model_copy(update={"run_dir": new})
     moved = Path(shutil.move(new, tmp_path / "moved"))
     texts = Translator.load(moved, device="cpu").translate(["ba ka."], 1)

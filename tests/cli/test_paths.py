@@ -292,20 +292,6 @@ def test_training_refuses_other_kinds_of_file_before_removing_any(
     assert names_of(here) == before
 
 
-def test_a_lock_of_the_cache_that_is_a_pipe_is_refused(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.rmtree(here / "run")
-    for other in (here / ".token-cache").iterdir():
-        shutil.rmtree(other)
-    main(["train", "config.yaml", *SETTINGS])  # creates the cache for these paths
-    (lock,) = (here / ".token-cache").glob("*/lock")
-    lock.unlink()
-    os.mkfifo(lock)
-    error = refused(capsys, "train", "config.yaml", "run_dir=new", *SETTINGS)
-    assert "lock: is not a file but has the reserved name of a lock; move it away" in error
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -9,9 +9,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,20 +21,21 @@ from tiers import one_quick
 
 import scaling
 from seq2seq.config.schema import Corpus, ParallelFiles, VocabularyConfig, load_config
+from seq2seq.data import batching
 from seq2seq.data import training_data as training_data_module
-from seq2seq.data.batching import EncodedPairs, encode_pairs, sampled_pairs
-from seq2seq.data.cache import entries, workers
-from seq2seq.data.cache.arrays import copy_text, open_text
-from seq2seq.data.cache.entries import MANIFEST, Entry, read_entry
+from seq2seq.data.batching import EncodedPairs, EpochOrder, encode_pairs, sampled_pairs
+from seq2seq.data.cache import arrays, workers
+from seq2seq.data.cache.arrays import DIVISIONS, copy_text, open_text
+from seq2seq.data.cache.entries import MANIFEST, STALE, Entry
 from seq2seq.data.corpus import ParallelText, count_same, read_pairs, source_name, usable
 from seq2seq.data.training_data import FOLDER, PLACE, cache_of, training_data
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs.layout import LOG, METRICS
+from seq2seq.runtime import locks
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX
-from seq2seq.runtime.folders import PrivateFolder
 from seq2seq.training.loop import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -163,7 +163,7 @@ def test_a_built_and_a_reused_cache_equal_data_in_memory(
     assert 0 < wanted.pairs.too_long < 40
     first = load_data(files, run)
     assert first.built == ["text", "vocabulary", "tokens"]
-    assert entry(run, "text").parent.stat().st_mode & 0o077 == 0 or os.name == "nt"
+    assert entry(run, "text").parent.stat().st_mode & 0o077 == 0
     second = load_data(files, run.with_name("another"))
     assert second.built == second.notes == []
     for found in (first, second):
@@ -202,7 +202,8 @@ def test_copied_text_equals_the_text_read(
     tmp_path: Path, pairs: list[tuple[str, str]], ends_with_line_feed: bool, way: str
 ) -> None:
     shutil.rmtree(tmp_path / "copy", ignore_errors=True)
-    copy = PrivateFolder(tmp_path / "copy", create=True)
+    copy = tmp_path / "copy"
+    copy.mkdir()
     end = "\n" if ends_with_line_feed else ""
     if way == "tsv":
         files = ParallelFiles(file=tmp_path / "tsv")
@@ -222,9 +223,10 @@ def test_copied_text_equals_the_text_read(
             copy_text(files, copy)
         assert str(refused.value) == refusal
         return
-    facts = copy_text(files, copy)
-    found = open_text(Entry(copy, {}, {}), source_name(files))
-    assert facts == {"pairs": len(wanted), "blank": blank, "same": count_same(wanted)}
+    counts = copy_text(files, copy)
+    sizes = {path.name: [path.stat().st_size, ""] for path in copy.iterdir()}
+    found = open_text(Entry(copy, counts, sizes), source_name(files))
+    assert counts == {"pairs": len(wanted), "blank": blank, "same": count_same(wanted)}
     assert (list(found.src), list(found.tgt)) == (wanted.src, wanted.tgt)
     assert found.source_name == wanted.source_name
 
@@ -303,7 +305,7 @@ def flip(path: Path) -> None:
 
 
 def fill(path: Path) -> None:
-    path.write_bytes(b'{"format": 1, "files": {}}')
+    path.write_bytes(b'{"format": 1, "files": {}}' + path.read_bytes()[26:])
 
 
 @pytest.mark.parametrize("damage", [cut, flip, fill, Path.unlink])
@@ -322,6 +324,8 @@ def fill(path: Path) -> None:
 def test_damage_is_detected_and_repaired_with_a_one_line_message(
     built: Built, run: Path, kind: str, name: str, damage: Callable[[Path], None]
 ) -> None:
+    if name == MANIFEST and damage is flip:
+        damage = fill  # a manifest has no checksum of its own
     built.copied_to(run)
     damage(entry(run, kind) / name)
     found = load_data(built.files, run)
@@ -347,6 +351,54 @@ def test_files_and_links_in_place_of_entries_are_replaced(
     assert_same_data(load_data(built.files, run), built.wanted)
     assert not entry(run, "vocabulary").is_symlink()
     assert (other / MANIFEST).is_file()
+
+
+@pytest.mark.parametrize("content", [b"null", b'"text"', b"[]", b"\xff\xfe", b"", b'{"format": 0}'])
+def test_no_manifest_causes_a_traceback(built: Built, run: Path, content: bytes) -> None:
+    built.copied_to(run)
+    (entry(run, "text") / MANIFEST).write_bytes(content)
+    found = load_data(built.files, run)
+    reason = STALE if b"format" in content else f"{MANIFEST} is missing or damaged"
+    assert found.notes[0] == f"{entry(run, 'text')}: rebuilt because {reason}"
+    assert_same_data(found, built.wanted)
+
+
+def test_batches_are_counted_once_for_all_starts(
+    built: Built, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batching, "BLOCK_PAIRS", 20)
+    built.copied_to(run)
+    wanted = [EpochOrder(built.wanted.pairs, 200, 1, epoch) for epoch in (0, 1, None)]
+    for epoch in (0, None):
+        EpochOrder(load_data(built.files, run).pairs, 200, 1, epoch)
+    pairs = load_data(built.files, run).pairs
+
+    def refuse(_: EpochOrder) -> None:
+        raise AssertionError("called again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(EpochOrder, "_divide", refuse)
+        orders = [EpochOrder(pairs, 200, 1, epoch) for epoch in (0, 1, None)]
+        with pytest.raises(AssertionError, match="called again"):
+            EpochOrder(pairs, 300, 1, 0)
+    for order, other in zip(orders, wanted, strict=True):
+        assert [rows.tolist() for rows in order] == [rows.tolist() for rows in other]
+
+
+@pytest.mark.parametrize("change", ["version", "numpy", "tokens", "damage"])
+def test_batches_are_counted_again_if_their_number_may_differ(
+    built: Built, run: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    built.copied_to(run)
+    EpochOrder(load_data(built.files, run).pairs, 200, 1, 0)
+    assert load_data(built.files, run).pairs.divisions
+    if change == "version":
+        monkeypatch.setattr(arrays, "VERSION", 0)
+    elif change == "numpy":
+        monkeypatch.setattr(np, "__version__", "0")
+    else:
+        cut(entry(run, "tokens") / (MANIFEST if change == "tokens" else DIVISIONS))
+    assert not load_data(built.files, run).pairs.divisions
 
 
 # ---------------------------------------------------------------------------------------- failures
@@ -379,9 +431,8 @@ def test_the_environment_variable_sets_the_cache_folder_of_all_runs(
     assert f"are cached in {place / FOLDER}" in found.notes[-1]
     assert not (run.parent / FOLDER).exists()
     assert load_data(files, tmp_path / "other" / "run").built == []
-    if os.name != "nt":
-        assert place.stat().st_mode & 0o777 != 0o700  # only the cache folder in it is private
-        assert (place / FOLDER).stat().st_mode & 0o777 == 0o700
+    assert place.stat().st_mode & 0o777 != 0o700  # only the cache folder in it is private
+    assert (place / FOLDER).stat().st_mode & 0o777 == 0o700
     monkeypatch.setenv(PLACE, "")
     assert cache_of(run) == run.parent / FOLDER
 
@@ -405,7 +456,7 @@ def test_an_unusable_folder_in_the_environment_variable_is_refused(
     assert not run.parent.exists()
 
 
-@pytest.mark.parametrize("failing", ["os.fsync", "os.rename", "os.mkdir", "pathlib.Path.mkdir"])
+@pytest.mark.parametrize("failing", ["os.fsync", "os.rename", "os.mkdir"])
 def test_a_cache_that_cannot_be_written_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
@@ -429,8 +480,7 @@ def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@one_quick("call", ["_train", "_encode_range"])
+@one_quick("call", ["_train", "_encode_to_file"])
 def test_a_lost_worker_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
@@ -463,7 +513,6 @@ load_data(ParallelFiles(src=data / "train.src", tgt=data / "train.tgt"), Path(sy
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 def test_a_cache_whose_build_was_killed_is_completed(files: ParallelFiles, run: Path) -> None:
     """The process is killed while writing text, vocabulary and ids, each time a little later."""
     assert files.src is not None
@@ -491,12 +540,12 @@ def test_runs_that_start_together_build_the_cache_once(files: ParallelFiles, run
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(len(each.built) for each in found) == [0, 0, 3]
+    built = [name for data in found for name in data.built]
+    assert sorted(built) == ["text", "tokens", "vocabulary"]
     for each in found:
         assert_same_data(each, read_into_memory(files))
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_is_read_once_into_memory(files: ParallelFiles, run: Path, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -574,123 +623,28 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         assert large[when] < 1.1 * small[when], when
 
 
-BUSY = """
-import os, signal, sys, time
-from pathlib import Path
-from seq2seq.data.cache import workers
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in background
-with workers._worker_pool(2) as pool:
-    for pipe in sys.argv[1:3]:
-        workers._submit(pool, Path(pipe).read_bytes)  # waits for its end
-    # Opening a pipe returns once a worker reads it.
-    pipes = [open(pipe, "wb") for pipe in sys.argv[1:3]] if sys.argv[3:] else []
-    print("busy", flush=True)
-    while True:
-        time.sleep(0.1)  # a signal just before the call is handled after it
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
-@one_quick("state", ["starting", "busy"])
-@one_quick("name", ["SIGKILL", "SIGINT"])
-def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
-    tmp_path: Path, state: str, name: str
+def test_one_process_opens_an_entry_while_another_builds_it(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    signal_ = signal.Signals[name]
-    script = tmp_path / "script.py"
-    script.write_text(BUSY)
-    pipes = [tmp_path / "first", tmp_path / "second"]
-    for pipe in pipes:
-        os.mkfifo(pipe)
-    process = subprocess.Popen(
-        [sys.executable, script, *pipes, *(["wait"] if state == "busy" else [])],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        start_new_session=True,
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "busy\n"
-        if signal_ == signal.SIGINT:
-            os.killpg(process.pid, signal_)  # as a terminal does
-        else:
-            process.kill()
-        # Returns once no worker has the pipes open.
-        _, errors = process.communicate(timeout=60)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    assert process.returncode == -signal_
-    assert errors.count("Traceback") == (signal_ == signal.SIGINT), errors
+    """The second one waits, and uses what the first one has built."""
+    copy, waiting = arrays.copy_text, threading.Event()
+    started: list[threading.Thread] = []
+    found: list[LoadedData] = []
 
+    def slow(*arguments: Any) -> Any:
+        thread = threading.Thread(target=lambda: found.append(load_data(files, run)))
+        started.append(thread)
+        thread.start()
+        assert waiting.wait(60)
+        return copy(*arguments)
 
-ASKED = """
-import os
-from seq2seq.data.cache import workers
-with workers._worker_pool(1) as pool:
-    print(workers._submit(pool, os.getppid).result() == os.getpid())
-"""
-
-
-@one_quick("way", ["script", "-c", "-"])
-def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, way: str) -> None:
-    (tmp_path / "script.py").write_text(ASKED)
-    arguments = {"script": [str(tmp_path / "script.py")], "-c": ["-c", ASKED], "-": ["-"]}[way]
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        input=ASKED,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("True\n", "")
-
-
-def test_workers_load_no_torch() -> None:
-    """Without torch, workers start faster and use less memory."""
-    program = "import sys, seq2seq.data.cache.workers; print('torch' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, check=True
-    )
-    assert done.stdout.strip() == b"False"
-
-
-def test_an_entry_is_verified_once(
-    built: Built, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built.copied_to(run)
-    flip(entry(run, "tokens") / "tgt.lengths")
-    read: list[str] = []
-
-    def counted(folder: PrivateFolder, name: str, key: dict[str, object]) -> Entry:
-        read.append(name.partition("-")[0])
-        return read_entry(folder, name, key)
-
-    monkeypatch.setattr(entries, "read_entry", counted)
-    assert load_data(built.files, run).built == ["tokens"]
-    assert load_data(built.files, run.parent / "elsewhere" / "run").built
-    assert read == ["text", "vocabulary", "tokens"] * 2
-
-
-def test_readers_do_not_wait_for_one_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = write_files(tmp_path / "data")
-    first = load_data(files, tmp_path / "runs" / "a")
-
-    def wait(_: float) -> None:
-        raise AssertionError("waited")
-
-    monkeypatch.setattr("seq2seq.runtime.locks.time.sleep", wait)
-    with training_data(files, tmp_path / "runs" / "b") as other:
-        assert list(other.text.src) == list(load_data(files, tmp_path / "runs" / "c").text.src)
-        assert first.built
-        with pytest.raises(AssertionError, match="waited"):  # building an entry waits for the lock
-            load_data(files, tmp_path / "runs" / "c", VocabularyConfig(size=320))
+    monkeypatch.setattr(arrays, "copy_text", slow)
+    monkeypatch.setattr(locks.logger, "info", lambda _: waiting.set())
+    assert load_data(files, run).built[0] == "text"
+    (thread,) = started
+    thread.join()
+    assert_same_data(found[0], read_into_memory(files))
+    assert "text" not in found[0].built
 
 
 @pytest.mark.parametrize("letter", ["a", "ж", "字", "😀"])

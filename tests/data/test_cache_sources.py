@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_cache import SRC, entry, load_data, write_files
+from test_cache import SRC, entry, load_data, read_into_memory, write_files
 
 from seq2seq.config.schema import ParallelFiles
-from seq2seq.data import training_data
-from seq2seq.data.cache import sources
-from seq2seq.data.cache.sources import RECORD
+from seq2seq.data.cache import arrays, sources
+from seq2seq.data.training_data import _SOURCES as RECORD
+from seq2seq.runtime.errors import UserError
 
 
 @pytest.fixture
@@ -67,13 +67,13 @@ def test_files_that_a_build_has_read_again_later_are_recorded(
 ) -> None:
     """A build reads them twice, the second time after the copy."""
     monkeypatch.setattr(sources, "SETTLED", 200 * 10**6)
-    copy = training_data.copy_text
+    copy = arrays.copy_text
 
     def slow_copy(*arguments: Any) -> Any:
         time.sleep(0.3)
         return copy(*arguments)
 
-    monkeypatch.setattr(training_data, "copy_text", slow_copy)
+    monkeypatch.setattr(arrays, "copy_text", slow_copy)
     load_data(files, run)
     assert len(hashed) == 4
     load_data(files, run)
@@ -109,18 +109,28 @@ def test_other_content_of_the_same_size_and_time_is_noticed(
     assert again.text.src[0] == SRC[0][::-1]
 
 
-@pytest.mark.parametrize("place", [0, 5, 70, 90, -3])
+@pytest.mark.parametrize("content", [b"", b"null", b"[]", b'{"src": 1}', b'{"src": [1, 2]}'])
 def test_a_damaged_record_is_not_used(
-    place: int, files: ParallelFiles, run: Path, hashed: list[str]
+    content: bytes, files: ParallelFiles, run: Path, hashed: list[str]
 ) -> None:
     load_data(files, run)
     hashed.clear()
-    record = entry(run, "text") / RECORD
-    content = bytearray(record.read_bytes())
-    content[place] ^= 1
-    record.write_bytes(content)
+    (entry(run, "text") / RECORD).write_bytes(content)
     assert load_data(files, run).built == []
     assert sorted(hashed) == ["train.src", "train.tgt"]
+
+
+@pytest.mark.usefixtures("hashed")
+def test_a_text_is_read_again_after_a_record_of_other_checksums(
+    files: ParallelFiles, run: Path
+) -> None:
+    """The record is of these very files, but damaged; it does not refuse them for ever."""
+    load_data(files, run)
+    record = entry(run, "text") / RECORD
+    record.write_text(record.read_text().replace('"]', '0"]'))
+    with pytest.raises(UserError, match="changed while being read"):
+        load_data(files, run)
+    assert list(load_data(files, run).text.src) == list(read_into_memory(files).text.src)
 
 
 def test_a_missing_record_is_written_again(

@@ -9,7 +9,6 @@ from conftest import toy_pairs
 from sentencepiece_models import trained
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.vocabulary.existing import check_same_models
 from seq2seq.data.vocabulary.model_file import read_model_file
 from seq2seq.data.vocabulary.training import (
@@ -19,6 +18,7 @@ from seq2seq.data.vocabulary.training import (
     vocabulary_notes,
 )
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, Vocabularies
+from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
 
 SRC, TGT = toy_pairs(300, seed=1)

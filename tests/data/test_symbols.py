@@ -11,13 +11,13 @@ from name_cases import name_pairs, some_names
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.invented_names import NameInventor
-from seq2seq.data.names.names import Names, train_names
 from seq2seq.data.source_profile import MIN_LINES, NO_PROFILE, describe_source
 from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.inference.line_splitting import split_line
+from seq2seq.names.names import Names, train_names
 
 SYMBOLS = ("<2fr>", "<2frr>", "<num>", "@x@", ">>de<<", "num")
 KINDS = ("unigram", "bpe", "char", "word")

@@ -16,7 +16,6 @@ from searching import search
 from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, random_sources
 
 from seq2seq.cli.main import main
-from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
 from seq2seq.inference.requirements import Automata
 from seq2seq.inference.scoring import score_lines
@@ -24,6 +23,7 @@ from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
+from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
 
 LINES, OTHERS = toy_pairs(24, seed=8)

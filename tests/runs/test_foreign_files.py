@@ -24,7 +24,7 @@ from seq2seq.runs.layout import (
     VOCABULARY,
 )
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.folders import open_to_append
+from seq2seq.runtime.files import open_to_append
 from seq2seq.runtime.locks import LOCK
 from seq2seq.training.loop import train
 

@@ -1,19 +1,23 @@
 """Locks of run folders: one process at a time, and no stale locks."""
 
+import errno
+import fcntl
 import os
 import shutil
-import signal
+import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from seq2seq.runtime import locks as run_lock
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.locks import LOCK, SharedLock, exclusive_lock
+from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -44,32 +48,31 @@ def enter(folder: Path) -> None:
         pass
 
 
-def test_the_second_process_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
+BUSY = "another process is writing to this run folder"
+
+
+def test_the_second_process_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     with holder(tmp_path) as first:
         for _ in range(2):  # a refusal changes nothing
-            with pytest.raises(UserError) as caught:
+            with pytest.raises(UserError, match=f"{tmp_path}: {BUSY}") as caught:
                 enter(tmp_path)
-            assert f"{tmp_path}: process {first.pid} is writing to this run" in str(caught.value)
             assert "\n" not in str(caught.value)
         first.communicate("\n")
         assert first.returncode == 0
     enter(tmp_path)
-    assert (tmp_path / LOCK).read_bytes() == b""
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:
     with holder(tmp_path / "run") as first:
         first.kill()
         first.wait()
-    assert (tmp_path / "run" / LOCK).read_text() == f"{first.pid}\n"  # a stale PID
-    with exclusive_lock(tmp_path / "run"):
-        assert (tmp_path / "run" / LOCK).read_text() == f"{os.getpid()}\n"
+    enter(tmp_path / "run")
 
 
 def test_the_lock_also_applies_within_one_process(tmp_path: Path) -> None:
-    with exclusive_lock(tmp_path), pytest.raises(UserError, match=f"process {os.getpid()} "):
+    with exclusive_lock(tmp_path), pytest.raises(UserError, match=BUSY):
         enter(tmp_path)
 
 
@@ -93,47 +96,48 @@ def test_a_new_folder_is_removed_after_a_refusal_if_it_is_empty(tmp_path: Path) 
     assert (folder / "config.yaml").exists()
 
 
-def test_a_refused_call_leaves_no_lock_in_an_existing_folder(tmp_path: Path) -> None:
-    (tmp_path / "mine").touch()
+@pytest.fixture
+def file_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lock files only, as some network file systems do."""
+    flock = fcntl.flock
 
-    def refuse() -> None:
-        with exclusive_lock(tmp_path):
-            assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
-            raise UserError("no")
+    def lock(descriptor: int, operation: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EBADF, "Bad file descriptor")
+        flock(descriptor, operation)
 
-    for before in (["mine"], [LOCK, "mine"]):  # the second time, after a run that locked it
-        with pytest.raises(UserError, match="no"):
-            refuse()
-        assert sorted(path.name for path in tmp_path.iterdir()) == before
-        enter(tmp_path)
-
-
-def without_folder_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lock only the file, as on Windows and on some network file systems."""
-    monkeypatch.setattr(run_lock, "_lock_handle", lambda _: None)
+    monkeypatch.setattr(fcntl, "flock", lock)
 
 
 def test_removing_the_lock_file_admits_no_second_process(tmp_path: Path) -> None:
-    with exclusive_lock(tmp_path) as lock:
-        for _ in range(2):
-            (tmp_path / LOCK).unlink()
-            with pytest.raises(UserError, match="another process is writing to this run folder"):
-                enter(tmp_path)
-            assert not (tmp_path / LOCK).exists()
-            lock.verify()
-            with pytest.raises(UserError, match=f"process {os.getpid()} is writing"):
-                enter(tmp_path)
-    enter(tmp_path)
-
-
-def test_another_process_is_refused_after_the_lock_file_was_removed(tmp_path: Path) -> None:
     with holder(tmp_path) as first:
-        (tmp_path / LOCK).unlink()
-        with pytest.raises(UserError, match="another process is writing to this run folder"):
+        (tmp_path / LOCK).unlink(missing_ok=True)
+        with pytest.raises(UserError, match=BUSY):
             enter(tmp_path)
         first.communicate("\n")
         assert first.returncode == 0
     enter(tmp_path)
+
+
+@pytest.mark.usefixtures("file_locks")
+def test_a_file_is_locked_where_folders_cannot_be(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "new" / "run"):
+        with exclusive_lock(folder) as lock:
+            lock.verify()
+            with pytest.raises(UserError, match=BUSY):
+                enter(folder)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.usefixtures("file_locks")
+def test_one_of_two_processes_admitted_by_a_removed_lock_stops(tmp_path: Path) -> None:
+    with exclusive_lock(tmp_path) as first:
+        (tmp_path / LOCK).unlink()
+        with exclusive_lock(tmp_path) as second:
+            with pytest.raises(RunError, match=r"lock: another file has taken the place") as caught:
+                first.verify()
+            assert "\n" not in str(caught.value)
+            second.verify()
 
 
 @pytest.mark.parametrize("replaced", ["moved", "by a link"])
@@ -162,99 +166,41 @@ def test_a_folder_that_replaced_the_locked_one_is_not_written(
         lock.verify()
 
 
-def test_a_removed_lock_is_acquired_again_where_folders_cannot_be_locked(
+def test_a_folder_that_its_holder_removes_is_not_acquired(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_folder_locks(monkeypatch)
-    with exclusive_lock(tmp_path) as lock:
-        (tmp_path / LOCK).unlink()
-        lock.verify()
-        with pytest.raises(UserError, match=f"process {os.getpid()} is writing"):
-            enter(tmp_path)
-    enter(tmp_path)
+    """Other processes would no longer find the folder that this one has opened and locked."""
+    folder, flock = tmp_path / "run", fcntl.flock
+
+    def late(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", flock)
+        folder.rmdir()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    with pytest.raises(UserError, match="removed by another process just now"):
+        enter(folder)
 
 
-def test_one_of_two_processes_admitted_by_a_removed_lock_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    without_folder_locks(monkeypatch)
-    with exclusive_lock(tmp_path) as first:
-        (tmp_path / LOCK).unlink()
-        with exclusive_lock(tmp_path) as second:
-            with pytest.raises(RunError, match=r"lock: was removed or replaced") as caught:
-                first.verify()
-            assert "\n" not in str(caught.value)
-            second.verify()
-
-
-def test_a_lock_file_that_its_holder_removes_is_not_acquired(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other processes would no longer find the file that this one has opened and locked."""
-    without_folder_locks(monkeypatch)
-    try_lock = run_lock._try_lock
-
-    def late(descriptor: int, exclusive: bool) -> None:
-        monkeypatch.setattr(run_lock, "_try_lock", try_lock)
-        (tmp_path / LOCK).unlink()
-        try_lock(descriptor, exclusive)
-
-    monkeypatch.setattr(run_lock, "_try_lock", late)
-    with pytest.raises(UserError, match="was removed by another process just now"):
-        enter(tmp_path)
-    monkeypatch.setattr(run_lock, "_try_lock", late)
-    with closing(SharedLock(tmp_path / LOCK)), pytest.raises(UserError, match="another process is"):
-        enter(tmp_path)
-
-
-def test_an_upgrade_to_exclusive_waits_for_other_readers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = (SharedLock(tmp_path / LOCK) for _ in range(2))
-    waited = []
-
-    def sleep(_: float) -> None:
-        waited.append(second.exclusive)
+def test_a_process_can_wait_for_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, waiting = FolderLock(tmp_path), threading.Event()
+    monkeypatch.setattr(run_lock.logger, "info", lambda _: waiting.set())
+    with ThreadPoolExecutor() as pool:
+        second = pool.submit(FolderLock, tmp_path, wait=True)
+        assert waiting.wait(60)
+        assert not second.done()
         first.close()
-
-    monkeypatch.setattr(run_lock.time, "sleep", sleep)
-    with closing(second):
-        second.upgrade()
-        assert second.exclusive
-        assert waited == [False]
+        second.result().close()
 
 
-def test_a_lock_that_cannot_be_shared_does_not_wait_for_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    held = set()
-
-    def lock(descriptor: int, _exclusive: bool) -> None:  # like msvcrt, also within one process
-        if held:
-            raise PermissionError
-        held.add(descriptor)
-
-    def sleep(_: float) -> None:
-        raise AssertionError("waits")
-
-    monkeypatch.setattr(run_lock, "_CAN_SHARE", False)
-    monkeypatch.setattr(run_lock, "_try_lock", lock)
-    monkeypatch.setattr(run_lock.time, "sleep", sleep)
-    with closing(SharedLock(tmp_path / LOCK)) as shared:
-        assert shared.exclusive
-        shared.upgrade()
-        assert shared.exclusive
-
-
+@pytest.mark.usefixtures("file_locks")
 def test_another_file_with_the_name_of_the_lock_is_not_emptied(tmp_path: Path) -> None:
     (tmp_path / LOCK).write_text("precious")
-    with pytest.raises(UserError, match="lock is not a lock file"):
-        enter(tmp_path)
-    assert (tmp_path / LOCK).read_text() == "precious"
-    (tmp_path / LOCK).write_text("4711\n")  # left by a killed process
     enter(tmp_path)
+    assert (tmp_path / LOCK).read_text() == "precious"
 
 
+@pytest.mark.usefixtures("file_locks")
 def test_a_link_planted_as_the_lock_is_not_written_through(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("precious")
@@ -271,7 +217,7 @@ def test_a_folder_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
         enter(tmp_path / "file" / "run")
 
 
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="the superuser writes everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser writes everywhere")
 def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     try:
@@ -288,6 +234,6 @@ def test_training_is_possible_where_files_cannot_be_locked(
     def no_locks(*_: object, **__: object) -> None:
         raise OSError(37, "No locks available")
 
-    monkeypatch.setattr(run_lock, "_try_lock", no_locks)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     enter(tmp_path)
-    assert "cannot be locked (No locks available)" in capsys.readouterr().err
+    assert "cannot be locked on this file system" in capsys.readouterr().err

@@ -89,12 +89,12 @@ def test_the_second_training_is_refused_even_if_the_lock_file_was_removed(
     with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as first:
         assert first.stdout is not None
         assert first.stdout.readline() == "saved\n"
-        for process in (f"process {first.pid}", "another process"):
+        for _ in range(2):
             before = contents(config.run_dir)
             for options in ({"resume": True}, {"overwrite": True}, {}):
                 with pytest.raises(UserError) as refused:
                     train(config, "cpu", **options)
-                assert f"{config.run_dir}: {process} is writing to this" in str(refused.value)
+                assert f"{config.run_dir}: another process is writing" in str(refused.value)
             assert contents(config.run_dir) == before
             (config.run_dir / LOCK).unlink(missing_ok=True)
         first.communicate("\n")

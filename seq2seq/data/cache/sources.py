@@ -5,94 +5,78 @@ and status, the last of which no program can choose. It is not recorded if it ch
 it was read: within the resolution of its file system's clock it could change again unnoticed.
 """
 
-import hashlib
 import json
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from seq2seq.data.cache.records import UNREADABLE, Status, status_of
 from seq2seq.data.lines import checksum_of_file
-from seq2seq.runtime.folders import PrivateFolder
+from seq2seq.runtime.files import atomic_write
 
-RECORD = "sources"
 SETTLED = 3 * 10**9  # nanoseconds since the last change; FAT counts in steps of two seconds
-_DIGEST_BYTES = 65
-_MAX_BYTES = 1 << 20
+Status = list[int]  # device, inode, size, and times of the last changes of content and status
 
 
 class SourceChecksums:
-    """SHA-256 of files by name, of which those recorded in a cache entry are not computed."""
+    """SHA-256 of files by name, of which those in a record are not computed."""
 
-    def __init__(self, paths: Mapping[str, Path], cache: PrivateFolder, entry: str) -> None:
-        """Take the checksums from the record of an entry; compute those that it lacks.
+    def __init__(self, paths: Mapping[str, Path], record: Path) -> None:
+        """Take the checksums from the record, compute those that it lacks.
 
         Raises UserError if a file cannot be read.
         """
-        self._paths, self._known = paths, _read(cache, entry)
-        statuses = {name: _status(path) for name, path in paths.items()}
-        recorded = {
-            name: checksum
-            for name, (status, checksum) in self._known.items()
-            if status == statuses.get(name)
+        self._paths, self._record = paths, record
+        self._recorded = _read(record)
+        self._settled = {
+            name: (status, checksum)
+            for name, (status, checksum) in self._recorded.items()
+            if name in paths and status == _status(paths[name])
         }
-        self._settled: dict[str, Status] = {name: self._known[name][0] for name in recorded}
-        found = recorded | self._compute([name for name in paths if name not in recorded])
-        self.values = {name: found[name] for name in paths}
+        missing = {name: path for name, path in paths.items() if name not in self._settled}
+        checksums = {name: checksum for name, (_, checksum) in self._settled.items()}
+        checksums |= self._compute(missing)
+        self.values = {name: checksums[name] for name in paths}
 
     def are_confirmed(self) -> bool:
         """Read all files again; return whether their checksums are the same."""
-        return self._compute(list(self._paths)) == self.values
+        confirmed = self._compute(self._paths) == self.values
+        if not confirmed:
+            self._record.unlink(missing_ok=True)
+        return confirmed
 
-    def record(self, entry: PrivateFolder) -> None:
-        """Record the files in their entry; if that fails, the next start reads them again."""
-        files = {name: (status, self.values[name]) for name, status in self._settled.items()}
-        if files != self._known:
-            content = json.dumps(files).encode()
+    def write(self) -> None:
+        """Record the files; if that fails, the next start reads them again."""
+        if self._settled != self._recorded or not self._record.exists():
             with suppress(OSError):
-                entry.write(RECORD, _digest(content) + content, 0o600)
+                atomic_write(self._record, json.dumps(self._settled).encode())
 
-    def _compute(self, names: Sequence[str]) -> dict[str, str]:
-        began, paths = time.time_ns(), [self._paths[name] for name in names]
-        statuses = dict(zip(names, map(_status, paths), strict=True))
+    def _compute(self, paths: Mapping[str, Path]) -> dict[str, str]:
+        began = time.time_ns()
+        statuses = {name: _status(path) for name, path in paths.items()}
         with ThreadPoolExecutor() as pool:  # hashing does not hold the interpreter's lock
-            found = dict(zip(names, pool.map(checksum_of_file, paths), strict=True))
+            checksums = dict(zip(paths, pool.map(checksum_of_file, paths.values()), strict=True))
         for name, status in statuses.items():
             self._settled.pop(name, None)
             if status is not None and max(status[-2:]) + SETTLED < began:
-                self._settled[name] = status
-        return found
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.sha256(content).hexdigest().encode() + b"\n"
+                self._settled[name] = status, checksums[name]
+        return checksums
 
 
 def _status(path: Path) -> Status | None:
-    """Return the status of a file; None if unknown, or if the system lacks the time of changes."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return None
-    return (found.st_dev, *status_of(found)) if os.name == "posix" else None
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return [status.st_dev, status.st_ino, status.st_size, *times]
 
 
-def _read(cache: PrivateFolder, entry: str) -> dict[str, tuple[Status, str]]:
+def _read(record: Path) -> dict[str, tuple[Status, str]]:
     """Return the recorded status and checksum of each file; nothing if that fails."""
     try:
-        with closing(cache.subfolder(entry)) as folder:
-            file = os.fdopen(folder.open(RECORD), "rb")
-        with file:
-            digest, content = file.read(_DIGEST_BYTES), file.read(_MAX_BYTES)
-        if digest != _digest(content):
-            return {}
-        known = json.loads(content)
-        return {
-            str(name): (tuple(map(int, status)), str(checksum))
-            for name, (status, checksum) in known.items()
-        }
-    except UNREADABLE:
+        files = json.loads(record.read_bytes())
+        return {str(name): (list(status), str(sha)) for name, (status, sha) in files.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.model_file import (
     BYTE,
@@ -25,6 +24,7 @@ from seq2seq.data.vocabulary.model_file import (
     write_model_file,
 )
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
+from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, check_readable, read_bounded
 

@@ -1,16 +1,14 @@
 """Vocabulary files of a folder: SentencePiece models, and the names."""
 
 import hashlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from seq2seq.data.names.names import Names
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
+from seq2seq.names.names import Names
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_readable, read_bounded
-from seq2seq.runtime.folders import Folder
+from seq2seq.runtime.files import atomic_write, check_readable, read_bounded, refused_link
 
 _JOINT, _SIDES, NAMES = "joint", ("src", "tgt"), "names"  # stems of files
 _MAX_MODEL_BYTES = 1 << 26
@@ -21,35 +19,13 @@ def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
 
     Raises OSError, and UserError if the folder is a symbolic link.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with closing(Folder(folder, create=True)) as target:
-        write_vocabularies(vocabularies, target)
-
-
-def write_vocabularies(vocabularies: Vocabularies, folder: Folder) -> None:
-    """Write `joint.model`, or `src.model` and `tgt.model`, and any names, in an open folder.
-
-    Raises OSError.
-    """
+    if folder.is_symlink():
+        raise refused_link(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     for stem, vocabulary in _named(vocabularies).items():
-        folder.write(file_of(stem), vocabulary.model)
+        atomic_write(folder / file_of(stem), vocabulary.model)
     if vocabularies.names is not None:
-        folder.write(file_of(NAMES), vocabularies.names.stored)
-
-
-def read_vocabularies(folder: Folder, stems: Sequence[str], sampling: float = 0.0) -> Vocabularies:
-    """Read files by their stems: `joint`, or `src` and `tgt`, and `names` if there are names.
-
-    Raises OSError, RuntimeError from SentencePiece for a file that is not a model, and ValueError
-    for damaged names.
-    """
-    contents = {}
-    for stem in stems:
-        with os.fdopen(folder.open(file_of(stem)), "rb") as file:
-            contents[stem] = file.read(_MAX_MODEL_BYTES)
-    names = contents.pop(NAMES, None)
-    models = [Vocabulary(model, sampling) for _, model in sorted(contents.items())]
-    return Vocabularies(models[0], models[-1], None if names is None else Names.from_bytes(names))
+        atomic_write(folder / file_of(NAMES), vocabularies.names.stored)
 
 
 def file_of(stem: str) -> str:

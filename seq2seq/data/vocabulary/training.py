@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING
 
 import sentencepiece
 
-from seq2seq.data.names.names import train_names
-from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.spread import spread
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.symbols import any_of
 from seq2seq.data.vocabulary.existing import existing_vocabularies, notes_on_models
 from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
@@ -26,6 +23,9 @@ from seq2seq.data.vocabulary.vocabulary import (
     normalized,
     words_of,
 )
+from seq2seq.names.names import train_names
+from seq2seq.names.symbols import any_of
+from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import sentencepiece
 
-from seq2seq.data.names.names import Names
-from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
-from seq2seq.data.symbols import any_of
 from seq2seq.data.vocabulary.model_file import read_model_file, user_defined
+from seq2seq.names.names import Names
+from seq2seq.names.symbols import any_of
+from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.argument_types import id_list, text_list
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE

@@ -11,7 +11,6 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.names.words import PLACEHOLDERS
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import (
     EOS_ID,
@@ -22,6 +21,7 @@ from seq2seq.data.vocabulary.vocabulary import (
     normalized,
 )
 from seq2seq.inference.search.lexical import BYTE_TOKEN, is_letter
+from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
 
 MAX_CHARACTERS = 200  # per phrase; search visits all suffixes of a state

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
 
-from seq2seq.data.names.sounds import Link, Unit
+from seq2seq.names.sounds import Link, Unit
 
 _VOWELS = frozenset("aeiouy")
 _LONG = {"I": "II", "U": "UU"}  # ends of the Unicode names of vowels and vowel signs

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from seq2seq.data.names.ngrams import END, NgramModel
-from seq2seq.data.names.romanization import is_indic, script_name
-from seq2seq.data.names.sounds import Unit, ends_stem, units_of
+from seq2seq.names.ngrams import END, NgramModel
+from seq2seq.names.romanization import is_indic, script_name
+from seq2seq.names.sounds import Unit, ends_stem, units_of
 
 BEAM = 60
 ALTERNATIVES = 30  # spellings whose probabilities sum to 1

@@ -6,14 +6,14 @@ import unicodedata
 
 import pytest
 
-from seq2seq.data.names.native_speller import (
+from seq2seq.names.native_speller import (
     ALTERNATIVES,
     NativeSpeller,
     letters_of,
     may_follow,
     starts_word,
 )
-from seq2seq.data.names.sounds import units_of
+from seq2seq.names.sounds import units_of
 
 # Hindi and Marathi words that share parts with names.
 WORDS = [

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from seq2seq.data.sentences import is_shortened
-
 # Noncharacters of Unicode, meant for internal use: no text contains them.
 PLACEHOLDERS = tuple(map(chr, range(0xFDD0, 0xFDD8)))
 _PLACEHOLDER = re.compile("[\ufdd0-\ufdd7]")
 _BMP = 0x10000
+_INITIALS = re.compile(r"(?:[^\W\d_]\.)*[^\W\d_]")
+_NO_VOWEL = re.compile("[A-Z]?[b-df-hj-np-tv-xz]{1,4}")  # `Dr`, `St`, `Ltd`, `bzw`
 _POSSESSIVE = re.compile(r"[\u2019']s?$", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?:;>\u2026\"\u201c\u201d\u00ab\u00bb\u00a1\u00bf\u2014\u2013]|--")
 
@@ -55,6 +55,11 @@ def source_words(line: str) -> list[SourceWord]:
         words.append(SourceWord(text, start, end, before, after))
         before, last_end = text.lower(), match.end()
     return words
+
+
+def is_shortened(word: str) -> bool:
+    """Return whether a word before a full stop is initials or a Latin word without a vowel."""
+    return bool(_INITIALS.fullmatch(word) or _NO_VOWEL.fullmatch(word))
 
 
 def _shortens(word: str, between: str) -> bool:

@@ -8,7 +8,7 @@ the end of the word, and with long letters written once, reads as people write i
 import unicodedata
 from functools import cache
 
-from seq2seq.data.names.sounds import Link, Unit, units_of
+from seq2seq.names.sounds import Link, Unit, units_of
 
 _VOWELS = frozenset("aeiou")
 _NASAL = {"ANUSVARA": "n", "CANDRABINDU": "n", "VISARGA": "h"}

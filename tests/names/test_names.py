@@ -11,17 +11,17 @@ from tiers import one_quick
 
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import VocabularyConfig, load_config
-from seq2seq.data.names.mining import NameMiner
-from seq2seq.data.names.names import Masked, Names, train_names
-from seq2seq.data.names.ngrams import NgramModel
-from seq2seq.data.names.romanization import romanize
-from seq2seq.data.names.sounds import Link, SoundModel, units_of
-from seq2seq.data.names.speller import Speller
-from seq2seq.data.names.vowel_length import VowelLengths
-from seq2seq.data.names.words import PLACEHOLDERS, placeholders_in, source_words
 from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies, save_vocabularies
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS
+from seq2seq.names.mining import NameMiner
+from seq2seq.names.names import Masked, Names, train_names
+from seq2seq.names.ngrams import NgramModel
+from seq2seq.names.romanization import romanize
+from seq2seq.names.sounds import Link, SoundModel, units_of
+from seq2seq.names.speller import Speller
+from seq2seq.names.vowel_length import VowelLengths
+from seq2seq.names.words import PLACEHOLDERS, placeholders_in, source_words
 from seq2seq.runtime.errors import UserError
 
 NAMES = some_names(150, seed=1)

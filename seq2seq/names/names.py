@@ -14,11 +14,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from seq2seq.data.names.detection import NameDetector, Spellings, train_weights
-from seq2seq.data.names.mining import NameMiner, NamePair
-from seq2seq.data.names.sounds import ends_stem, starts_unit, units_of
-from seq2seq.data.names.speller import Speller
-from seq2seq.data.names.words import (
+from seq2seq.names.detection import NameDetector, Spellings, train_weights
+from seq2seq.names.mining import NameMiner, NamePair
+from seq2seq.names.sounds import ends_stem, starts_unit, units_of
+from seq2seq.names.speller import Speller
+from seq2seq.names.symbols import any_of, inside
+from seq2seq.names.words import (
     PLACEHOLDERS,
     SourceWord,
     is_letter,
@@ -26,7 +27,6 @@ from seq2seq.data.names.words import (
     target_words,
     without_placeholders,
 )
-from seq2seq.data.symbols import any_of, inside
 from seq2seq.runtime.errors import UserError
 
 MIN_NAMES = 10  # least number of different names to learn from

@@ -16,10 +16,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from seq2seq.data.names.native_speller import NativeSpeller
-from seq2seq.data.names.ngrams import END, History, NgramModel, Symbol
-from seq2seq.data.names.romanization import romanize
-from seq2seq.data.names.sounds import (
+from seq2seq.names.native_speller import NativeSpeller
+from seq2seq.names.ngrams import END, History, NgramModel, Symbol
+from seq2seq.names.romanization import romanize
+from seq2seq.names.sounds import (
     MAX_LETTERS,
     Link,
     SoundModel,
@@ -27,7 +27,7 @@ from seq2seq.data.names.sounds import (
     starts_unit,
     units_of,
 )
-from seq2seq.data.names.vowel_length import VowelLengths
+from seq2seq.names.vowel_length import VowelLengths
 
 BEAM = 12
 RELIABLE, RELIABLE_NATIVE = 0.95, 0.65  # least probabilities of a reliable spelling, by model

@@ -11,9 +11,9 @@ import zlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from seq2seq.data.names.ngrams import NgramModel
-from seq2seq.data.names.words import CaseCounts, SourceWord, source_words
-from seq2seq.data.symbols import any_of, inside
+from seq2seq.names.ngrams import NgramModel
+from seq2seq.names.symbols import any_of, inside
+from seq2seq.names.words import CaseCounts, SourceWord, source_words
 
 MAX_INSTANCES = 30_000  # that the regression is trained on
 _PER_TYPE = 8  # instances of each word
