@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from seq2seq import __version__
 from seq2seq.analysis.attention.maps import AttentionMap, maps_of
+from seq2seq.analysis.charts import Curve
 from seq2seq.analysis.compare.lengths import CHARACTERS, WORDS, length_buckets, length_unit
 from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
 from seq2seq.data.corpus import ParallelText, iter_pairs, read_pairs, source_name
@@ -32,13 +33,6 @@ SAMPLED_LINES = 2000  # lines that choose the unit of lengths
 SHOWN_SENTENCES = 3  # best sentences, and as many of the worst
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
 _CPU_INFO = Path("/proc/cpuinfo")
-
-
-class Curve(NamedTuple):
-    """A figure over the steps of training."""
-
-    name: str
-    points: list[tuple[float, float]]  # step, value
 
 
 class TextSize(NamedTuple):
