@@ -15,6 +15,7 @@ from tiers import quick_values
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.runtime.console import console
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
     pytest.importorskip("fastapi")
     from seq2seq.serving.language_pairs import load_pairs
 
-    return load_pairs([str(tiny_runs["bahdanau"])], device="cpu")
+    return load_pairs([str(tiny_runs["bahdanau"])], ModelOptions("cpu"))
 
 
 @pytest.fixture(scope="session")

@@ -85,7 +85,7 @@ TRAININGS = {
     "consistency": (
         "training.losses.consistency=1",
         "training.average=0.9",
-        "training.batch_tokens.accumulate=2",
+        "training.accumulate=2",
     ),
     "scheduled": (
         "training.max_steps=4",
@@ -171,6 +171,7 @@ def test_an_interrupted_training_continues(small_corpus: Path) -> None:
 LAUNCHES = {"bahdanau": (21, 22, 36), "luong": (21, 17, 31)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("decoder", LAUNCHES)
 def test_a_step_launches_few_kernels(decoder: str) -> None:
     """On a GPU, the loops take as long as launching their kernels."""
@@ -245,6 +246,7 @@ def assert_same(found: str, expected: str) -> None:
     assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, abs=3e-6)
 
 
+@pytest.mark.thorough
 @one_quick("command", ["score", "ensemble", "constraints", "attention", "evaluate"])
 def test_output_of_other_commands_equals_that_on_the_cpu(
     command: str, tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -1,26 +1,32 @@
 """Parametrizations of which only the thorough tier tests all values."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import pytest
 
 
 def one_quick(
-    names: str | tuple[str, ...], values: Iterable[Any], quick: int = 0, **options: Any
+    names: str | tuple[str, ...],
+    values: Iterable[Any],
+    quick: int | Collection[int] = 0,
+    **options: Any,
 ) -> pytest.MarkDecorator:
-    """Parametrize a test; the cases of all values but the one at an index are `thorough`."""
+    """Parametrize a test; the cases of all values but those at some indices are `thorough`."""
     several = isinstance(names, tuple)
     return pytest.mark.parametrize(names, quick_values(values, quick, several), **options)
 
 
-def quick_values(values: Iterable[Any], quick: int = 0, several: bool = False) -> list[Any]:
-    """Return values with all but the one at an index marked `thorough`.
+def quick_values(
+    values: Iterable[Any], quick: int | Collection[int] = 0, several: bool = False
+) -> list[Any]:
+    """Return values with all but those at some indices marked `thorough`.
 
     With `several`, each is the values of several parameters.
     """
+    indices = {quick} if isinstance(quick, int) else quick
     return [
-        value if index == quick else _marked(value, several) for index, value in enumerate(values)
+        value if index in indices else _marked(value, several) for index, value in enumerate(values)
     ]
 
 

@@ -11,8 +11,22 @@ from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
+    from seq2seq.inference.loaded_model import ModelOptions
 
 MAX_COUNT = 1_000_000  # upper limit of every count on the command line
+_OPTIONS = {  # by arguments with another name
+    "beam_size": "-b",
+    "head_attention": "--heads",
+    "output": "-o",
+    "sampling": "--sample",
+    "samples": "--sample",
+}
+
+
+def option(name: str, value: object = None) -> str:
+    """Spell an argument of a Python function as an option, with its value unless it is a flag."""
+    text = _OPTIONS.get(name) or f"--{name.replace('_', '-')}"
+    return text if value is None or value is True else f"{text} {value}"
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -73,12 +87,23 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
     choice.add_argument("--float16", action="store_true", help=text)
 
 
-def add_shortlist(parser: argparse.ArgumentParser) -> None:
-    text = (
-        "search only the tokens that the table of seq2seq shortlist has for a line: faster with "
-        "tens of thousands of tokens"
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Accept all options of loading a model; see `model_options`."""
+    add_precision(parser)
+    add_device(parser)
+    add_decoding(parser)
+
+
+def model_options(options: argparse.Namespace) -> "ModelOptions":
+    """Return how to load a model, by those options that the command has."""
+    from seq2seq.inference.loaded_model import ModelOptions
+
+    return ModelOptions(
+        device=options.device,
+        int8=getattr(options, "int8", False),
+        float16=getattr(options, "float16", False),
+        overrides=options.decoding,
     )
-    parser.add_argument("--shortlist", action="store_true", help=text)
 
 
 def add_lowercase(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ from seq2seq.cli.columns import Columns, add_columns
 from seq2seq.cli.input import LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.data.lines import bounded_lines, is_blank
+from seq2seq.data.lines import is_blank
 from seq2seq.runtime.console import counted, logger, say
 from seq2seq.runtime.errors import UserError
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Text(NamedTuple):
+class _ChosenLines(NamedTuple):
     """The chosen lines, held in memory: their number is checked before the model is loaded."""
 
     numbers: list[int]  # line numbers in the input, from 1
@@ -80,14 +80,14 @@ class _Text(NamedTuple):
     report: LineReport  # on all lines
 
 
-def _read(options: argparse.Namespace) -> _Text:
+def _read(options: argparse.Namespace) -> _ChosenLines:
     """Read the source lines and the given translations; raise UserError if they do not match."""
     columns = Columns("attention", options)
     columns.check(options.input, options.ref)
     name = str(options.input or "standard input")
     report = LineReport(options.input)
     with open_input(columns.source(options.input) if options.input else None) as lines:
-        sources = report.decode(1, list(bounded_lines(lines, name)))
+        sources = report.decode(1, list(lines))
     references = list(columns.target(options.ref).lines()) if options.ref else None
     if references is not None and len(references) != len(sources):
         raise UserError(
@@ -97,14 +97,12 @@ def _read(options: argparse.Namespace) -> _Text:
     numbers = _chosen(options.lines, len(sources), name)
     if references is not None:
         references = [references[number - 1] for number in numbers]
-    return _Text(numbers, [sources[number - 1] for number in numbers], references, report)
+    return _ChosenLines(numbers, [sources[number - 1] for number in numbers], references, report)
 
 
 def _load(options: argparse.Namespace) -> "Translator":
     """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
-    translator = load_translator(
-        options.model, options.device, beam_size=options.beam, decoding=options.decoding
-    )
+    translator = load_translator(options)
     if not translator.attends:
         raise UserError(
             f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
@@ -119,7 +117,7 @@ def _load(options: argparse.Namespace) -> "Translator":
 
 
 def _translations(
-    options: argparse.Namespace, text: _Text, translator: "Translator", report: LineReport
+    options: argparse.Namespace, text: _ChosenLines, translator: "Translator", report: LineReport
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
     from seq2seq.analysis.attention.maps import translation_by_words
@@ -173,7 +171,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _write(
-    options: argparse.Namespace, translations: "Iterator[Translation]", text: _Text
+    options: argparse.Namespace, translations: "Iterator[Translation]", text: _ChosenLines
 ) -> list[str]:
     """Write the output in the format of its suffix; return notes."""
     from seq2seq.analysis.attention.plot import write_attention
@@ -211,7 +209,7 @@ def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
 
 
 def _write_alignments(
-    path: Path, gold_path: Path | None, translations: "Iterator[Translation]", text: _Text
+    path: Path, gold_path: Path | None, translations: "Iterator[Translation]", text: _ChosenLines
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.analysis.attention.alignment import align, alignment_error_rate, pharaoh, read_gold

@@ -30,10 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate the text into the source language and write the pairs."""
     from seq2seq.inference.settings import SearchSettings
+    from seq2seq.inference.synthetic import SyntheticCorpus
 
     search = SearchSettings(sampling=sampling_options(options), written_names=False)
     synthetic.check_file(options.input)
     data = synthetic.config_of(options.model[0]).data
     languages = data.tgt_lang, data.src_lang
-    corpus = synthetic.SyntheticCorpus(options.input, options.output, languages, True, search)
+    corpus = SyntheticCorpus(options.input, options.output, languages, True, search, options.beam)
     return synthetic.write_corpus(options, corpus)

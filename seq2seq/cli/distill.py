@@ -34,9 +34,10 @@ def run(options: argparse.Namespace) -> int:
     else:
         synthetic.check_file(text)
     from seq2seq.inference.settings import SearchSettings
+    from seq2seq.inference.synthetic import SyntheticCorpus
 
     search = SearchSettings(written_names=False)
-    corpus = synthetic.SyntheticCorpus(text, options.output, languages, False, search)
+    corpus = SyntheticCorpus(text, options.output, languages, False, search, options.beam)
     return synthetic.write_corpus(options, corpus)
 
 

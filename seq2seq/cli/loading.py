@@ -1,11 +1,13 @@
 """Load the config or the model that a subcommand names."""
 
+import argparse
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seq2seq.cli import arguments
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.files import check_paths
 from seq2seq.runtime.process_group import is_main_process
@@ -26,29 +28,13 @@ def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
     return config
 
 
-def load_translator(
-    runs: Sequence[str],
-    device: str,
-    int8: bool = False,
-    beam_size: int | None = None,
-    n_best: int = 1,
-    decoding: Sequence[str] = (),
-    shortlist: bool = False,
-    float16: bool = False,
-) -> "Translator":
-    """Load run folders, several as an ensemble; raise UserError if the beam is below `n_best`."""
+def load_translator(options: argparse.Namespace, n_best: int = 1) -> "Translator":
+    """Load the models of a command; raise UserError if its beam is smaller than `n_best`."""
     with frozen_objects():
         from seq2seq.inference.translator import Translator
 
-        translator = Translator.load(
-            *runs,
-            device=device,
-            int8=int8,
-            float16=float16,
-            overrides=decoding,
-            shortlist=shortlist,
-        )
-    translator.beam_size(beam_size, n_best)  # raises before any input is read
+        translator = Translator.load_with(options.model, arguments.model_options(options))
+    translator.beam_size(options.beam, n_best)  # raises before any input is read
     return translator
 
 

@@ -12,10 +12,10 @@ from contextlib import suppress
 from itertools import zip_longest
 from pathlib import Path
 
+from seq2seq.cli.arguments import option
 from seq2seq.cli.parser import COMMANDS, parse
-from seq2seq.runtime.callers import on_command_line
 from seq2seq.runtime.console import console, logger
-from seq2seq.runtime.errors import RunError, UserError, is_out_of_memory
+from seq2seq.runtime.errors import RunError, UserError, arguments_spelled, is_out_of_memory
 from seq2seq.runtime.extras import missing_extra
 from seq2seq.runtime.process_group import reports_errors
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _replace_closed_streams()
     _limit_spinning()
-    with on_command_line(), console():
+    with arguments_spelled(option), console():
         return _run(sys.argv[1:] if arguments is None else arguments)
 
 

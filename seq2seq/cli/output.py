@@ -65,14 +65,14 @@ class Output:
             self.flush()
         if self._part is None or not self._part.is_file():
             return
-        kept = incomplete_of(Path(self._name))
-        with write_errors(kept), self._part.open("rb") as written:
+        path = incomplete_of(Path(self._name))
+        with write_errors(path), self._part.open("rb") as written:
             count = sum(line.endswith(b"\n") for line in written) // lines_of_each
             if count:
                 written.seek(0)
-                with kept.open("wb") as copy:
+                with path.open("wb") as copy:
                     copy.writelines(islice(written, count * lines_of_each))
-                logger.info(f"{kept}: {content} {counted(count, noun)}")
+                logger.info(f"{path}: {content} {counted(count, noun)}")
 
     def write(self, text: str) -> None:
         """Write text into the buffer."""
@@ -134,8 +134,8 @@ def termination_raises() -> Iterator[None]:
     def stop(number: int, _frame: FrameType | None) -> None:
         raise Terminated(number)
 
-    numbers = {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}  # Windows has no SIGHUP
-    default = [each for each in numbers if signal.getsignal(each) is signal.SIG_DFL]
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    default = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread():  # which alone receives signals
         default = []
     for number in default:
@@ -167,22 +167,23 @@ def as_tree(value: Any) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):
-        return {key: as_tree(each) for key, each in value.items()}
-    return [as_tree(each) for each in value] if isinstance(value, list) else value
+        return {key: as_tree(entry) for key, entry in value.items()}
+    return [as_tree(entry) for entry in value] if isinstance(value, list) else value
 
 
 def check_output(
     path: Path | None,
-    *others: Path | None,
+    *inputs: Path | None,
     runs: Iterable[Path | str] = (),
     streaming: bool = False,
     compressed: bool = False,
 ) -> None:
     """Check, before any work, that `open_output` can write the path.
 
-    Raises UserError if it cannot, if writing it would replace one of the other files of the command
-    or a file of one of its runs, also through a link, or if a regular file is to receive streaming
-    output, since it would appear only at the end.
+    One rule: an output, its temporary file and what is kept of it on failure are none of the other
+    files of the command and none of the files of its runs, by another name or a link either. Raises
+    UserError if it is broken, if the path cannot be written, or if a regular file is to receive
+    streaming output, since it would appear only at the end.
     """
     if path is None or str(path) == "-":
         return
@@ -190,8 +191,18 @@ def check_output(
     check_paths(part_of(resolve_link(path)))
     if is_compressed(path) and not compressed:
         raise UserError(f"{path}: output is not compressed; omit {path.suffix}")
+    reasons = {path: "is already read or written by this command"}
     if not is_stream(path):
-        _check_replaces_nothing(path, [each for each in others if each], [*map(Path, runs)])
+        part, incomplete = part_of(resolve_link(path)), incomplete_of(path)
+        reasons[part] = f"is written as {part} first, which this command reads"
+        reasons[incomplete] = f"is written as {incomplete} if the command fails, which this "
+        reasons[incomplete] += "command reads"
+    for name, reason in reasons.items():
+        if any(same_file(name, other) for other in inputs if other) or _is_stdin(name):
+            raise UserError(f"{path}: {reason}; choose another name")
+        for run in map(Path, () if is_stream(path) else runs):
+            if _belongs_to(run, name):
+                raise UserError(f"{path}: is a file of the run {run}; choose another name")
     if streaming and (path.is_file() or not path.exists()):
         raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
 
@@ -241,28 +252,12 @@ def _is_broken(link: Path) -> bool:
         return True
 
 
-def _check_replaces_nothing(path: Path, others: Sequence[Path], runs: Sequence[Path]) -> None:
-    """Raise UserError if the path, or its temporary file, is a file of this command."""
-    if _is_stdin(path) or any(same_file(path, other) for other in others):
-        raise UserError(f"{path}: is already read or written by this command; choose another name")
-    part = part_of(resolve_link(path))
-    for each, when in ((part, "first"), (incomplete_of(path), "if the command fails")):
-        if any(same_file(each, other) for other in others):
-            raise UserError(
-                f"{path}: is written as {each} {when}, which this command reads; "
-                "choose another name"
-            )
-    for run in runs:
-        if _belongs_to(run, path) or _belongs_to(run, part):
-            raise UserError(f"{path}: is a file of the run {run}; choose another name")
-
-
 def _belongs_to(model: Path, path: Path) -> bool:
     """Return whether a path is a file of a run folder or of an exported model."""
     from seq2seq.runs.engine_folder import is_export
 
     if is_export(model):
-        return any(same_file(path, each) for each in model.rglob("*"))
+        return any(same_file(path, file) for file in model.rglob("*"))
     from seq2seq.runs.layout import belongs_to_run
 
     return belongs_to_run(path, model)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.columns import Columns, TextFile, add_columns, second_column
-from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
+from seq2seq.cli.input import BATCH_LINES, STDIN, LineReport, open_input
 from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.line_counts import in_step
-from seq2seq.data.lines import bounded_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.strict_json import json_text
@@ -38,9 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser)
     text = "print one object per line: score, log_prob, perplexity, tokens and their log_probs"
     parser.add_argument("--json", action="store_true", help=text)
-    arguments.add_precision(parser)
-    arguments.add_device(parser)
-    arguments.add_decoding(parser)
+    arguments.add_model_options(parser)
+    parser.set_defaults(beam=None)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -54,13 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
     source = columns.source(options.input) if options.input else None
     (src_report, sources), (report, targets) = _read([source, columns.target(options.ref)])
-    translator = load_translator(
-        options.model,
-        options.device,
-        options.int8,
-        decoding=options.decoding,
-        float16=options.float16,
-    )
+    translator = load_translator(options)
     total, tokens = 0.0, 0
     with (
         open_output(options.output) as output,
@@ -70,11 +62,11 @@ def run(options: argparse.Namespace) -> int:
             rows = slice(start, start + BATCH_LINES)
             scored = score_lines(translator, sources[rows], targets[rows])
             _check_finite(scored, start + 1, options)
-            output.write("".join(_format(each, options.json) for each in scored))
+            output.write("".join(_format(line, options.json) for line in scored))
             output.flush()
-            report.note_one_sided(start + 1, [each.possible for each in scored])
-            total += sum(each.log_prob for each in scored if each.possible)
-            tokens += sum(len(each.log_probs) for each in scored)
+            report.note_one_sided(start + 1, [line.possible for line in scored])
+            total += sum(line.log_prob for line in scored if line.possible)
+            tokens += sum(len(line.log_probs) for line in scored)
     src_report.log()
     report.log()
     if not tokens:
@@ -88,9 +80,8 @@ def _read(sources: Sequence[TextFile | None]) -> list[tuple[LineReport, list[str
     """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
     paths = [source and source.path for source in sources]
     with ExitStack() as stack:
-        names = [str(path or "standard input") for path in paths]
         files = [stack.enter_context(open_input(source)) for source in sources]
-        named = [(name, bounded_lines(file, name)) for name, file in zip(names, files, strict=True)]
+        named = [(str(path or STDIN), lines) for path, lines in zip(paths, files, strict=True)]
         lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
     reports = [LineReport(path) for path in paths]
     return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]
@@ -98,11 +89,11 @@ def _read(sources: Sequence[TextFile | None]) -> list[tuple[LineReport, list[str
 
 def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse.Namespace) -> None:
     """Raise RunError for a log-probability that is not finite; `number` counts the first line."""
-    for line, each in enumerate(scored, start=number):
-        if each.possible and not each.finite:
-            value = next(value for value in each.log_probs if not math.isfinite(value))
+    for index, line in enumerate(scored, start=number):
+        if line.possible and not line.finite:
+            value = next(value for value in line.log_probs if not math.isfinite(value))
             raise RunError(
-                f"{options.ref}:{line}: a token has the log-probability {value}, which is not a "
+                f"{options.ref}:{index}: a token has the log-probability {value}, which is not a "
                 f"finite number, under {', '.join(map(str, options.model))}; use another model"
             )
 
@@ -116,6 +107,6 @@ def _format(scored: "ScoredLine", as_json: bool) -> str:
         "perplexity": round(scored.perplexity, 6) if scored.possible else None,
         "src_tokens": scored.src_tokens,
         "tgt_tokens": scored.tokens,
-        "log_probs": [round(each, 6) for each in scored.log_probs],
+        "log_probs": [round(value, 6) for value in scored.log_probs],
     }
     return json_text(fields) + "\n"

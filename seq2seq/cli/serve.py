@@ -10,7 +10,7 @@ from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, arguments_spelled, python_spelling
 from seq2seq.runtime.extras import not_installed
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -53,10 +53,7 @@ Other machines reach the server only with --host, pages of other sites only with
     group.add_argument("--max-queue", type=arguments.count, default=10_000, metavar="N", help=text)
     text = "seconds until a request is given up (default: 60)"
     group.add_argument("--timeout", type=arguments.count, default=60, metavar="N", help=text)
-    arguments.add_precision(parser)
-    arguments.add_shortlist(parser)
-    arguments.add_device(parser)
-    arguments.add_decoding(parser)
+    arguments.add_model_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,14 +74,7 @@ def run(options: argparse.Namespace) -> int:
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
         with frozen_objects():
-            pairs = load_pairs(
-                options.model,
-                device=options.device,
-                int8=options.int8,
-                float16=options.float16,
-                overrides=options.decoding,
-                shortlist=options.shortlist,
-            )
+            pairs = load_pairs(options.model, arguments.model_options(options))
             app = create_app(pairs, limits, access)
         if not (token or _is_local(options.host)):
             logger.info(
@@ -96,7 +86,8 @@ def run(options: argparse.Namespace) -> int:
         address = address_of(listening)
         logger.info(f"serving {address} (API: {address}/docs); Ctrl-C stops")
         server = server_for(app, limits.seconds)
-        server.run(sockets=[listening])
+        with arguments_spelled(python_spelling):  # a request has fields of these names
+            server.run(sockets=[listening])
     if server.force_exit:
         raise KeyboardInterrupt
     logger.info("stopped; all accepted requests have been answered")

@@ -1,10 +1,9 @@
 """`seq2seq translate`: translate text, one output line per input line."""
 
 import argparse
-import io
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -12,28 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
+from seq2seq.cli import input as input_lines
 from seq2seq.cli.columns import Columns, TextFile, add_columns
-from seq2seq.cli.input import (
-    BATCH_LINES,
-    LineReport,
-    Lines,
-    Paragraphs,
-    Prompt,
-    arrivals,
-    batches,
-    open_input,
-)
+from seq2seq.cli.input import BATCH_LINES, STDIN, LineReport
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import Output, check_output, open_output
 from seq2seq.cli.progress import count_lines, progress
 from seq2seq.cli.search_options import (
-    LineConstraints,
+    LineFile,
     add_search_options,
     glossary_places,
     search_settings,
 )
-from seq2seq.data.line_counts import in_step
-from seq2seq.data.lines import bounded_lines, iter_lines
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table, table_format
 from seq2seq.runtime.files import LONE_SURROGATE
@@ -43,7 +32,6 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
-_UNDECODED = "surrogateescape"  # bytes of an argument that are not UTF-8, as Python keeps them
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
 
@@ -85,91 +73,125 @@ bidirectional controls are shown as \\uXXXX."""
     parser.add_argument("--stream", action="store_true", help=text)
     text = f"lines to translate together; does not affect the output (default: {BATCH_LINES})"
     parser.add_argument("--batch-size", type=arguments.count, metavar="N", help=text)
-    arguments.add_precision(parser)
-    arguments.add_shortlist(parser)
-    arguments.add_device(parser)
-    arguments.add_decoding(parser)
+    arguments.add_model_options(parser)
+
+
+class _Requirements(NamedTuple):
+    """Requirements on translations, by line or on all."""
+
+    prefix: str | None
+    prefixes: LineFile | None
+    constraints: LineFile | None
+    settings: "SearchSettings"
+
+    def phrases(self) -> Iterator[tuple[str, list[str]]]:
+        """Yield the required phrases of each line after their place."""
+        for number, line in enumerate(self.constraints.lines if self.constraints else (), start=1):
+            assert self.constraints is not None
+            yield f"{self.constraints.path}:{number}", line.split("\t")
+
+    def prefixes_of(self, number: int, size: int) -> list[str] | None:
+        """Return the prefixes of `size` lines from line `number` on, None if there are none."""
+        if self.prefixes is not None:
+            return self.prefixes.of(number, size)
+        return [self.prefix] * size if self.prefix else None
+
+    def constraints_of(self, number: int, size: int) -> list[list[str]] | None:
+        """Return the phrases of `size` lines from line `number` on, None if there are none."""
+        if self.constraints is None:
+            return None
+        return [line.split("\t") for line in self.constraints.of(number, size)]
+
+
+class _Text(NamedTuple):
+    """Lines to translate, in groups as they are read."""
+
+    groups: Iterable[Sequence[bytes]]
+    typed: bool = False  # a user reads each translation before typing the next line
+    numbers: list[int] | None = None  # lines of the file at which its paragraphs begin
 
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
-    check_output(
-        options.output,
-        options.input,
-        options.prefix_file,
-        options.constraints,
-        options.glossary,
-        options.forbidden,
-        runs=options.model,
-        streaming=options.stream,
-    )
+    inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
+    inputs.append(options.forbidden)
+    check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
     _check(options)
-    source = _source(options)
-    prefixes = _Prefixes(options.prefix, options.prefix_file, options.stream)
-    constraints = LineConstraints(options.constraints, options.stream)
-    settings = search_settings(options)
-    n_best = options.n_best or 1
-    with _open(options, source) as (opened, numbers):
-        lines = constraints.check(prefixes.check(opened, _name(options)), _name(options))
-        translator = load_translator(
-            options.model,
-            options.device,
-            options.int8,
-            options.beam,
-            1 if options.sample else n_best,
-            options.decoding,
-            options.shortlist,
-            options.float16,
-        )
-        required = chain(constraints.places(), glossary_places(options.glossary, settings))
-        translator.check_phrases(required, settings)
+    columns = Columns("translate", options, sides=1)
+    columns.check(options.input)
+    source = columns.source(options.input) if options.input else None
+    required = _requirements(options)
+    with _open(options, source, required) as text:
+        _check_prefixes(required)
+        translator = load_translator(options, 1 if options.sample else options.n_best or 1)
+        places = chain(required.phrases(), glossary_places(options.glossary, required.settings))
+        translator.check_phrases(places, required.settings)
         if options.document:
             translator.source = replace(translator.source, sentences=1)
-        report = LineReport(_source_name(options), numbers)
+        report = LineReport("the arguments" if options.text else options.input, text.numbers)
         with open_output(options.output) as output:
-            requirements = _Requirements(prefixes, constraints, settings)
-            _translate(options, lines, translator, requirements, report, output)
+            _translate(options, text, translator, required, report, output)
     report.log()
     return 0
 
 
 def _translate(
     options: argparse.Namespace,
-    lines: Lines,
+    text: _Text,
     translator: "Translator",
-    requirements: "_Requirements",
+    required: _Requirements,
     report: LineReport,
     output: Output,
 ) -> None:
     """Write the translations batch by batch; keep those of a call that fails."""
-    text_only = not options.json and options.n_best is None
-    shown = not options.text and not options.stream and not output.on_terminal
-    total = _total(options) if shown and sys.stderr.isatty() else None
-    lines_of_each = 1 if options.json else options.n_best or 1
+    n_best = options.n_best or 1
+    written, lines_of_each = _writer(options)
+    barred = not options.text and not options.stream and not output.on_terminal
+    total = _total(options) if barred and sys.stderr.isatty() else None
     with (
         output.kept_on_failure("the translations of the first", "line", lines_of_each),
         report.logged_on_failure(),
-        progress("translated", total, shown=shown) as advance,
+        progress("translated", total, shown=barred) as advance,
     ):
-        for number, batch in _batches(options, lines):
-            texts = report.decode(number, batch)
-            begin = requirements.prefixes.of(number, len(texts))
+        for number, batch in input_lines.numbered(text.groups, options.batch_size or BATCH_LINES):
+            lines = report.decode(number, batch)
+            prefixes = required.prefixes_of(number, len(lines))
             translations = translator.stream(
-                texts,
+                lines,
                 options.beam,
-                options.n_best or 1,
-                prefixes=begin,
-                text_only=text_only,
+                n_best,
+                prefixes=prefixes,
+                text_only=not options.json and options.n_best is None,
                 on_translated=advance,
-                constraints=requirements.constraints.of(number, len(texts)),
-                settings=requirements.settings,
+                constraints=required.constraints_of(number, len(lines)),
+                settings=required.settings,
             )
-            for index, each in enumerate(translations, start=number - 1):
-                report.note_translations(index + 1, [each], begin and [begin[index + 1 - number]])
-                output.write(_format(each, index, options.n_best is not None, options.json))
+            for index, translation in enumerate(translations):
+                prefix = prefixes and [prefixes[index]]
+                report.note_translations(number + index, [translation], prefix)
+                output.write(written(translation, number + index - 1))
             output.flush()
-            if options.stream or isinstance(lines, Prompt):
+            if options.stream or text.typed:
                 report.log()
+
+
+def _writer(options: argparse.Namespace) -> "tuple[Callable[[Translation, int], str], int]":
+    """Return the format of a translation, by its index, and its number of lines."""
+    if options.json:
+        from seq2seq.inference.translation_json import translation_as_json
+
+        with_nbest = options.n_best is not None
+        return lambda translation, _: f"{translation_as_json(translation, with_nbest)}\n", 1
+    if options.n_best is not None:
+        return _as_nbest_list, options.n_best
+    return lambda translation, _: f"{translation.text}\n", 1
+
+
+def _as_nbest_list(translation: "Translation", index: int) -> str:
+    return "".join(
+        f"{index} ||| {entry.text.replace(SEPARATOR, ESCAPED)} ||| {entry.score:.6f}\n"
+        for entry in translation.n_best
+    )
 
 
 def _total(options: argparse.Namespace) -> int | None:
@@ -180,54 +202,48 @@ def _total(options: argparse.Namespace) -> int | None:
     return count_lines(options.input)
 
 
-def _batches(options: argparse.Namespace, lines: Lines) -> Iterator[tuple[int, list[bytes]]]:
-    if options.stream and not isinstance(lines, Prompt | Paragraphs):
-        return arrivals(lines, options.batch_size, _name(options))
-    return batches(lines, options.batch_size, _name(options))
-
-
 @contextmanager
 def _open(
-    options: argparse.Namespace, source: TextFile | None
-) -> Iterator[tuple[Lines, Sequence[int] | None]]:
-    """Yield the lines to translate and, for a document, the numbers of its paragraphs' lines."""
+    options: argparse.Namespace, source: TextFile | None, required: _Requirements
+) -> Iterator[_Text]:
+    """Yield the lines to translate, after reading the files that have a line for each of them."""
+    name = str("the arguments" if options.text else options.input or STDIN)
+    by_line = [file for file in (required.prefixes, required.constraints) if file is not None]
     if options.text:
-        yield (
-            io.BytesIO("".join(f"{text}\n" for text in options.text).encode(errors=_UNDECODED)),
-            None,
-        )
+        lines = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
+        yield _Text([_in_step(by_line, lines, name)])
     elif _is_typed(options):
-        yield Prompt(), None
+        yield _Text(input_lines.typed_lines(), typed=True)
+    elif options.stream and (source is None or source.column is None):
+        with input_lines.open_bytes(source) as file:
+            yield _Text(input_lines.arrivals(file, name))
     else:
-        with open_input(source) as lines:
+        by_terminal = source is None and sys.stdin.isatty()
+        size = options.batch_size or (1 if by_terminal or options.stream else BATCH_LINES)
+        with input_lines.open_input(source) as opened:
             if options.document:
-                paragraphs = Paragraphs(lines, _name(options))
-                yield paragraphs, paragraphs.numbers
+                numbers: list[int] = []
+                texts = input_lines.paragraphs(opened, numbers, name)
+                yield _Text(input_lines.grouped(texts, BATCH_LINES), numbers=numbers)
+            elif by_line:
+                yield _Text([_in_step(by_line, opened, name)])
             else:
-                yield lines, None
+                yield _Text(input_lines.grouped(opened, size))
 
 
-def _source(options: argparse.Namespace) -> TextFile | None:
-    """Return the file to translate, None for stdin or arguments."""
-    columns = Columns("translate", options, sides=1)
-    columns.check(options.input)
-    return columns.source(options.input) if options.input else None
+def _in_step(files: Sequence[LineFile], lines: Iterable[bytes], name: str) -> list[bytes]:
+    """Read the files in step with the lines, and return these."""
+    for file in files:
+        lines = file.read_with(lines, name)
+    return list(lines)
 
 
 def _is_typed(options: argparse.Namespace) -> bool:
     """Return whether a user types the lines and reads the translations."""
     by_line = options.prefix_file or options.constraints
-    wanted = options.input is None and not (options.stream or by_line)
+    from_file = options.input is not None or options.stream or by_line or options.document
     terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return wanted and terminal and not options.document and options.output is None
-
-
-def _name(options: argparse.Namespace) -> str:
-    return str(_source_name(options) or "standard input")
-
-
-def _source_name(options: argparse.Namespace) -> Path | str | None:
-    return "the arguments" if options.text else options.input
+    return terminal and not from_file and options.output is None
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -243,65 +259,30 @@ def _check(options: argparse.Namespace) -> None:
     if len(options.text) == 1 and arguments.is_file(options.text[0]):
         name = shlex.quote(options.text[0])
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
+    for option, remedy in (("prefix_file", "--prefix"), ("constraints", "--glossary")):
+        if options.stream and getattr(options, option) is not None:
+            raise UserError(
+                f"{arguments.option(option)} cannot be used with --stream (the number of input "
+                f"lines is unknown); use {remedy}"
+            )
+    if LONE_SURROGATE.search(options.prefix or ""):
+        raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
 
 
-def _format(translation: "Translation", index: int, with_nbest: bool, as_json: bool) -> str:
-    if as_json:
-        from seq2seq.inference.translation_json import translation_as_json
-
-        return translation_as_json(translation, with_nbest) + "\n"
-    if not with_nbest:
-        return translation.text + "\n"
-    return "".join(
-        f"{index} ||| {each.text.replace(SEPARATOR, ESCAPED)} ||| {each.score:.6f}\n"
-        for each in translation.n_best
+def _requirements(options: argparse.Namespace) -> _Requirements:
+    path, phrases = options.prefix_file, options.constraints
+    return _Requirements(
+        options.prefix,
+        path and LineFile(path, "prefix"),
+        phrases and LineFile(phrases, "constraints"),
+        search_settings(options),
     )
 
 
-class _Prefixes:
-    """Target prefixes: one for all lines, one per line, or none."""
+def _check_prefixes(required: _Requirements) -> None:
+    """Raise UserError for a prefix that is too long."""
+    prefixes = required.prefixes.lines if required.prefixes else [required.prefix or ""]
+    if any(prefixes):
+        from seq2seq.inference.search.prefixes import check_prefixes
 
-    def __init__(self, text: str | None, path: Path | None, streaming: bool) -> None:
-        """Take a text for all lines, or a file with one prefix per line; raise UserError."""
-        self._text, self._path, self._lines = text, path, [text or ""]
-        if path is not None and streaming:
-            raise UserError(
-                "--prefix-file cannot be used with --stream (the number of input lines is "
-                "unknown); use --prefix"
-            )
-        if LONE_SURROGATE.search(self._lines[0]):
-            raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
-
-    def check(self, lines: Lines, name: str) -> Lines:
-        """Raise UserError for a prefix that is too long, or for a wrong number of prefixes.
-
-        Counting takes reading all input first; returns the lines, ready to be read from the start.
-        """
-        kept: tuple[bytes, ...] = ()
-        if self._path is not None and not isinstance(lines, Prompt | Paragraphs):
-            rule = "line n must be the prefix for input line n, blank for no prefix"
-            texts = (line.encode() for line in iter_lines(self._path))
-            named = [(str(self._path), texts), (name, bounded_lines(lines, name))]
-            prefixes, kept = zip(*in_step(named, rule), strict=True)
-            self._lines = [prefix.decode() for prefix in prefixes]
-        if self._text or self._path:
-            from seq2seq.inference.search.prefixes import check_prefixes
-
-            check_prefixes(self._lines)
-        if self._path is None or isinstance(lines, Prompt | Paragraphs):
-            return lines
-        return io.BytesIO(b"".join(kept))
-
-    def of(self, number: int, size: int) -> list[str] | None:
-        """Return the prefixes of `size` lines from line `number` on, or None if there are none."""
-        if self._path is not None:
-            return self._lines[number - 1 : number - 1 + size]
-        return self._lines * size if self._text else None
-
-
-class _Requirements(NamedTuple):
-    """Requirements on translations, by line or on all."""
-
-    prefixes: _Prefixes
-    constraints: LineConstraints
-    settings: "SearchSettings"
+        check_prefixes(prefixes)

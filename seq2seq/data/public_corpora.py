@@ -21,7 +21,7 @@ from pathlib import Path
 
 from seq2seq.data.corpus import has_text
 from seq2seq.runtime.console import say
-from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.errors import RunError, argument
 from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.files import atomic_write
 
@@ -107,7 +107,7 @@ def fetch_multi30k(base_url: str, folder: Path) -> None:
         if found != expected:
             raise RunError(
                 f"{name}: the content has SHA-256 {found} instead of {expected}. "
-                "The download was discarded; try again, or another --base-url"
+                f"The download was discarded; try again, or another {argument('base_url')}"
             )
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(path, packed)
@@ -132,7 +132,7 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
         say(f"{folder}: up to date")
         return
     if folder.exists():
-        raise RunError(f"{folder}: incomplete corpus. Remove it, or choose another --output")
+        raise RunError(f"{folder}: incomplete corpus. Remove it, or choose another folder")
     archive = download(f"{base_url}/{language}-eng.zip")
     say(
         f"{language}-eng.zip: {len(archive):,} bytes, SHA-256 {hashlib.sha256(archive).hexdigest()}"

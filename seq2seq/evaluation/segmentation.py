@@ -13,7 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.tokenizers.tokenizer_ter import TercomTokenizer
 
 from seq2seq.data.spread import spread
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 DEFAULT_TOKENIZER = "13a"
 _BY_SPACES = (DEFAULT_TOKENIZER, "intl", "none")  # tokenizers that split words at spaces
@@ -76,7 +76,8 @@ class Segmentation(NamedTuple):
             return None
         bleu = f"BLEU uses sacrebleu's tokenizer {self.tokenize}"
         if self.tokenize in _BY_SPACES:
-            bleu += ", which counts text between spaces as one word (--tokenize char would not)"
+            char = argument("tokenize", "char")
+            bleu += f", which counts text between spaces as one word ({char} would not)"
         ter = "splits at Chinese characters (asian:yes)"
         if not self.asian:
             ter = "counts text between spaces as one word"

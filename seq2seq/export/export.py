@@ -15,11 +15,11 @@ from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.engines.onnx.files import quantized
 from seq2seq.engines.onnx.topk import topk_graph
-from seq2seq.inference.stored_runs import StoredRun, check_fit, graphs_of, stored_run
+from seq2seq.inference.run_loading import StoredRun, check_fit, graphs_of, stored_run
 from seq2seq.runs.engine_folder import FORMAT
 from seq2seq.runs.exported_files import DESCRIPTION, TOPK, VOCABULARY
 from seq2seq.runs.run_config import read_source_profile
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import atomic_write, write_errors
 
 _BOUNDS = {"ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum"}
@@ -34,7 +34,7 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
     """
     _check_empty(folder)
     runs = [stored_run(path) for path in folders]
-    check_fit(folders, runs)
+    check_fit(folders, [run[:2] for run in runs])
     models, files = [], {TOPK: topk_graph().content()}
     for number, (path, run) in enumerate(zip(folders, runs, strict=True), 1):
         graphs = graphs_of(path, run)
@@ -64,15 +64,15 @@ def _description(path: Path, run: StoredRun) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "seq2seq": __version__,
-        "src_lang": run.languages[0],
-        "tgt_lang": run.languages[1],
+        "src_lang": run.config.data.src_lang,
+        "tgt_lang": run.config.data.tgt_lang,
         "pad_id": PAD_ID,
         "unk_id": UNK_ID,
         "bos_id": BOS_ID,
         "eos_id": EOS_ID,
         "limit": asdict(run.limit),
-        "max_length": run.max_length,
-        "decoding": run.decoding.model_dump(mode="json"),
+        "max_length": run.config.data.max_length,
+        "decoding": run.config.decoding.model_dump(mode="json"),
         "decoding_schema": _schema(),
         "source": asdict(read_source_profile(path)),
         "vocabularies": checksums_of(run.vocabularies),
@@ -81,7 +81,9 @@ def _description(path: Path, run: StoredRun) -> dict[str, Any]:
 
 def _check_empty(folder: Path) -> None:
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(f"{folder}: exists and is not an empty folder; give another with -o")
+        raise UserError(
+            f"{folder}: exists and is not an empty folder; give another with {argument('output')}"
+        )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Long lines: split into parts at sentence ends, between words, or inside very long words."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
@@ -14,13 +14,6 @@ _BETWEEN_WORDS = re.compile("[ \t]+")  # a no-break space is part of a word
 _SENTENCE_END = re.compile(
     rf"(?<=[{_ENDS}])\s+|(?:(?<=[{_FULL}])|(?<=[{_FULL}][{_CLOSING}]))(?=[^\s{_FULL}{_CLOSING}])"
 )
-
-
-def with_tag(texts: Sequence[str], tag: str | None) -> list[str]:
-    """Put the tag of a line before those of its parts that do not begin with it."""
-    if tag is None:
-        return list(texts)
-    return [text if f"{text} ".startswith(f"{tag} ") else f"{tag} {text}" for text in texts]
 
 
 def split_line(line: str, vocabulary: Vocabulary, max_length: int) -> tuple[list[str], bool]:

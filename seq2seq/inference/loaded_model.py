@@ -1,7 +1,7 @@
 """A trained or exported model in memory, with all that turns text into its ids and back."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,9 +18,20 @@ from seq2seq.runtime.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.inference.shortlist_search import ShortlistSearch
-
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Device and numbers with which a model is loaded; see `Translator.load`."""
+
+    device: str = "auto"
+    int8: bool = False
+    float16: bool = False
+    overrides: Iterable[str] = ()  # in the config's section `decoding`
+
+
+DEFAULT_OPTIONS = ModelOptions()
 
 
 @dataclass(eq=False)
@@ -38,7 +49,6 @@ class LoadedModel:
     device: "torch.device | str"  # "cpu" for ONNX Runtime
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
-    shortlisted: "ShortlistSearch | None" = None  # in place of search over all tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights."""
@@ -64,8 +74,6 @@ class LoadedModel:
         on_found: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses for each request, best first; see `search.search.search`."""
-        if self.shortlisted is not None:
-            return self.shortlisted.search(self.engine, requests, options, on_found)
         return search(self.engine, requests, options, on_found)
 
 

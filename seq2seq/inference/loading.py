@@ -4,15 +4,16 @@ On a CPU both are computed by ONNX Runtime, without torch.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.files import GraphFiles, load_network
 from seq2seq.engines.onnx.network import Network
-from seq2seq.inference.loaded_model import AnyLoaded, check_ensemble
+from seq2seq.inference.loaded_model import AnyLoaded, ModelOptions, check_ensemble
 from seq2seq.runs.engine_folder import (
     Description,
     is_export,
@@ -23,7 +24,7 @@ from seq2seq.runs.engine_folder import (
 )
 from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.extras import needs_train
 from seq2seq.runtime.suggestions import suggest_file
 
@@ -32,44 +33,33 @@ _GPU_DRIVERS = [Path("/dev", name) for name in ("nvidiactl", "kfd", "dxg", "nvho
 
 
 def load_folders(
-    kind: type[AnyLoaded],
-    runs: Sequence[Path | str],
-    device: str,
-    int8: bool,
-    overrides: Iterable[str],
-    shortlist: bool,
-    float16: bool = False,
+    kind: type[AnyLoaded], runs: Sequence[Path | str], options: ModelOptions
 ) -> AnyLoaded:
     """Return run folders or exported folders as a model of this kind; see `Translator.load`."""
     if not runs:
         raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
     paths = [argument_types.path(run, "runs") for run in runs]
+    options = replace(options, device=argument_types.device_name(options.device))
     exported = [path for path in paths if is_export(path)]
     if exported and len(exported) < len(paths):
         raise UserError(
             f"{exported[0]}: is an exported model, which forms ensembles with other exported "
             "models only; give the run folders of all"
         )
-    if exported and shortlist:
-        raise UserError(
-            f"--shortlist: {exported[0]} is an exported model, which has none; use the run "
-            "folder, or remove the option"
-        )
-    if float16 and (exported or is_cpu(argument_types.device_name(device))):
-        raise UserError("--float16: needs a CUDA GPU; remove it, or use --int8 on a CPU")
+    on_cpu = bool(exported) or is_cpu(options.device)
+    if options.float16 and on_cpu:
+        text = f"needs a CUDA GPU; remove it, or use {argument('int8', True)} on a CPU"
+        raise UserError(text, argument="float16", value=True)
     if exported:
-        return _load_exports(kind, paths, device, int8, overrides)
-    if not shortlist and is_cpu(argument_types.device_name(device)):
-        with _needs_train(paths[0]):
-            from seq2seq.inference import stored_runs
-        stored = [stored_runs.stored_run(path) for path in paths]
-        stored_runs.check_fit(paths, stored)
-        networks = stored_runs.networks_of(paths, stored, int8)
-        if networks is not None:
-            return stored_runs.load_stored(kind, paths, stored, networks, overrides)
+        return _load_exports(kind, paths, options)
     with _needs_train(paths[0]):
-        from seq2seq.inference.run_loading import load_runs
-    return load_runs(kind, paths, device, int8, overrides, shortlist, float16)
+        from seq2seq.inference import run_loading
+    if on_cpu:
+        loaded = run_loading.load_stored(kind, paths, options)
+        if loaded is not None:
+            return loaded
+    with _needs_train(paths[0]):
+        return run_loading.load_by_torch(kind, paths, options)
 
 
 def is_cpu(device: str) -> bool:
@@ -84,33 +74,27 @@ def is_cpu(device: str) -> bool:
 
 
 def _load_exports(
-    kind: type[AnyLoaded],
-    folders: Sequence[Path],
-    device: str,
-    int8: bool,
-    overrides: Iterable[str],
+    kind: type[AnyLoaded], folders: Sequence[Path], options: ModelOptions
 ) -> AnyLoaded:
-    """Return exported folders as a model of this kind; see `Translator.load`.
+    """Return exported folders as a model of this kind.
 
-    Raises UserError for a device other than the CPU, and for folders that are damaged or do not
+    Raises UserError for options that they do not have, and for folders that are damaged or do not
     fit together.
     """
-    if argument_types.device_name(device) not in ("auto", "cpu"):
-        raise UserError(
-            f"--device {device}: an exported model runs on the CPU; use the run folder, or "
-            "--device cpu"
-        )
+    if options.device not in ("auto", "cpu"):
+        text = "an exported model runs on the CPU; use the run folder, or cpu"
+        raise UserError(text, argument="device", value=options.device)
     described = [read_description(folder) for folder in folders]
     first = described[0]
-    for folder, each in zip(folders, described, strict=True):
-        same = each.vocabularies == first.vocabularies
-        check_ensemble(folder, folders[0], same, each.direction, first.direction)
-    decoding = overridden(first, overrides)
+    for folder, description in zip(folders, described, strict=True):
+        same = description.vocabularies == first.vocabularies
+        check_ensemble(folder, folders[0], same, description.direction, first.direction)
+    decoding = overridden(first, options.overrides)
     vocabularies = read_vocabularies(folders[0], first)
     networks = [
         network
-        for folder, each in zip(folders, described, strict=True)
-        for network in _networks(folder, each, len(vocabularies.tgt), int8)
+        for folder, description in zip(folders, described, strict=True)
+        for network in _networks(folder, description, len(vocabularies.tgt), options.int8)
     ]
     return kind(
         engine=OnnxEngine(networks),

@@ -4,59 +4,78 @@ from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, normalized
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary, normalized
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.lexical import Lexical, LexicalMaker
+from seq2seq.inference.search.lexical import Lexical, LexicalMaker, merge
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
 from seq2seq.inference.translation import LINE_BREAKS
-from seq2seq.names.names import Masked, Names
+from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 
 
+class Automata:
+    """Automata over the tokens of one vocabulary; those of the last forbidden words are kept."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._last: tuple[tuple[str, ...], Forbidden] | None = None
+
+    @cached_property
+    def prefixes(self) -> PrefixMaker:
+        """Return the converter of prefixes."""
+        return PrefixMaker(self._vocabulary)
+
+    @cached_property
+    def phrases(self) -> LexicalMaker:
+        """Return the converter of phrases."""
+        return LexicalMaker(self._vocabulary)
+
+    def forbidden(self, words: tuple[str, ...]) -> Forbidden | None:
+        """Return the automaton of forbidden words, None for none."""
+        if all(map(is_blank, words)):
+            return None
+        last = self._last
+        if last is None or last[0] != words:
+            self._last = last = words, Forbidden(self._vocabulary, words)
+        return last[1]
+
+
 class Requirements:
-    """Converts texts that translations must or must not contain to automata over tokens."""
+    """Converts the texts that translations of one call must or must not contain."""
 
-    def __init__(self, vocabularies: Vocabularies) -> None:
-        self._vocabularies = vocabularies
-        self._last_forbidden: tuple[tuple[str, ...], Forbidden] | None = None
+    def __init__(
+        self, vocabularies: Vocabularies, automata: Automata, forbidden: tuple[str, ...] = ()
+    ) -> None:
+        """Take the words and phrases that no translation contains."""
+        self._vocabularies, self._automata = vocabularies, automata
+        self.forbidden = automata.forbidden(forbidden)
 
-    def prefix_texts(
-        self, lines: Sequence[Sequence[Masked]], prefixes: Iterable[str] | None
-    ) -> list[str]:
-        """Return the text of each line's prefix with its names masked, "" for none."""
-        if prefixes is None:
-            return [""] * len(lines)
-        prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
-        if len(prefixes) != len(lines):
-            raise UserError(
-                f"{len(prefixes)} prefixes for {len(lines)} lines; give one per line, '' for none"
-            )
-        check_prefixes(prefixes)
-        if (names := self._vocabularies.names) is not None:
-            prefixes = [
-                names.mask_target(normalized(prefix), parts[0].names)
-                for prefix, parts in zip(prefixes, lines, strict=True)
-            ]
-        return prefixes
+    def is_forbidden(self, text: str) -> bool:
+        """Return whether a text has a forbidden word or phrase."""
+        return self.forbidden is not None and self.forbidden.occurs_in(text)
 
-    def prefixes(self, texts: Sequence[str]) -> list[Prefix]:
-        """Return the prefixes for these texts; equal texts are converted once."""
-        made = {
-            text: NO_PREFIX
-            if is_blank(text)
-            else self._prefix_maker.prefix(LINE_BREAKS.sub(" ", text))
-            for text in set(texts)
+    def allowed(self, masked: Masked, exempt: Container[str]) -> Masked:
+        """Mask no name whose spelling is forbidden, but for those with exempt placeholders."""
+        names = self._vocabularies.names
+        if names is None or self.forbidden is None:
+            return masked
+        words = {
+            mark: name
+            for mark, name in masked.names.items()
+            if mark not in exempt and self.is_forbidden(names.restore(mark, masked))
         }
-        return [made[text] for text in texts]
+        remaining = {mark: name for mark, name in masked.names.items() if mark not in words}
+        return Masked(Masked(masked.text, words).written, remaining, masked.given)
+
+    def prefix(self, text: str) -> Prefix:
+        """Return the prefix for a text."""
+        if is_blank(text):
+            return NO_PREFIX
+        return self._automata.prefixes.prefix(LINE_BREAKS.sub(" ", text))
 
     def lexical(
-        self,
-        phrases: Sequence[str],
-        masked: Masked,
-        place: str,
-        forbidden: Forbidden | None,
-        terms: Sequence[str] = (),
+        self, phrases: Sequence[str], masked: Masked, place: str, terms: Sequence[str] = ()
     ) -> Lexical:
         """Return the constraint that a translation contains the phrases, its names masked.
 
@@ -64,47 +83,35 @@ class Requirements:
         place, for phrases and terms that no translation can contain.
         """
         for phrase in (*phrases, *terms):
-            if forbidden is not None and forbidden.occurs_in(" ".join(normalized(phrase).split())):
+            if self.is_forbidden(" ".join(normalized(phrase).split())):
                 raise UserError(
                     f"{place}: {phrase[:60]!r} is required and contains a forbidden word; allow "
                     "the word, or do not require it"
                 )
         if (names := self._vocabularies.names) is not None:
-            phrases = [names.mask_target(each, masked.names) for each in phrases]
-            terms = [names.mask_target(each, masked.names) for each in terms]
-        return self._lexical_maker.lexical(phrases, place, terms)
+            phrases = [names.mask_target(phrase, masked.names) for phrase in phrases]
+            terms = [names.mask_target(term, masked.names) for term in terms]
+        return self._automata.phrases.lexical(phrases, place, terms)
 
-    def forbidden(self, words: tuple[str, ...]) -> Forbidden | None:
-        """Return the automaton of forbidden words; it is kept for the next call."""
-        if all(map(is_blank, words)):
-            return None
-        last = self._last_forbidden
-        if last is None or last[0] != words:
-            self._last_forbidden = last = words, Forbidden(self._vocabularies.tgt, words)
-        return last[1]
-
-    @cached_property
-    def _prefix_maker(self) -> PrefixMaker:
-        return PrefixMaker(self._vocabularies.tgt)
-
-    @cached_property
-    def _lexical_maker(self) -> LexicalMaker:
-        return LexicalMaker(self._vocabularies.tgt)
+    def with_words(self, lexical: Lexical, words: Sequence[str]) -> Lexical:
+        """Require words, too, as far as the vocabulary can spell them."""
+        return merge(lexical, self._automata.phrases.possible(words))
 
 
-def without_forbidden_names(
-    masked: Masked, names: Names, forbidden: Forbidden | None, kept: Container[str]
-) -> Masked:
-    """Mask no name whose spelling is forbidden, so that search avoids it; `kept`: but for these."""
-    if forbidden is None:
-        return masked
-    written = {
-        mark: name
-        for mark, name in masked.names.items()
-        if mark not in kept and forbidden.occurs_in(names.restore(mark, masked))
-    }
-    others = {mark: name for mark, name in masked.names.items() if mark not in written}
-    return Masked(Masked(masked.text, written).written, others, masked.given)
+def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[str]:
+    """Return the prefix of each line, "" for none.
+
+    Raises UserError for another number of lines or a prefix that is too long.
+    """
+    if prefixes is None:
+        return [""] * len(lines)
+    prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
+    if len(prefixes) != len(lines):
+        raise UserError(
+            f"{len(prefixes)} prefixes for {len(lines)} lines; give one per line, '' for none"
+        )
+    check_prefixes(prefixes)
+    return prefixes
 
 
 def phrase_lists(
@@ -120,12 +127,12 @@ def phrase_lists(
         constraints, "constraints", "a list with a list of str for each line, [] for none"
     )
     phrases = [
-        argument_types.text_list(each, f"constraints[{number}]", "phrases, [] for none")
-        for number, each in enumerate(constraints)
+        argument_types.text_list(texts, f"constraints[{number}]", "phrases, [] for none")
+        for number, texts in enumerate(constraints)
     ]
     if len(phrases) != len(lines):
         raise UserError(
             f"{len(phrases)} constraints for {len(lines)} lines; give one list per line, [] for "
             "none"
         )
-    return [[each for each in texts if not is_blank(each)] for texts in phrases]
+    return [[phrase for phrase in texts if not is_blank(phrase)] for texts in phrases]

@@ -10,21 +10,40 @@ from seq2seq.inference.mbr import METRICS, Metric
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import DecodingSettings, SearchOptions
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
+
+DESCRIPTIONS = {  # read by the command line and the server, too
+    "glossary": "source and target phrases: where a line has the source phrase, its translation "
+    "contains the target phrase",
+    "forbidden": "no translation contains these words and phrases",
+    "sampling": "draw translations, in place of beam search",
+    "samples": "translations to draw of each line, in place of beam search",
+    "temperature": "divides log-probabilities",
+    "top_k": "draw from the K most probable tokens",
+    "top_p": "draw from the most probable tokens of total probability P",
+    "seed": "seed of the draws; a line is drawn alike in any batch",
+    "groups": "diverse beam search: divide the beam into G groups, of which each avoids the tokens "
+    "of those before it",
+    "diversity": "with groups: penalty in nats for such a token",
+    "mbr": "choose, of the hypotheses of the beam or the samples, the one with the highest "
+    "expected chrf or bleu (minimum Bayes risk)",
+    "head_attention": "also return the attention weights of each head",
+    "written_names": "write a name whose spelling is not certain in its source script, too",
+}
 
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Requirements on all translations of a call, and the kind of search."""
+    """Requirements on all translations of a call, and the kind of search; see DESCRIPTIONS."""
 
-    glossary: Glossary | None = None  # target phrases required by source phrases
-    forbidden: tuple[str, ...] = ()  # words and phrases that no translation contains
-    sampling: Sampling | None = None  # draw translations, in place of beam search
-    groups: int = 1  # diverse beam search: number of groups
-    diversity: float = 0.5  # penalty, nats, for a token that an earlier group takes
-    mbr: Metric | None = None  # choose among the hypotheses or samples by minimum Bayes risk
-    head_attention: bool = False  # also return the attention weights of each head
-    written_names: bool = True  # a name whose spelling is not certain follows it as written
+    glossary: Glossary | None = None
+    forbidden: tuple[str, ...] = ()
+    sampling: Sampling | None = None
+    groups: int = 1
+    diversity: float = 0.5
+    mbr: Metric | None = None
+    head_attention: bool = False
+    written_names: bool = True
 
     def __post_init__(self) -> None:
         """Raise UserError for values that are out of range or do not go together.
@@ -34,43 +53,48 @@ class SearchSettings:
         self._check_types()
         forbidden = argument_types.text_list(self.forbidden, "forbidden", "words and phrases")
         object.__setattr__(self, "forbidden", tuple(forbidden))
-        if self.mbr is not None and self.mbr not in METRICS:
-            raise UserError(f"--mbr {self.mbr}: must be one of {', '.join(METRICS)}")
-        if self.groups < 1:
-            raise UserError(f"--groups {self.groups}: must be at least 1")
-        if not 0 <= self.diversity < math.inf:
-            raise UserError(f"--diversity {self.diversity}: must be a finite number of at least 0")
-        if self.groups > 1 and (self.sampling is not None or self.glossary is not None):
-            raise UserError(
-                "--groups cannot be used with --sample or --glossary; remove one of them"
-            )
-        if (sampling := self.sampling) is None:
-            return
+        sampling = self.sampling or Sampling()
+        temperature, top_p = sampling.temperature, sampling.top_p
+        metrics, finite = ", ".join(METRICS), "must be a finite number of at least 0"
+        for name, value, valid, rule in (
+            ("mbr", self.mbr, self.mbr in (None, *METRICS), f"must be one of {metrics}"),
+            ("groups", self.groups, self.groups >= 1, "must be at least 1"),
+            ("diversity", self.diversity, 0 <= self.diversity < math.inf, finite),
+            ("temperature", temperature, 0 < temperature < math.inf, "must be a positive number"),
+            ("top_p", top_p, 0 < top_p <= 1, "must be above 0 and at most 1"),
+            ("top_k", sampling.top_k, sampling.top_k >= 0, "must be at least 0"),
+            ("samples", sampling.samples, sampling.samples >= 1, "must be at least 1"),
+        ):
+            if not valid:
+                raise UserError(rule, argument=name, value=value)
+        if self.groups > 1:
+            refuse_together("groups", sampling=self.sampling, glossary=self.glossary)
         if self.glossary is not None:
-            raise UserError("--glossary cannot be used with --sample; remove one of them")
-        if not (sampling.temperature > 0 and math.isfinite(sampling.temperature)):
-            raise UserError(f"--temperature {sampling.temperature}: must be a positive number")
-        if not 0 < sampling.top_p <= 1:
-            raise UserError(f"--top-p {sampling.top_p}: must be above 0 and at most 1")
-        if sampling.top_k < 0:
-            raise UserError(f"--top-k {sampling.top_k}: must be at least 0")
-        if sampling.samples < 1:
-            raise UserError(f"--sample {sampling.samples}: must be at least 1")
+            refuse_together("glossary", sampling=self.sampling)
 
     def _check_types(self) -> None:
         """Raise TypeError for values of other types than those of the fields."""
-        argument_types.integer(self.groups, "groups", None, None)
-        argument_types.check_number(self.diversity, "diversity")
         if self.glossary is not None:
             remedy = "write Glossary.read(path), or Glossary(terms) of pairs"
             argument_types.check_instance(self.glossary, Glossary, "glossary", remedy)
-        if (sampling := self.sampling) is None:
-            return
-        argument_types.check_instance(sampling, Sampling, "sampling", "write Sampling(samples=1)")
-        for name in ("samples", "top_k", "seed"):
-            argument_types.integer(getattr(sampling, name), name, None, None)
-        for name in ("temperature", "top_p"):
-            argument_types.check_number(getattr(sampling, name), name)
+        if self.sampling is not None:
+            remedy = "write Sampling(samples=1)"
+            argument_types.check_instance(self.sampling, Sampling, "sampling", remedy)
+        numbers = (self.sampling or Sampling())._asdict()
+        numbers |= {"groups": self.groups, "diversity": self.diversity}
+        for name, value in numbers.items():
+            if name in ("temperature", "top_p", "diversity"):
+                argument_types.check_number(value, name)
+            else:
+                argument_types.integer(value, name, None, None)
+
+
+def refuse_together(name: str, **others: object) -> None:
+    """Raise UserError for an argument that cannot be used with another that is given."""
+    for other, value in others.items():
+        if value is not None:
+            text = f"cannot be used with {argument(other)}; remove one of them"
+            raise UserError(f"{argument(name)} {text}")
 
 
 DEFAULT_SETTINGS = SearchSettings()

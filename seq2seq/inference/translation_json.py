@@ -1,4 +1,4 @@
-"""Translations as JSON objects: the format of `translate --json` and of the server."""
+"""Translations as JSON objects: the format of the command line and of the server."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -6,17 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.lines import LineSteps, counted, line_list
+from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
-from seq2seq.inference.requirements import Requirements
+from seq2seq.inference.requirements import Automata, Requirements
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
-from seq2seq.inference.source_lines import LineSplitter, counted, line_list
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.callers import in_callers_terms
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 if TYPE_CHECKING:
     from seq2seq.inference.scoring import ScoredLine
@@ -29,14 +28,12 @@ class Translator(LoadedModel):
     """
 
     @classmethod
-    @in_callers_terms
     def load(
         cls,
         *runs: Path | str,
         device: str = "auto",
         int8: bool = False,
         overrides: Iterable[str] = (),
-        shortlist: bool = False,
         float16: bool = False,
     ) -> Self:
         """Load a run folder, or several as an ensemble.
@@ -44,14 +41,17 @@ class Translator(LoadedModel):
         For speed, `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a
         CUDA GPU.
 
-        With `shortlist`, search chooses among the tokens that suit a source, by the table that
-        `seq2seq shortlist` wrote into the run folder. Folders that `seq2seq export` wrote are
-        loaded without torch. Overrides of the config's `decoding` section are such as
-        "decoding.length_penalty=0.6". An ensemble uses the `decoding` section, the length limits
-        and the shortlist of its first run. Raises UserError if the runs do not fit together, the
-        device does not compute in the precision, or there is no shortlist.
+        Folders that `seq2seq export` wrote are loaded without torch. Overrides of the config's
+        `decoding` section are such as "decoding.length_penalty=0.6". An ensemble uses the
+        `decoding` section and the length limits of its first run. Raises UserError if the runs do
+        not fit together, or the device does not compute in the precision.
         """
-        return load_folders(cls, runs, device, int8, overrides, shortlist, float16)
+        return cls.load_with(runs, ModelOptions(device, int8, float16, overrides))
+
+    @classmethod
+    def load_with(cls, runs: Sequence[Path | str], options: ModelOptions) -> Self:
+        """Load run folders as `load` does."""
+        return load_folders(cls, runs, options)
 
     def beam_size(self, wanted: int | None, n_best: int) -> int:
         """Return the wanted beam size or the config's; raises UserError if below `n_best`."""
@@ -60,7 +60,11 @@ class Translator(LoadedModel):
             size = argument_types.integer(wanted, "beam_size")
         n_best = argument_types.integer(n_best, "n_best")
         if n_best > size:
-            raise UserError(f"--n-best {n_best}: larger than the beam ({size}); increase -b")
+            raise UserError(
+                f"larger than the beam ({size}); increase {argument('beam_size')}",
+                argument="n_best",
+                value=n_best,
+            )
         return size
 
     @overload
@@ -89,7 +93,6 @@ class Translator(LoadedModel):
         constraints: Iterable[Sequence[str]] | None = None,
         settings: SearchSettings = DEFAULT_SETTINGS,
     ) -> list[Translation]: ...
-    @in_callers_terms
     def translate(
         self,
         lines: str | Iterable[str],
@@ -124,7 +127,6 @@ class Translator(LoadedModel):
         )
         return next(found) if single else list(found)
 
-    @in_callers_terms
     def stream(
         self,
         lines: Iterable[str],
@@ -169,14 +171,15 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
-        split = self._splitter.split(lines, prefixes, constraints, settings, not text_only)
-        forbidden = self._requirements.forbidden(settings.forbidden)
+        requirements = self._requirements(settings)
+        steps = self._steps(requirements, settings)
+        prepared = steps.prepare(lines, prefixes, constraints, not text_only)
         options = search_options(
-            settings, self.decoding, self.vocabularies, size, text_only, forbidden
+            settings, self.decoding, self.vocabularies, size, text_only, requirements.forbidden
         )
-        parts = [part for line in split for part in line.parts]
-        found = PartSearch(self, forbidden).translate(
-            parts, options, n_best, counted(split, on_translated), settings
+        parts = [part for line in prepared for part in line.parts]
+        found = PartSearch(self, steps, requirements).translate(
+            parts, options, n_best, counted(prepared, on_translated), settings
         )
         return (
             replace(
@@ -184,7 +187,7 @@ class Translator(LoadedModel):
                 left_out=line.left_out,
                 notes=line.notes,
             )
-            for line in split
+            for line in prepared
         )
 
     @overload
@@ -193,7 +196,6 @@ class Translator(LoadedModel):
     ) -> "ScoredLine": ...
     @overload
     def score(self, lines: Iterable[str], translations: Iterable[str]) -> "list[ScoredLine]": ...
-    @in_callers_terms
     def score(self, lines: Any, translations: Any) -> "ScoredLine | list[ScoredLine]":
         """Score given translations of lines, as `score_lines` does; or that of one string."""
         from seq2seq.inference.scoring import score_lines
@@ -204,7 +206,6 @@ class Translator(LoadedModel):
             ]
         return score_lines(self, lines, translations)
 
-    @in_callers_terms
     def check(
         self,
         lines: Iterable[str],
@@ -222,24 +223,26 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         self._search_size(beam_size, n_best, constraints is not None, settings)
-        self._requirements.forbidden(settings.forbidden)
-        self._splitter.split(lines, prefixes, constraints, settings)
+        steps = self._steps(self._requirements(settings), settings)
+        steps.prepare(lines, prefixes, constraints)
 
     def check_phrases(
         self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings
     ) -> None:
         """Raise UserError for required phrases, after their place, that no translation can have."""
-        forbidden = self._requirements.forbidden(settings.forbidden)
-        for place, each in phrases:
-            self._requirements.lexical(each, Masked("", {}), place, forbidden)
+        requirements = self._requirements(settings)
+        for place, texts in phrases:
+            requirements.lexical(texts, Masked("", {}), place)
 
     @cached_property
-    def _requirements(self) -> Requirements:
-        return Requirements(self.vocabularies)
+    def _automata(self) -> Automata:
+        return Automata(self.vocabularies.tgt)
 
-    @property
-    def _splitter(self) -> LineSplitter:
-        return LineSplitter(self.vocabularies, self.source, self.max_length, self._requirements)
+    def _requirements(self, settings: SearchSettings) -> Requirements:
+        return Requirements(self.vocabularies, self._automata, settings.forbidden)
+
+    def _steps(self, requirements: Requirements, settings: SearchSettings) -> LineSteps:
+        return LineSteps(self.vocabularies, self.source, self.max_length, requirements, settings)
 
     def _search_size(
         self, wanted: int | None, n_best: int, constrained: bool, settings: SearchSettings
@@ -254,19 +257,31 @@ class Translator(LoadedModel):
         size = self.beam_size(wanted, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:
             raise UserError(
-                f"--mbr {settings.mbr}: there is only one translation to choose from; increase -b "
-                "or --sample"
+                "there is only one translation to choose from; increase "
+                f"{argument('beam_size')} or {argument('samples')}",
+                argument="mbr",
+                value=settings.mbr,
             )
         if sampling is None:
             if settings.groups > 1 and constrained:
-                raise UserError("--constraints cannot be used with --groups; remove one of them")
+                raise UserError(
+                    f"{argument('constraints')} cannot be used with {argument('groups')}; remove "
+                    "one of them"
+                )
             if size % settings.groups:
-                raise UserError(f"--groups {settings.groups}: must divide the beam size ({size})")
+                raise UserError(
+                    f"must divide the beam size ({size})", argument="groups", value=settings.groups
+                )
             return size
         if constrained:
-            raise UserError("--constraints cannot be used with --sample; remove one of them")
+            raise UserError(
+                f"{argument('constraints')} cannot be used with {argument('sampling')}; remove one "
+                "of them"
+            )
         if n_best > sampling.samples:
             raise UserError(
-                f"--n-best {n_best}: more than the samples ({sampling.samples}); increase --sample"
+                f"more than the samples ({sampling.samples}); increase {argument('samples')}",
+                argument="n_best",
+                value=n_best,
             )
         return 1

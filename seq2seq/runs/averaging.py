@@ -18,7 +18,7 @@ from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.provenance import model_changes, provenance_of
 from seq2seq.runs.tensor_file import header_errors, read_header
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 
 _TOO_FEW = "an average needs at least 2 checkpoints"
@@ -48,7 +48,9 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
     if len(runs) == 1 and not runs[0].is_file():
         return _select_snapshots(runs[0], last)
     if last is not None:
-        raise UserError(f"--last {last}: selects snapshots of a single run folder; name only one")
+        raise UserError(
+            "selects snapshots of a single run folder; name only one", argument="last", value=last
+        )
     paths = [each if each.is_file() else each / layout.BEST for each in runs]
     for given, path in zip(runs, paths, strict=True):
         if path.name != layout.BEST and layout.snapshot_step(path) is None:
@@ -64,7 +66,7 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
 def _select_snapshots(run: Path, last: int | None) -> list[Path]:
     run_config.read_config(run)  # raises UserError if it is not a run folder
     if last == 1:
-        raise UserError(f"--last 1: {_TOO_FEW}")
+        raise UserError(_TOO_FEW, argument="last", value=1)
     found, wanted = layout.snapshots(run), max(2, last or 0)
     if len(found) < wanted:
         raise UserError(
@@ -84,7 +86,9 @@ def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> N
     if not run_folder.holds_run(folder):
         raise UserError(f"{folder}: contains files other than a run's; choose a new folder")
     if not overwrite:
-        raise UserError(f"{folder}: already contains a run; replace it with --overwrite")
+        raise UserError(
+            f"{folder}: already contains a run; replace it with {argument('overwrite', True)}"
+        )
 
 
 def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Checkpoint]:
@@ -151,7 +155,7 @@ def save_average(
 ) -> None:
     """Write a run folder for the averaged model, recording the checkpoints that went into it.
 
-    The config is written first, so that --overwrite can replace an incomplete folder. Raises
+    The config is written first, so that an incomplete folder can be overwritten. Raises
     UserError as `check_destination` does: another process may have written there since.
     """
     first = checkpoints[0]

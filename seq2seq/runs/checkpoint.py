@@ -40,7 +40,7 @@ from seq2seq.runs.provenance import (
     recorded_vocabularies,
 )
 from seq2seq.runs.run_config import check_exists, read_config
-from seq2seq.runtime.errors import UnreadableFile, UserError, is_out_of_memory
+from seq2seq.runtime.errors import UnreadableFile, UserError, argument, is_out_of_memory
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
 
 # Remedies for a model that does not fit into memory.
@@ -138,7 +138,9 @@ def load_model(
         model = new_model(config, vocabularies, "meta")
         tensor_file.check_shapes(path, weights, named_weights(model))
         tensor_file.check_finite(path, weights)
-    with _enough_memory(_TO_LOAD if device.type == "cpu" else f"{_TO_LOAD}, or use --device cpu"):
+    with _enough_memory(
+        _TO_LOAD if device.type == "cpu" else f"{_TO_LOAD}, or use {argument('device', 'cpu')}"
+    ):
         own = {name: torch.empty(each.shape, device=device) for name, each in weights.items()}
     tensor_file.copy_into(weights, own, path)
     _put_weights(model, own)

@@ -5,7 +5,6 @@ vocabulary/            joint.model, or src.model and tgt.model; names.json, if t
 best.safetensors       best weights, with the length limit of search
 step-N.safetensors     snapshots: the weights of other validations
 engine/                the best weights as ONNX graphs, for translation without torch
-shortlist.safetensors  lexical table for translation, which `seq2seq shortlist` writes
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
 metrics.jsonl          losses and scores, which the seed determines
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.runs import tensor_file
 from seq2seq.runs.exported_files import ENGINE as ENGINE
-from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError
+from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError, argument
 from seq2seq.runtime.files import PART_SUFFIX, same_file
 from seq2seq.runtime.locks import LOCK
 
@@ -40,7 +39,6 @@ _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
-SHORTLIST = "shortlist.safetensors"
 PAGE, MODEL_CARD = "report.html", "README.md"
 FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
 RESERVED = (
@@ -49,7 +47,6 @@ RESERVED = (
     BEST,
     LAST,
     PREVIOUS,
-    SHORTLIST,
     ENGINE,
     LOCK,
     *FIGURES,
@@ -105,10 +102,16 @@ def recovery_hint(folder: Path, damaged: str) -> str:
     if unknown := [name for name in others if intact[name] is None]:
         return f"{' and '.join(unknown)} cannot be read: make it readable first"
     if intact.get(BEST):
-        return f"{BEST} is intact and translates; to train again, --overwrite or another run_dir"
+        return (
+            f"{BEST} is intact and translates; to train again, {argument('overwrite', True)} or "
+            "another run_dir"
+        )
     if newest := next((each for each in reversed(snapshots(folder)) if _is_intact(each)), None):
         return f"{newest.name} is intact: copied to {BEST}, it translates"
-    return "No other checkpoint here is intact: copy the run again, or train with --overwrite"
+    return (
+        "No other checkpoint here is intact: copy the run again, or train with "
+        f"{argument('overwrite', True)}"
+    )
 
 
 def _resume_hint(folder: Path, damaged: str, intact: Mapping[str, bool | None]) -> str | None:
@@ -142,7 +145,7 @@ def _what_remains(folder: Path) -> str:
     """Say which training state can be resumed from, after verifying its checksum."""
     if not folder.is_dir():
         return f"The run folder {folder} does not exist"
-    resume = "fix the problem and continue with --resume"
+    resume = f"fix the problem and continue with {argument('resume', True)}"
     if _is_intact(folder / LAST):
         return f"{LAST} is intact (checksum verified): {resume}"
     if _is_intact(folder / PREVIOUS):

@@ -24,7 +24,6 @@ from seq2seq.runs.layout import (
     PREVIOUS,
     RESERVED,
     SAMPLES,
-    SHORTLIST,
     TENSORBOARD,
     TIMING,
     VOCABULARY,
@@ -36,13 +35,13 @@ from seq2seq.runs.layout import (
 )
 from seq2seq.runs.provenance import config_changes, that_change_weights
 from seq2seq.runs.training_state import (
-    AGAIN,
     TrainingState,
     another_run,
     read_state,
     resumable,
+    train_again,
 )
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import (
     PART_SUFFIX,
     check_paths,
@@ -80,7 +79,9 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     """
     folder = config.run_dir
     if resume and overwrite:
-        raise UserError("--resume and --overwrite: give one of them")
+        raise UserError(
+            f"{argument('resume', True)} and {argument('overwrite', True)}: give one of them"
+        )
     check_place(folder)
     check_paths(*config.data.paths())
     check_score_class(config)
@@ -103,8 +104,8 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
             )
     elif not overwrite:
         raise UserError(
-            f"{folder}: already holds a run. Resume it with --resume, "
-            "replace it with --overwrite, or set another run_dir"
+            f"{folder}: already holds a run. Resume it with {argument('resume', True)}, "
+            f"replace it with {argument('overwrite', True)}, or set another run_dir"
         )
 
 
@@ -120,9 +121,10 @@ def resumed_state(config: Config) -> TrainingState | None:
     if changes := config_changes(state.path, state.header, config):
         remedy = another_run(folder)
         if that_change_weights(changes, config):
-            remedy = AGAIN
+            remedy = train_again()
         raise UserError(
-            f"{folder}: --resume needs the config that the run started with. These keys differ:",
+            f"{folder}: {argument('resume', True)} needs the config that the run started with. "
+            "These keys differ:",
             *(f"  {change}" for change in changes),
             f"Restore them, or {remedy}",
         )
@@ -187,12 +189,12 @@ def _check_resumable(folder: Path) -> None:
     if not holds_run(folder):
         raise UserError(
             f"{folder}: not a run folder, it has no {CONFIG} of a run, and it is not empty either; "
-            "train without --resume, or set another run_dir"
+            f"train without {argument('resume', True)}, or set another run_dir"
         )
     for name in existing(folder, (BEST, *FIGURES)):  # a run killed before its first save has none
         raise UserError(
             f"{folder}: nothing to resume: it has {name}, but no {LAST}. "
-            "Train again with --overwrite, which replaces the run"
+            f"Train again with {argument('overwrite', True)}, which replaces the run"
         )
 
 
@@ -207,7 +209,7 @@ def _is_empty(folder: Path) -> bool:
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
     with writing(folder, folder):
-        for name in (PREVIOUS, LAST, BEST, SHORTLIST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
+        for name in (PREVIOUS, LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
         for name in (MODEL_CARD, PAGE):
             if is_own_report(folder / name):
@@ -226,7 +228,7 @@ def clear(folder: Path) -> None:
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
     with writing(folder, folder):
-        for name in (LAST, BEST, SHORTLIST, METRICS, METRICS_TABLE, SAMPLES, CONFIG):
+        for name in (LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
         for path in folder.glob(f"step-*{PART_SUFFIX}"):
             if snapshot_step(path.with_suffix("")) is not None:

@@ -24,16 +24,15 @@ from seq2seq.runs.layout import (
     with_recovery_hint,
     writing,
 )
-from seq2seq.runs.provenance import Header, renamed_key
+from seq2seq.runs.provenance import Header
 from seq2seq.runtime.device import has_float64
-from seq2seq.runtime.errors import DamagedFile, UserError
+from seq2seq.runtime.errors import DamagedFile, UserError, argument
 
 INITIAL_LOSS_SCALE = 2.0**12  # in fp16
 
 T = TypeVar("T")
 OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments of each parameter
 
-AGAIN = "train again (--overwrite, or another run_dir)"  # in place of a refused resume
 STATE_FORMAT = 3  # increased when header fields or tensors change; format 1 had no number
 _FORMAT = "state_format"
 _TEXT = "text."  # prefix, in the header field `data`, of the checksums of a run's texts
@@ -173,11 +172,11 @@ def read_state(folder: Path) -> TrainingState | None:
         if found != STATE_FORMAT and (newer := tensor_file.newer_version(path)):
             raise UserError(f"{path}: {newer}")
         if found != STATE_FORMAT:
-            others = f", or start another run from its best weights with --init-from {folder}"
             raise UserError(
                 f"{path}: a training state of format {found}; this version of seq2seq resumes "
-                f"format {STATE_FORMAT} only. Train again with --overwrite"
-                f"{others if renamed_key(header) is None else ''}"
+                f"format {STATE_FORMAT} only. Train again with {argument('overwrite', True)}, or "
+                "start another run from its best weights with "
+                f"{argument('init_from', folder)}"
             )
         tensor_file.check_finite(path, model_tensors(tensors))
         progress = Progress.from_header(header, path)
@@ -246,11 +245,16 @@ def recorded_digests(header: Header) -> dict[str, str]:
     return {str(key): value for key, value in recorded.items() if isinstance(value, str)}
 
 
+def train_again() -> str:
+    """Return the way to train in place of a refused resume."""
+    return f"train again ({argument('overwrite', True)}, or another run_dir)"
+
+
 def another_run(folder: Path) -> str:
-    """Return the way to train on with what --resume refuses to change."""
-    if (folder / BEST).exists():
-        return (
-            f"{AGAIN}, or start another run (another run_dir) from its best weights: "
-            f"--init-from {folder}"
-        )
-    return AGAIN
+    """Return the way to train on with a change that a resumed run refuses."""
+    if not (folder / BEST).exists():
+        return train_again()
+    return (
+        f"{train_again()}, or start another run (another run_dir) from its best weights: "
+        f"{argument('init_from', folder)}"
+    )

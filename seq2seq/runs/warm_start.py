@@ -19,7 +19,7 @@ from seq2seq.runs.layout import VOCABULARY
 from seq2seq.runs.provenance import model_changes, recorded_vocabularies
 from seq2seq.runs.training_state import TrainingState
 from seq2seq.runs.vocabulary_transfer import describe_transfer, transfer
-from seq2seq.runtime.errors import DamagedFile, UnreadableFile, UserError
+from seq2seq.runtime.errors import DamagedFile, UnreadableFile, UserError, argument
 
 
 class WarmStart(NamedTuple):
@@ -56,16 +56,19 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
     cannot be read, do not fit the config, or would be overwritten.
     """
     if folder.resolve() == config.run_dir.resolve():
-        raise UserError(f"--init-from {folder}: is run_dir itself; set another run_dir")
+        raise UserError(
+            "is run_dir itself; set another run_dir", argument="init_from", value=folder
+        )
     try:
         model, vocabularies, _, trained = load_model(folder, torch.device("cpu"))
     except UserError as error:
-        raise type(error)(f"--init-from {error}") from None
+        raise type(error)(argument("init_from", error)) from None
     if changes := model_changes(trained, config, ("model.",)):
         raise UserError(
-            f"--init-from {folder}: its weights do not fit the config; set these keys to its "
-            "values:",
+            "its weights do not fit the config; set these keys to its values:",
             *(f"  {change}" for change in changes),
+            argument="init_from",
+            value=folder,
         )
     given = config.vocabulary.model
     keeps = not model_changes(trained, config, ("vocabulary.",))
@@ -105,7 +108,7 @@ def resumed_vocabularies(
                     return vocabularies, [f"{folder} was damaged: {how} again, bitwise identical"]
         raise UserError(
             f"{error}, but the training text does not give it either. Restore that text or the "
-            "vocabulary, or name the run of the warm start with --init-from"
+            f"vocabulary, or name the run of the warm start with {argument('init_from')}"
         ) from None
     check_same_models(config.vocabulary, vocabularies, data.tags)
     return vocabularies, []

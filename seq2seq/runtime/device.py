@@ -257,14 +257,16 @@ def _find(name: str) -> torch.device:
         return torch.device("cuda" if count else "cpu")
     if name == "mps":
         if not torch.backends.mps.is_available():
-            raise UserError("--device mps: this machine has no GPU by Apple; use cpu or auto")
+            raise UserError(
+                "this machine has no GPU by Apple; use cpu or auto", argument="device", value=name
+            )
         return torch.device(name)
     kind, _, number = name.partition(":")
     if name not in ("cpu", "cuda") and not re.fullmatch("cuda:(0|[1-9][0-9]*)", name):
-        raise UserError(f"--device {name}: must be auto, cpu, cuda, cuda:N or mps")
+        raise UserError("must be auto, cpu, cuda, cuda:N or mps", argument="device", value=name)
     if kind == "cuda" and int(number or 0) >= count:
         found = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
-        raise UserError(f"--device {name}: this machine has {found}; use --device cpu or auto")
+        raise UserError(f"this machine has {found}; use cpu or auto", argument="device", value=name)
     return torch.device(name)
 
 

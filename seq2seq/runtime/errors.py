@@ -1,8 +1,17 @@
-"""Errors reported to the user as one line: place, problem, remedy."""
+"""Errors reported to the user as one line: place, problem, remedy.
+
+Messages name the arguments of functions, as `argument` spells them: a Python caller reads
+`n_best=3`, and the command line sets a spelling of its own, `--n-best 3`.
+"""
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from seq2seq.runtime.console import one_line
+
+Spelling = Callable[[str, object], str]
 
 _OUT_OF_MEMORY = re.compile(
     "out of memory|allocate memory|not enough memory|bad_alloc"
@@ -10,11 +19,43 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
+def python_spelling(name: str, value: object = None) -> str:
+    """Spell an argument as in a call of a Python function."""
+    if value is None:
+        return name
+    return f"{name}={value!r}" if isinstance(value, str) else f"{name}={value}"
+
+
+_spelling: ContextVar[Spelling] = ContextVar("spelling", default=python_spelling)
+
+
+@contextmanager
+def arguments_spelled(spelling: Spelling) -> Iterator[None]:
+    """Spell the arguments in messages in this way within the context."""
+    token = _spelling.set(spelling)
+    try:
+        yield
+    finally:
+        _spelling.reset(token)
+
+
+def argument(name: str, value: object = None) -> str:
+    """Return an argument of a function, with its value unless that is None, as the caller does."""
+    return _spelling.get()(name, value)
+
+
 class ReportedError(Exception):
     """Error whose arguments are the lines of its message, mostly a single one.
 
-    A line never becomes two, whatever file names and keys are in it.
+    A line never becomes two, whatever file names and keys are in it. The first one begins with the
+    `argument` that the error is about, if any.
     """
+
+    def __init__(self, *lines: str, argument: str | None = None, value: object = None) -> None:
+        if argument is not None:
+            lines = (f"{_spelling.get()(argument, value)}: {lines[0]}", *lines[1:])
+        super().__init__(*lines)
+        self.argument = argument
 
     @property
     def lines(self) -> list[str]:

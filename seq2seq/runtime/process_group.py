@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from seq2seq.runtime.errors import RunError, UserError, is_out_of_memory
+from seq2seq.runtime.console import counted
+from seq2seq.runtime.errors import RunError, UserError, argument, is_out_of_memory
 
 if TYPE_CHECKING:
     import torch
@@ -73,17 +74,19 @@ class ProcessGroup:
         gpus, local = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", self.rank))
         if name.startswith("cuda:"):
             raise UserError(
-                f"--device {name}: each of several processes uses the GPU with its own number; "
-                "use --device cuda, cpu or auto"
+                "each of several processes uses the GPU with its own number; use cuda, cpu or auto",
+                argument="device",
+                value=name,
             )
         if name not in ("auto", "cuda") or not gpus:
             return name
         wanted = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
         if wanted > gpus:
             raise UserError(
-                f"--device {name}: {wanted} processes on a machine with {gpus} CUDA device"
-                f"{'s' if gpus > 1 else ''}; start at most {gpus} (--nproc-per-node), "
-                "or use --device cpu"
+                f"{wanted} processes on a machine with {counted(gpus, 'CUDA device')}; start at "
+                f"most {gpus} (`torchrun --nproc-per-node {gpus}`), or use cpu",
+                argument="device",
+                value=name,
             )
         return f"cuda:{local}"
 
@@ -324,5 +327,5 @@ def distributed_errors() -> Iterator[None]:
         reason = first_line.rpartition("] ")[2][:120]
         raise RunError(
             f"another process of this run ended or does not answer ({reason}); "
-            "continue from the last saved state with --resume"
+            f"continue from the last saved state with {argument('resume', True)}"
         ) from None

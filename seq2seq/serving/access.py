@@ -92,7 +92,7 @@ class Guard:
             if self._knows_host(scope):
                 await self._app(scope, self._bounded(scope, receive), send_guarded)
             else:
-                text = "the Host header names another server; start with --allow-host NAME"
+                text = "the Host header names another server than those allowed"
                 await error_response(400, text)(scope, receive, send_guarded)
         except asyncio.CancelledError:  # by a shutdown that does not wait
             if not status:

@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, ValidationError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from seq2seq.runtime.callers import in_python_terms
 from seq2seq.runtime.console import one_line
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.serving.translation_queue import QueueFullError
@@ -70,7 +69,7 @@ async def on_invalid(_request: Request, error: Exception) -> Response:
 async def on_user_error(_request: Request, error: Exception) -> Response:
     """Answer a request that the translator refused."""
     assert isinstance(error, UserError)
-    return error_response(400, in_python_terms(str(error)))
+    return error_response(400, str(error))
 
 
 async def on_run_error(_request: Request, error: Exception) -> Response:

@@ -1,10 +1,11 @@
 """Pairs of languages that a server translates, each by its own run."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from babel import Locale
 
+from seq2seq.inference.loaded_model import DEFAULT_OPTIONS, ModelOptions
 from seq2seq.inference.loading import languages_of
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime import argument_types
@@ -82,8 +83,8 @@ def language_name(code: str) -> str:
     return str(_NAMES.get(code.replace("-", "_"), code))
 
 
-def load_pairs(runs: Sequence[str], **how: Any) -> LanguagePairs:
-    """Load the translator of each run, as `Translator.load` does with these arguments.
+def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> LanguagePairs:
+    """Load the translator of each run, as `Translator.load` does.
 
     Raises UserError if two translate the same languages.
     """
@@ -96,4 +97,6 @@ def load_pairs(runs: Sequence[str], **how: Any) -> LanguagePairs:
                 "request names languages only; serve one of them"
             )
         places[pair] = run
-    return LanguagePairs({pair: Translator.load(run, **how) for pair, run in places.items()})
+    return LanguagePairs(
+        {pair: Translator.load_with([run], options) for pair, run in places.items()}
+    )

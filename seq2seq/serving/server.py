@@ -9,7 +9,7 @@ from types import FrameType
 import uvicorn
 from starlette.types import ASGIApp
 
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 MAX_CONNECTIONS = 2_000  # open at once; further ones are answered 503
 _SECONDS_TO_CLOSE = 5  # beyond the longest request
@@ -42,8 +42,8 @@ def listen(host: str, port: int) -> socket.socket:
         number = error.errno or 0
         reason = os.strerror(number) if number in errno.errorcode else error.strerror
         raise UserError(
-            f"--host {host} --port {port}: cannot listen there ({reason}); choose another port, "
-            "or an address of this machine"
+            f"{argument('host', host)} {argument('port', port)}: cannot listen there ({reason}); "
+            "choose another port, or an address of this machine"
         ) from None
 
 

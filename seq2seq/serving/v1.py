@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -10,7 +10,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.mbr import Metric
+from seq2seq.inference.settings import (
+    DEFAULT_SETTINGS,
+    DESCRIPTIONS,
+    SearchSettings,
+    refuse_together,
+)
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translation_json import translation_as_json
 from seq2seq.inference.translator import Translator
@@ -26,6 +32,11 @@ MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
 Hypotheses = Annotated[int, Field(ge=1, le=MAX_HYPOTHESES)]
 
 
+def _setting(name: str, default: Any) -> Any:
+    """Return a field that is an option of search."""
+    return Field(default, description=DESCRIPTIONS[name])
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -33,11 +44,11 @@ class _Strict(BaseModel):
 class SamplingRequest(_Strict):
     """Draw translations at random in place of beam search."""
 
-    samples: Hypotheses = Field(1, description="translations to draw of each line")
-    temperature: float = Field(1.0, description="divides log-probabilities")
-    top_k: int = Field(0, description="draw from the k most probable tokens; 0: from all")
-    top_p: float = Field(1.0, description="draw from the best tokens of this total probability")
-    seed: int = Field(1, description="a line is drawn alike in any batch")
+    samples: Hypotheses = _setting("samples", 1)
+    temperature: float = _setting("temperature", 1.0)
+    top_k: int = _setting("top_k", 0)
+    top_p: float = _setting("top_p", 1.0)
+    seed: int = _setting("seed", 1)
 
 
 class TranslateLines(_Strict):
@@ -59,16 +70,12 @@ class TranslateLines(_Strict):
     constraints: list[list[str]] | None = Field(
         None, description="for each line the phrases that its translation contains"
     )
-    glossary: list[tuple[str, str]] | None = Field(
-        None, description="source phrases and the target phrases required for them"
-    )
-    forbidden: list[str] = Field([], description="words and phrases that no translation contains")
-    sampling: SamplingRequest | None = Field(None, description="draw in place of beam search")
-    groups: Hypotheses = Field(1, description="diverse beam search: groups of the beam")
-    diversity: float = Field(0.5, description="with groups: penalty, nats, for repeated tokens")
-    mbr: Literal["chrf", "bleu"] | None = Field(
-        None, description="choose by minimum Bayes risk with this metric"
-    )
+    glossary: list[tuple[str, str]] | None = _setting("glossary", None)
+    forbidden: list[str] = _setting("forbidden", [])
+    sampling: SamplingRequest | None = _setting("sampling", None)
+    groups: Hypotheses = _setting("groups", DEFAULT_SETTINGS.groups)
+    diversity: float = _setting("diversity", DEFAULT_SETTINGS.diversity)
+    mbr: Metric | None = _setting("mbr", None)
 
 
 class HypothesisEntry(BaseModel):
@@ -121,8 +128,8 @@ def router(service: Service) -> APIRouter:
         pair = service.pairs.find(body.source, body.target)
         # The event loop does no work that grows with the request: others wait for it.
         search = await asyncio.to_thread(_search, str(pair), service.pairs[pair], lines, body)
-        found = await service.translate(request, search, lines)
-        text = await asyncio.to_thread(_answer, *pair, found, body)
+        translations = await service.translate(request, search, lines)
+        text = await asyncio.to_thread(_answer, *pair, translations, body)
         return Response(text, media_type="application/json")
 
     return routes
@@ -137,10 +144,10 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
         [body.prefix or ""] * len(texts) if not isinstance(body.prefix, list) else body.prefix
     )
     phrases = [[] for _ in texts] if body.constraints is None else body.constraints
-    for name, given in (("prefix", prefixes), ("constraints", phrases)):
-        if len(given) != len(texts):
-            raise UserError(f"{name}: {len(given)} for {len(texts)} lines; give one per line")
-    return [QueuedLine(*each) for each in zip(texts, prefixes, phrases, strict=True)]
+    for name, entries in (("prefix", prefixes), ("constraints", phrases)):
+        if len(entries) != len(texts):
+            raise UserError(f"{name}: {len(entries)} for {len(texts)} lines; give one per line")
+    return list(map(QueuedLine, texts, prefixes, phrases))
 
 
 def _search(
@@ -166,8 +173,8 @@ def _search(
 def _settings(body: TranslateLines) -> SearchSettings:
     """Return the search settings of a request; raises UserError."""
     sampling = None if body.sampling is None else Sampling(**body.sampling.model_dump())
-    if sampling is not None and body.beam_size is not None:
-        raise UserError("beam_size cannot be used with sampling; remove one of them")
+    if sampling is not None:
+        refuse_together("beam_size", sampling=body.beam_size)
     return SearchSettings(
         glossary=None if body.glossary is None else Glossary(body.glossary),
         forbidden=tuple(body.forbidden),
@@ -178,11 +185,12 @@ def _settings(body: TranslateLines) -> SearchSettings:
     )
 
 
-def _answer(src: str, tgt: str, found: Sequence[Translation], body: TranslateLines) -> str:
+def _answer(src: str, tgt: str, translations: Sequence[Translation], body: TranslateLines) -> str:
     """Format the answer with the objects that `seq2seq translate --json` prints."""
     head: dict[str, Any] = {"source": src, "target": tgt}
-    translations = ", ".join(
-        translation_as_json(each, body.n_best is not None, body.attention) for each in found
+    objects = ", ".join(
+        translation_as_json(translation, body.n_best is not None, body.attention)
+        for translation in translations
     )
-    notes = json_text({"notes": [each.notes for each in found]})
-    return f'{json_text(head)[:-1]}, "translations": [{translations}], {notes[1:]}'
+    notes = json_text({"notes": [translation.notes for translation in translations]})
+    return f'{json_text(head)[:-1]}, "translations": [{objects}], {notes[1:]}'

@@ -14,7 +14,6 @@ from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.run_folder import OpenFolder, open_folder
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.callers import in_callers_terms
 from seq2seq.runtime.console import console, fixed
 from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
@@ -53,7 +52,6 @@ class Interrupted(KeyboardInterrupt):
         self.signal_number, self.done = signal_number, done
 
 
-@in_callers_terms
 def train(
     config: Config,
     device: str = "auto",

@@ -32,7 +32,7 @@ from seq2seq.runs.training_state import (
 from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabularies
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.device import trim_memory
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
@@ -76,7 +76,7 @@ def prepare(
     if start is not None:
         notes.append(start.note(vocabularies))
         if config.data.embeddings is not None:
-            notes.append("data.embeddings is not read: --init-from gives all weights")
+            notes.append(f"data.embeddings is not read: {argument('init_from')} gives all weights")
     notes += _suspicious_texts(session, source, filled)
     trim_memory()
     return session, notes
@@ -108,7 +108,7 @@ def _create(session: TrainingSession) -> list[str]:
     folder = session.config.run_dir
     clear(folder)
     checkpoint.create_run(folder, session.config, session.data.vocabularies)
-    session.writer.save_state(session)  # from here on, --resume always finds a state
+    session.writer.save_state(session)  # from here on, a resumed run always finds a state
     return []
 
 

@@ -11,6 +11,7 @@ from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.training_state import Progress, read_state
+from seq2seq.runtime.errors import argument
 from seq2seq.runtime.process_group import ProcessGroup
 
 LIMITS = ("max_steps", "max_epochs", "max_minutes", "patience")
@@ -77,12 +78,12 @@ def raise_limits(settings: TrainingConfig, ended_by: str | None = None) -> str:
 
 def finished_note(config: Config, reason: str) -> str:
     """Return the message for a resumed run that already meets a stopping criterion."""
-    key, decay = reason.partition("=")[0], config.training.decay
-    remedy = f"To train further, pass --resume and increase {key}"
+    key, decay = reason.partition("=")[0], config.training.decay.name
+    remedy = f"To train further, pass {argument('resume', True)} and increase {key}"
     if decay in ("linear", "cosine") and key in ("training.max_epochs", "training.max_steps"):
         remedy = (
             f"training.decay={decay} ends there: to train longer, start another run (another "
-            f"run_dir) with --init-from {config.run_dir}"
+            f"run_dir) with {argument('init_from', config.run_dir)}"
         )
     return f"Training has already finished ({reason}). {remedy}."
 

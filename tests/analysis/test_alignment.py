@@ -81,20 +81,6 @@ def by_length(pairs: Pairs) -> Pairs:
     return list(src), list(tgt)
 
 
-def with_exchanged(pairs: Pairs, share: float, neighbours: bool = False) -> tuple[Pairs, set[int]]:
-    """Exchange translations of pairs of lines; return the result and the line numbers."""
-    generator, (src, tgt) = random.Random(4), pairs
-    tgt, count = list(tgt), int(share * len(tgt) / 2)
-    if neighbours:
-        swaps = [(row, row + 1) for row in generator.sample(range(0, len(tgt) - 1, 2), count)]
-    else:
-        rows = generator.sample(range(len(tgt)), 2 * count)
-        swaps = list(zip(rows[::2], rows[1::2], strict=True))
-    for i, j in swaps:
-        tgt[i], tgt[j] = tgt[j], tgt[i]
-    return (src, tgt), {row + 1 for swap in swaps for row in swap}
-
-
 @one_quick("name", CORPORA)
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_correct_text_shows_no_sign_of_misalignment(name: str, split: str) -> None:
@@ -109,7 +95,7 @@ def test_a_correct_text_sorted_by_length_shows_no_sign_of_misalignment(
 
 
 def check_correct(found: Alignment) -> None:
-    assert (found.stretches, found.exchanged) == ([], {})
+    assert found.stretches == []
     assert found.agreement is not None
     assert found.agreement > 0.95
     (finding,) = findings(found)
@@ -162,21 +148,6 @@ def test_360_consecutive_shifted_lines_are_found(
     assert abs(stretch.last - 5360) <= 10
     (finding,) = findings(found)
     assert f"from about line {stretch.first} to {stretch.last}" in finding.text
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("name", "neighbours"), [(CORPORA[0], False), (CORPORA[1], True), (CORPORA[2], False)]
-)
-def test_lines_with_exchanged_translations_are_named(name: str, neighbours: bool) -> None:
-    pairs, lines = with_exchanged(corpus(name, "train"), 0.06, neighbours)
-    found = measured(pairs)
-    assert not found.stretches
-    assert len(found.exchanged) > 0.3 * len(lines)
-    right = [line in lines for line in found.exchanged]
-    assert sum(right) > 0.9 * len(right)
-    (finding,) = findings(found)
-    assert "fit the translation of another line better than their own" in finding.text
 
 
 @pytest.mark.thorough

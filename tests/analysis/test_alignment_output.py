@@ -150,6 +150,7 @@ def test_a_map_is_narrowed_to_the_terminal(columns: int, room: int) -> None:
     assert shown == [str(number) for number in range(1, columns + 1)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("room", "noted"), [(20, True), (200, False)])
 def test_maps_wider_than_the_terminal_are_noted(
     tiny_runs: dict[str, Path],

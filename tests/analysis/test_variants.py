@@ -1,7 +1,6 @@
 """Variants to compare: from one YAML file that lists them, or from several configs."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,18 +9,10 @@ from seq2seq.analysis.compare.compare import _check_scored_texts
 from seq2seq.analysis.compare.variants import Plan, parse_seeds, read_plan
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import load_config
-from seq2seq.runtime.callers import on_command_line
 from seq2seq.runtime.errors import UserError
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 HEAD = "base: config.yaml\nfolder: out\nvariants:\n"
-
-
-@pytest.fixture(autouse=True)
-def call_from_the_command_line() -> Iterator[None]:
-    """Run as from the command line; from Python, messages name the argument `overrides`."""
-    with on_command_line():
-        yield
 
 
 def listed(corpus: Path, text: str, *overrides: str, head: str = HEAD) -> Plan:
@@ -150,7 +141,7 @@ seeds: [1, one]
     assert "variants.f.model.score: decoder none has no attention" in report
     assert "seeds: must be integers, such as 1, 2, 3" in report
     assert "variants.a: set twice" in report
-    assert lines[-1].startswith("training.max_stpes (command line): unknown key")
+    assert lines[-1].startswith("training.max_stpes (override): unknown key")
 
 
 def test_an_error_caused_by_base_and_variant_names_both(small_corpus: Path) -> None:
@@ -204,7 +195,7 @@ def test_a_wrong_or_missing_base_is_named(small_corpus: Path) -> None:
         ("  a: {}\n  b: {}", (), "b: equals a in every key"),
         ("  a: {}\n  b: {model.dropout: 0}", ("model.dropout=0",), "equals a in every key"),
         ("  a: {}\n  b: {data.test: null}", (), r"b: data\.test differs from that of a"),
-        ("  a: {}", ("seed=3",), "seed=3: set seeds, or pass --seeds"),
+        ("  a: {}", ("seed=3",), "seed=3: set seeds, such as 1,2,3"),
     ],
 )
 def test_incomparable_variants_are_refused(

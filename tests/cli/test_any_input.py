@@ -41,6 +41,7 @@ class Caller:
         translator = Translator.load(run, device="cpu")
         self._patch, self._run = patch, run
         patch.setattr(Translator, "load", lambda *_, **__: translator)
+        patch.setattr(Translator, "load_with", lambda *_: translator)
 
     def __call__(self, content: bytes, *more: str) -> Result:
         out, err = TextIOWrapper(BytesIO()), TextIOWrapper(BytesIO(), encoding="utf-8")

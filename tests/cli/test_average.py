@@ -9,7 +9,6 @@ import pytest
 import torch
 from conftest import copy_with_vocabularies, write_small_corpus
 
-from seq2seq.cli.average import average
 from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
@@ -22,6 +21,7 @@ from seq2seq.runs.layout import BEST, CONFIG, snapshots
 from seq2seq.runs.run_config import read_config, read_source_profile
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.training.averaging import average
 from seq2seq.training.loop import train
 
 CPU = torch.device("cpu")
@@ -49,6 +49,7 @@ def other_run(run: Path, other: Path, change: Callable[[str], str]) -> Path:
     return other
 
 
+@pytest.mark.thorough
 def test_training_keeps_the_requested_snapshots(run: Path) -> None:
     assert [path.name for path in snapshots(run)] == [f"step-{step}.safetensors" for step in STEPS]
     best = read_header(run / BEST)[0]
@@ -162,7 +163,7 @@ def test_a_folder_is_replaced_only_on_request(run: Path, tmp_path: Path) -> None
     new = other_run(run, tmp_path / "new", str)
     (new / "mine").write_text("precious")
     before = contents(new)
-    assert "--overwrite" in refused([run], new, "cpu")
+    assert "overwrite=True" in refused([run], new, "cpu")
     assert contents(new) == before
     average([run], new, "cpu", None, True, lambda _: None)
     assert (new / "mine").read_text() == "precious"
@@ -190,11 +191,12 @@ def test_a_run_written_concurrently_is_not_replaced(
         yield
 
     monkeypatch.setattr("seq2seq.runs.averaging.exclusive_lock", late)
-    with pytest.raises(UserError, match="already contains a run; replace it with --overwrite"):
+    with pytest.raises(UserError, match="already contains a run; replace it with overwrite=True"):
         average([run], new, "cpu", report=lambda _: None)
     assert contents(new) == {new / path.relative_to(run): c for path, c in contents(run).items()}
 
 
+@pytest.mark.thorough
 def test_a_folder_of_failed_averaging_can_be_reused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,7 +209,7 @@ def test_a_folder_of_failed_averaging_can_be_reused(
         patch.setattr(checkpoint, "save_weights", full)
         with pytest.raises(RunError):
             average([run], new, "cpu", report=lambda _: None)
-    assert "--overwrite" in refused([run], new, "cpu")
+    assert "overwrite=True" in refused([run], new, "cpu")
     average([run], new, "cpu", None, True, lambda _: None)
     assert Translator.load(new, device="cpu")
 
@@ -215,7 +217,7 @@ def test_a_folder_of_failed_averaging_can_be_reused(
 def test_invalid_inputs_are_refused(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert ": 3 of 4;" in refused([run], new, "cpu", 4)
-    assert "--last 2" in refused([run, run], new, "cpu", 2)
+    assert "last=2" in refused([run, run], new, "cpu", 2)
     assert "given twice" in refused([run, run / BEST], new, "cpu")
     assert "at least 2 checkpoints" in refused([run / BEST], new, "cpu")
     again = other_run(run, tmp_path / "again", str)
@@ -240,7 +242,8 @@ def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> No
     assert message.startswith(f"{other / BEST}: has another vocabulary than {run / BEST}")
     windowed = other_run(run, tmp_path / "windowed", lambda text: with_window(text))
     header, _ = read_header(windowed / BEST)
-    header["config"] |= {"model.window": "local_m"}
+    del header["config"]["model.window"]
+    header["config"] |= {"model.window.kind": "local_m", "model.window.width": 10}
     save_tensors(windowed / BEST, read_tensors(windowed / BEST), header)
     assert Translator.load(windowed, device="cpu")
     message = refused([run, windowed], new, "cpu")

@@ -227,7 +227,7 @@ def test_a_large_table_streams(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_bytes(b"zu\tx\n" * 400_000 + b"\xff\tx\n")
     with open_input(TextFile(path, "1")) as lines:
-        assert [lines.readline() for _ in range(3)] == [b"zu\n"] * 3
+        assert [next(lines) for _ in range(3)] == [b"zu\n"] * 3
     path.write_bytes(b"zu\tx\n" * 3 + b"\xff\tx\n")
     with pytest.raises(UserError, match=r"a.tsv:4: byte 0xff"), open_input(TextFile(path, "1")):
         pass

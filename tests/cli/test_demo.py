@@ -25,7 +25,7 @@ def test_a_wrong_override_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["demo", "model.dropuot=3"]) == 2
-    assert "model.dropuot (command line): unknown key" in capsys.readouterr().err
+    assert "model.dropuot (override): unknown key" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import one_quick
 
-from seq2seq.cli.input import Paragraphs, arrivals, batches
+from seq2seq.cli.input import arrivals, grouped, numbered, paragraphs
 from seq2seq.cli.output import check_output
 from seq2seq.runtime.errors import UserError
 
@@ -32,7 +32,7 @@ def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 def test_lines_that_have_arrived_are_available_at_once(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
     source, sink = pipe
-    found = arrivals(source, 3)
+    found = numbered(arrivals(source), 3)
     sink.write(b"one\n")
     assert next(found) == (1, [b"one"])
     sink.write(b"two\r\nthree\n\nfive\nsi")
@@ -52,7 +52,7 @@ def test_a_non_blocking_pipe_is_waited_for(pipe: tuple[IO[bytes], IO[bytes]]) ->
         [sys.executable, "-c", "import time; time.sleep(0.3); print('late')"], stdout=sink
     )
     sink.close()
-    assert list(arrivals(source, None)) == [(1, [b"late"])]
+    assert list(arrivals(source)) == [[b"late"]]
     assert child.wait() == 0
 
 
@@ -74,12 +74,12 @@ class Reads(io.BytesIO):
 )
 def test_lines_do_not_depend_on_how_bytes_arrive(parts: list[bytes], size: int) -> None:
     content = b"".join(parts)
-    found = list(arrivals(Reads(parts), size))
-    numbered = [(n, line) for start, each in found for n, line in enumerate(each, start=start)]
+    found = list(numbered(arrivals(Reads(parts)), size))
+    pairs = [(n, line) for start, each in found for n, line in enumerate(each, start=start)]
     wanted = [line.removesuffix(b"\n") for line in io.BytesIO(content)]
-    assert numbered == list(enumerate(wanted, start=1))
+    assert pairs == list(enumerate(wanted, start=1))
     assert all(1 <= len(each) <= size for _, each in found)
-    in_batches = [line for _, each in batches(io.BytesIO(content), size) for line in each]
+    in_batches = [line for group in grouped(iter(io.BytesIO(content)), size) for line in group]
     assert [line.removesuffix(b"\n") for line in in_batches] == wanted
 
 
@@ -160,7 +160,7 @@ def test_the_size_of_a_line_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> 
         return length(content)
 
     monkeypatch.setattr("seq2seq.cli.input.len", count, raising=False)
-    joined = list(Paragraphs(io.BytesIO(b"ab\n" * 500), "it"))
+    joined = list(paragraphs(io.BytesIO(b"ab\n" * 500), [], "it"))
     assert joined == [b" ".join([b"ab"] * 500)]
-    assert list(arrivals(Reads([b"ab"] * 500), None)) == [(1, [b"ab" * 500])]
+    assert list(arrivals(Reads([b"ab"] * 500))) == [[b"ab" * 500]]
     assert 0 < sum(content == b"ab" for content in calls) <= 2 * 500

@@ -360,7 +360,7 @@ def test_an_invalid_prefix_is_refused_before_the_model_is_loaded(
     file, nowhere = tmp_path / "prefixes", tmp_path / "nowhere"
     file.write_text("ba\n" * 10, encoding="utf-8")
     command = ("translate", "-m", nowhere, "--prefix-file", file)
-    parts = (f"{file} has 10 lines but", "has 11: line n must", "blank for no prefix")
+    parts = (f"{file} has 10 lines but", "has 11: line n must", "blank for none")
     refused(call(*command, "-i", src), src, *parts)
     refused(call(*command, stdin=src.read_bytes()), "standard input", *parts)
     refused(call(*command, "--stream"), "cannot be used with --stream", "use --prefix")
@@ -945,9 +945,9 @@ def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> Non
 @pytest.mark.parametrize(
     ("part", "last"),
     [
-        ("_splits", "lines "),
-        ("_alignments", "target/source characters "),
-        ("_compare", "correlation of lengths "),
+        ("data_statistics.text_statistics", "lines "),
+        ("measure_alignment", "target/source characters "),
+        ("data_statistics.overlap", "correlation of lengths "),
         ("forecast", "test yy "),
         ("cost_findings", "training "),
     ],

@@ -50,7 +50,7 @@ def config_errors(*lines: str) -> str:
     """Return the message about errors in the config."""
     return "\n".join(
         line
-        if "(command line)" in line
+        if "(override)" in line
         else f"config.yaml:{line.removeprefix('line ')}"
         if re.match(r"line \d", line)
         else f"config.yaml: {line}"
@@ -191,7 +191,7 @@ CALLS = {
     ),
     "an override of translate": Row(
         f"{M} decoding.beam=1",
-        "decoding.beam (command line): unknown key; did you mean 'decoding.beam_size' (hypotheses "
+        "decoding.beam (override): unknown key; did you mean 'decoding.beam_size' (hypotheses "
         "kept; 1: greedy search)?",
     ),
     "an option without a value": Row(
@@ -230,7 +230,7 @@ CALLS = {
     ),
     "no such device": Row(
         f"{M} --device cuda:99",
-        "--device cuda:99: this machine has ...; use --device cpu or auto",
+        "--device cuda:99: this machine has ...; use cpu or auto",
     ),
     "training on no such device": Row(
         f"{T} --device gpu", "--device gpu: must be auto, cpu, cuda, cuda:N or mps"
@@ -293,11 +293,6 @@ CONFIGS = {
         config_errors("training: set at least one of max_epochs, max_steps and max_minutes"),
         config("training: {max_steps: 1, log_every: 40}\n", ""),
     ),
-    "a key of an earlier version": Row(
-        T,
-        config_errors("line 12: training.max_length is now data.max_length"),
-        config("max_steps: 1", "max_steps: 1, max_length: 40"),
-    ),
     "a key twice": Row(
         T,
         config_errors("line 13: name: set twice, first on line 1; remove one of the two"),
@@ -354,7 +349,7 @@ CONFIGS = {
             "line 10: vocabulary.size: must be an integer; got many",
             "line 11: model.hiden_size: unknown key; did you mean 'hidden_size'?",
             "line 12: training.log_evry: unknown key; did you mean 'log_every'?",
-            "decoding.beam_size (command line): must be at least 1; got 0",
+            "decoding.beam_size (override): must be at least 1; got 0",
         ),
         lambda: [
             config("340", "many")(),
@@ -403,11 +398,10 @@ OVERRIDES = {
     "training.batch_tokens=0": "must be at least 1; got 0",
     "training.keep=-1": "must be at least 0; got -1",
     "training.warmup_steps=-1": "must be at least 0; got -1",
-    "training.scheduled_sampling=sigmoid": (
-        "must be 'linear', 'exponential' or 'inverse_sigmoid'; got sigmoid; "
-        "did you mean 'inverse_sigmoid'?"
+    "training.decay=invers_sqrt": (
+        "must be 'constant', 'inverse_sqrt', 'linear', 'cosine' or 'plateau'; got invers_sqrt; "
+        "did you mean 'inverse_sqrt'?"
     ),
-    "training.scheduled_sampling=linear": ("needs a parameter, such as {linear: 5000}; got linear"),
     "decoding.coverage_penalty=-1": "must be at least 0; got -1",
     "decoding.no_repeat_ngram=-1": "must be at least 0; got -1",
     "decoding.no_repeat_ngram=1.5": "must be an integer; got 1.5",
@@ -421,7 +415,7 @@ OVERRIDES = {
 }
 CONFIGS |= {
     override: Row(
-        f"{T} {override}", config_errors(f"{override.partition('=')[0]} (command line): {reason}")
+        f"{T} {override}", config_errors(f"{override.partition('=')[0]} (override): {reason}")
     )
     for override, reason in OVERRIDES.items()
 }
@@ -429,22 +423,20 @@ CONFIGS |= {
     **{
         f"an override of no value: {call}": Row(
             f"{T} {call}",
-            config_errors(
-                "seed (command line): expected section.key=value, such as model.dropout=0.2"
-            ),
+            config_errors("seed (override): expected section.key=value, such as model.dropout=0.2"),
         )
         for call in ("seed", "--resume seed")
     },
     "an override below a value": Row(
         f"{T} model.decoder.x=1",
         config_errors(
-            "model.decoder.x=1 (command line): model.decoder has a single value; give it a new one"
+            "model.decoder.x=1 (override): model.decoder has a single value; give it a new one"
         ),
     ),
     "words do not sample": Row(
         f"{T} vocabulary.type=word vocabulary.sampling=0.1",
         config_errors(
-            "vocabulary.sampling (command line): must be 0 with type word, "
+            "vocabulary.sampling (override): must be 0 with type word, "
             "which has a single segmentation; got 0.1"
         ),
     ),
@@ -457,26 +449,28 @@ CONFIGS |= {
     "two passes that are the same": Row(
         f"{T} model.dropout=0 training.losses.consistency=1",
         config_errors(
-            "training (command line): losses: consistency needs model.dropout above 0; "
+            "training (override): losses: consistency needs model.dropout above 0; "
             "both passes are equal"
         ),
+    ),
+    "scheduled sampling of no length": Row(
+        f"{T} training.scheduled_sampling=linear",
+        config_errors("training.scheduled_sampling.steps: required key is missing"),
     ),
     "heads that do not share alike": Row(
         f"{T} model.decoder=luong model.score.scaled_dot=3 model.attention_size=10",
         config_errors(
-            "model.attention_size (command line): must be a multiple of the 3 heads of "
+            "model.attention_size (override): must be a multiple of the 3 heads of "
             "{scaled_dot: 3}; got 10"
         ),
     ),
     "attention without a decoder for it": Row(
         f"{T} model.decoder=none model.score=dot",
-        config_errors("model.score (command line): decoder none has no attention; got dot"),
+        config_errors("model.score (override): decoder none has no attention; got dot"),
     ),
     "a size for a score without one": Row(
         f"{T} model.decoder=luong model.score=dot model.attention_size=4",
-        config_errors(
-            "model.attention_size (command line): score dot has no attention size; got 4"
-        ),
+        config_errors("model.attention_size (override): score dot has no attention size; got 4"),
     ),
 }
 
@@ -619,11 +613,6 @@ DATA = {
         "Move it away, or set another run_dir",
         write("mine/step-7.safetensors", "precious"),
     ),
-    "a file called lock": Row(
-        f"{T} run_dir=mine",
-        "run_dir: mine/lock is not a lock file but has its reserved name; move it away",
-        write("mine/lock", "precious"),
-    ),
     "nothing left to resume but snapshots": Row(
         f"{T} --resume",
         "run: nothing to resume: it has metrics.jsonl, but no last.safetensors. "
@@ -713,13 +702,13 @@ MODELS = {
         "translate -m own",
         "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
         "(`seq2seq train CONFIG --resume` writes it again)",
-        own(change("own/config.yaml", "name: ", "title: ")),
+        own(change("own/config.yaml", "name: tiny", "title: tiny")),
     ),
     "a config of a newer version": Row(
         "translate -m own",
         "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
         f"({NEWER})",
-        own(newer, change("own/config.yaml", "name: ", "title: ")),
+        own(newer, change("own/config.yaml", "name: tiny", "title: tiny")),
     ),
     "weights of a newer version": Row(
         "translate -m own",
@@ -834,8 +823,7 @@ FILES = {
     ),
     "text to score on a device": Row(
         "evaluate --hyp test.src -r test.tgt -b 3",
-        "evaluate --hyp: -b, --int8, --float16, --shortlist and --device need -m RUN, which "
-        "translates",
+        "evaluate --hyp: -b, --int8, --float16 and --device need -m RUN, which translates",
     ),
     "translations among the scores": Row(
         "evaluate -m luong -i test.src -r test.tgt -o -",

@@ -20,6 +20,7 @@ from seq2seq.config.schema import DataConfig, ParallelFiles, load_config
 from seq2seq.data.corpus import read_pairs
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.synthetic import SyntheticCorpus
 from seq2seq.inference.translator import Translator
 
 TEXT, _ = toy_pairs(23, seed=5)
@@ -120,7 +121,7 @@ KILLED = """\
 import sys, time
 from seq2seq.cli import synthetic
 from seq2seq.cli.main import main
-from seq2seq.inference.journal import Journal
+from seq2seq.inference.synthetic import Journal
 synthetic.BATCH_LINES = 5
 append = Journal.append
 def slowly(journal, batch):
@@ -198,7 +199,7 @@ def test_a_call_with_other_settings_is_not_resumed(
         return main(["distill", "-i", "mono.yy", "-o", "a", "b", *words])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(synthetic, "_write", _refuse)
+        patch.setattr(SyntheticCorpus, "write", _refuse)
         assert interrupted("-m", run) == 1
     other = str(tiny_runs["bahdanau"])
     for words, named in (
@@ -336,7 +337,7 @@ def test_progress_on_a_terminal_starts_where_the_call_resumes(
 ) -> None:
     """The summary counts only the lines of this call, and reports its duration."""
     with monkeypatch.context() as patch:
-        patch.setattr(synthetic, "_write", _refuse)
+        patch.setattr(SyntheticCorpus, "write", _refuse)
         patch.setattr(synthetic, "BATCH_LINES", 99)
         assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 1
     journal = Path("a.journal").read_text(encoding="utf-8").splitlines(keepends=True)

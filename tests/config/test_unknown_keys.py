@@ -1,16 +1,14 @@
 """Hints for unknown keys: meaning before spelling, and no hint rather than a wrong one."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from seq2seq.config.errors import MAX_SHOWN
-from seq2seq.config.foreign_keys import ADVICE, KEYS, SECTIONS
+from seq2seq.config.fields import section_at
 from seq2seq.config.schema import Config, ConfigError, load_config
-from seq2seq.config.unknown_keys import key_descriptions, section_at, suggest_override
-from seq2seq.runtime.callers import on_command_line
+from seq2seq.config.unknown_keys import key_descriptions, other_tools, suggest_override
 
 MINIMAL = """\
 name: tiny
@@ -19,13 +17,7 @@ data: {src_lang: en, tgt_lang: de, train: {file: a.tsv}, valid: {file: b.tsv}}
 training: {max_epochs: 3}
 """
 KNOWN = dict(key_descriptions(Config))
-
-
-@pytest.fixture(autouse=True)
-def call_from_the_command_line() -> Iterator[None]:
-    """Run as from the command line; from Python, messages name the argument `overrides`."""
-    with on_command_line():
-        yield
+KEYS, ADVICE, SECTIONS, _, _ = other_tools()
 
 
 def refusal(folder: Path, overrides: tuple[str, ...] = (), more: str = "") -> list[str]:
@@ -39,7 +31,7 @@ def refusal(folder: Path, overrides: tuple[str, ...] = (), more: str = "") -> li
 def reason(folder: Path, key: str, value: str = "1") -> str:
     """Return the message for a key given on the command line."""
     (line,) = refusal(folder, (f"{key}={value}",))
-    assert line.startswith(f"{key.split('=')[0]} (command line): unknown key"), line
+    assert line.startswith(f"{key.split('=')[0]} (override): unknown key"), line
     return line.partition("unknown key")[2]
 
 
@@ -47,7 +39,7 @@ def reason(folder: Path, key: str, value: str = "1") -> str:
 def test_a_number_is_an_unknown_key_without_a_hint(tmp_path: Path, key: str) -> None:
     """The key is not taken for an index, since the config here has no list."""
     (line,) = refusal(tmp_path, (f"{key}=3",))
-    assert line == f"{key.removesuffix('.weight')} (command line): unknown key"
+    assert line == f"{key.removesuffix('.weight')} (override): unknown key"
     assert refusal(tmp_path, more="7: 8\n") == ["5: 7: unknown key"]
 
 
@@ -99,7 +91,7 @@ def test_no_name_is_in_both_tables_or_a_key_of_this_project() -> None:
         # at least one key of each tool
         ("data.dev", "data.valid"),  # Joey NMT
         ("training.validation_freq", "training.validate_every"),
-        ("training.accum_count", "training.batch_tokens"),  # OpenNMT-py
+        ("training.accum_count", "training.accumulate"),  # OpenNMT-py
         ("word_vec_size", "model.embedding_size"),
         ("training.max_grad_norm", "training.clip_norm"),
         ("max-update", "training.max_steps"),  # fairseq
@@ -107,7 +99,7 @@ def test_no_name_is_in_both_tables_or_a_key_of_this_project() -> None:
         ("rnn-num-hidden", "model.hidden_size"),  # Sockeye
         ("max-num-checkpoint-not-improved", "training.patience"),
         ("learn-rate", "training.learning_rate"),  # Marian
-        ("training.optimizer-delay", "training.batch_tokens"),
+        ("training.optimizer-delay", "training.accumulate"),
         ("training.perDeviceTrainBatchSize", "training.batch_tokens"),  # Hugging Face
         ("num_train_epochs", "training.max_epochs"),
         ("model.dropout-src", "model.dropout"),
@@ -129,7 +121,7 @@ def test_a_key_of_another_tool_leads_to_the_key_of_that_meaning(
         ("training.use_cuda", "choose the device by the option --device"),
         ("training.resume", "resume by the option --resume"),
         ("training.load_model", "start from another run by the option --init-from RUN"),
-        ("training.memory_gb", "a batch that does not fit memory is split"),  # formerly a key
+        ("training.memory_gb", "a batch that does not fit memory is split"),
         ("training.shuffle", "every epoch shuffles the training pairs; remove it"),
         ("data.src", "data.src_lang and data.tgt_lang name the languages"),
         ("model.ff_size", "it belongs to Transformers"),
@@ -219,7 +211,7 @@ def test_a_section_of_another_tool_is_recognized(tmp_path: Path, section: str, o
     (line,) = refusal(tmp_path, more=f"{section}: {{beam_size: 5, alpha: 1}}")
     assert line == f"5: {section}: unknown key{text}"
     (line,) = refusal(tmp_path, (f"{section}.alpha=1",))
-    assert line == f"{section} (command line): unknown key{text}"
+    assert line == f"{section} (override): unknown key{text}"
 
 
 def test_text_files_outside_of_the_data_section_are_recognized(tmp_path: Path) -> None:
@@ -259,7 +251,7 @@ def test_an_error_in_an_override_is_printed_among_many_errors(tmp_path: Path) ->
     text = "".join(f"x{i}: 1\n" for i in range(100))
     lines = refusal(tmp_path, ("model.dropout=2",), text)
     assert len(lines) == MAX_SHOWN + 1
-    assert any(line.startswith("model.dropout (command line): must be") for line in lines)
+    assert any(line.startswith("model.dropout (override): must be") for line in lines)
 
 
 def test_an_option_that_is_a_key_is_recognized() -> None:
@@ -274,5 +266,5 @@ def test_an_option_that_is_a_key_is_recognized() -> None:
 
 
 def test_sections_are_distinguished_from_values() -> None:
-    assert section_at(Config, "data.test") is not None
-    assert section_at(Config, "data.test.src") is None
+    assert section_at(Config, ("data", "test")) is not None
+    assert section_at(Config, ("data", "test", "src")) is None

@@ -191,6 +191,7 @@ def corpus_of(name: str, folder: Path) -> EncodedPairs:
 LANGS = ("en", "fr")
 
 
+@pytest.mark.thorough
 @one_quick(("corpus", "budget"), [("like speech", 800), ("demo", 450), ("demo-lengths", 450)])
 def test_epochs_rarely_batch_the_same_pairs_at_little_cost_in_padding(
     demo_corpora: Path, corpus: str, budget: int

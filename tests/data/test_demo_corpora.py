@@ -52,6 +52,7 @@ def test_splits_have_their_documented_sizes(
     assert {split: len(pairs) for split, pairs in corpora[name].items()} == SIZES[name]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SIZES)
 def test_no_sentence_occurs_twice_on_either_side(
     corpora: dict[str, dict[str, Pairs]], name: str

@@ -16,6 +16,7 @@ def test_a_line_without_a_visible_character_is_blank(line: str) -> None:
     assert not is_blank(f"{line}.{line}")
 
 
+@pytest.mark.thorough
 def test_blank_agrees_with_unicode_properties() -> None:
     regex = pytest.importorskip("regex")
     ignorable = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{White_Space}\x1c-\x1f]")

@@ -124,6 +124,7 @@ def test_impossible_sizes_are_refused(pairs: Pairs, sizes: tuple[int, int], mess
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.thorough
 def test_memory_does_not_depend_on_the_length_of_texts() -> None:
     """The 20,000 pairs of 4,000 letters are 80 MB of text."""
     pairs = ((f"{n} {'a' * 2000}", f"{'b' * 2000} {n}") for n in range(20_000))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 from sentencepiece import SentencePieceProcessor
+from tiers import one_quick
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.batching import encode_pairs, sampled_pairs
@@ -156,7 +157,7 @@ def test_a_long_text_without_spaces_is_sampled_too() -> None:
         assert vocabulary.decode(one) == vocabulary.decode(two) == text
 
 
-@pytest.mark.parametrize("kind", PROBABILITIES)
+@one_quick("kind", PROBABILITIES)
 def test_each_occurrence_is_sampled_independently(kind: str) -> None:
     vocabulary = trained(kind, OFTEN[kind]).src
     words = [word for line in SRC for word in line.split()]

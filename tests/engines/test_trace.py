@@ -23,6 +23,7 @@ from model_cases import (
     randomize,
 )
 from numpy.typing import NDArray
+from tiers import one_quick
 from torch import nn
 
 from seq2seq.engines.onnx.graph import Graph
@@ -80,12 +81,14 @@ def check(model: Seq2Seq, src: torch.Tensor, tolerance: float = 1e-5) -> None:
         values |= {name: results[f"next_{name}"] for name in names}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@one_quick("case", CASES, ids=str, quick={0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50})
 def test_steps_of_a_graph_equal_those_of_the_model(case: Case) -> None:
     check(make_model(case), SRC)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.kind != "plain"], ids=str)
+@one_quick(
+    "case", [case for case in CASES if case.kind != "plain"], ids=str, quick={0, 10, 20, 30, 40, 50}
+)
 def test_a_graph_copies_like_the_model(case: Case) -> None:
     check(make_copying_model(case), SRC.clamp(max=V - 1))
 

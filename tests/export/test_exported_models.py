@@ -27,7 +27,8 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
 from seq2seq.export import export as export_module
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.run_loading import load_runs
+from seq2seq.inference.loaded_model import ModelOptions
+from seq2seq.inference.run_loading import load_by_torch
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
@@ -93,7 +94,7 @@ def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list
     folder = runs[0].parent / f"{runs[0].name}-export-{len(runs)}{int8}"
     if not folder.exists():
         export_runs(runs, folder, int8)
-    run = load_runs(Translator, runs, "cpu", int8=False, overrides=overrides, shortlist=False)
+    run = load_by_torch(Translator, runs, ModelOptions("cpu", overrides=overrides))
     return [run, Translator.load(folder, overrides=overrides)]
 
 
@@ -353,7 +354,7 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     run = run_with_score(
         scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch
     )
-    expected = load_runs(Translator, [run], "cpu", False, [], False).translate(LINES[:9])
+    expected = load_by_torch(Translator, [run], ModelOptions("cpu")).translate(LINES[:9])
     with caplog.at_level("INFO", "seq2seq"):
         translator = Translator.load(run, device="cpu")
     assert f"note: {run}: has no ONNX form (" in caplog.text
@@ -664,7 +665,7 @@ OVERFLOWS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("int8", [False, True])
+@one_quick("int8", [False, True], quick=1)
 @pytest.mark.parametrize(("model", "weight"), OVERFLOWS.values(), ids=OVERFLOWS)
 def test_an_overflow_is_reported(
     model: dict[str, Any], weight: str, tiny_vocabularies: Vocabularies, tmp_path: Path, int8: bool

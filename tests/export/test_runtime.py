@@ -14,6 +14,7 @@ from conftest import toy_pairs
 
 from seq2seq.cli.main import main
 from seq2seq.export.export import export_runs
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import TRAIN
@@ -166,15 +167,17 @@ def test_a_server_accepts_an_exported_model(tiny_runs: dict[str, Path], exported
     pytest.importorskip("babel")
     from seq2seq.serving.language_pairs import load_pairs
 
-    pairs = load_pairs([str(exported)], device="auto", overrides=["decoding.beam_size=2"])
-    run = load_pairs([str(tiny_runs["luong"])], device="cpu", overrides=["decoding.beam_size=2"])
+    pairs = load_pairs([str(exported)], ModelOptions(overrides=["decoding.beam_size=2"]))
+    run = load_pairs(
+        [str(tiny_runs["luong"])], ModelOptions("cpu", overrides=["decoding.beam_size=2"])
+    )
     assert list(map(str, pairs)) == list(map(str, run)) == ["xx-yy"]
     found, expected = (
         [each.text for each in next(iter(it.values())).translate(LINES)] for it in (pairs, run)
     )
     assert found == expected
     with pytest.raises(UserError, match=r"translates xx to yy, as .* does"):
-        load_pairs([str(exported), str(tiny_runs["luong"])], device="cpu")
+        load_pairs([str(exported), str(tiny_runs["luong"])], ModelOptions("cpu"))
 
 
 def test_unsupported_options_of_an_export_are_refused_in_one_line(

@@ -11,6 +11,7 @@ import torch
 from invariance import check_batch_invariance
 from searching import check_lists, requests_of
 from test_search import CPU, MAKERS, random_sources, same
+from tiers import one_quick
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
@@ -55,7 +56,7 @@ def without_nan(found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]
     ]
 
 
-@pytest.mark.parametrize(
+@one_quick(
     "keys",
     [
         {"decoder": "bahdanau"},
@@ -70,6 +71,7 @@ def without_nan(found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]
         {"decoder": "none", "cell": "gru"},
     ],
     ids=lambda keys: "-".join(map(str, keys.values())),
+    quick={0, 2, 5, 7},
 )
 @pytest.mark.parametrize("int8", [False, True])
 def test_a_sentence_alone_is_translated_as_in_any_batch(
@@ -110,7 +112,7 @@ def test_every_strategy_is_batch_invariant(int8: bool, options: SearchOptions) -
 @pytest.mark.parametrize(("beam_size", "count"), [(1, 400), (2, 150)])
 def test_a_predicted_window_depends_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
     """Its centre is one number per row."""
-    engine = onnx_engine(False, decoder="luong", window=("local_p", 3))
+    engine = onnx_engine(False, decoder="luong", window={"local_p": 3})
     sources, options = random_sources(count, 8), SearchOptions(beam_size)
     everything = search(engine, requests_of(sources, [12] * count), options)
     order = list(range(count))
@@ -121,9 +123,7 @@ def test_a_predicted_window_depends_on_its_own_sentence_alone(beam_size: int, co
         assert all(same(one, everything[i]) for i, one in zip(part, some, strict=True))
 
 
-@pytest.mark.parametrize(
-    "options", [SearchOptions(1), SearchOptions(4), SearchOptions(4, groups=2)]
-)
+@one_quick("options", [SearchOptions(1), SearchOptions(4), SearchOptions(4, groups=2)], quick=1)
 def test_results_do_not_depend_on_the_number_of_threads(
     options: SearchOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,7 +164,7 @@ def test_an_error_in_a_thread_ends_the_search(monkeypatch: pytest.MonkeyPatch) -
     assert threading.active_count() == before
 
 
-@pytest.mark.parametrize("maker", list(MAKERS))
+@one_quick("maker", list(MAKERS), quick={0, 1})
 @pytest.mark.parametrize(
     ("beam_size", "coverage_penalty", "ngram"), [(1, 0.0, 0), (1, 0.0, 2), (4, 0.3, 0), (4, 0.0, 2)]
 )

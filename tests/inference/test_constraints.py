@@ -145,7 +145,7 @@ def model(request: pytest.FixtureRequest) -> Any:
     return MAKERS[request.param]()
 
 
-@pytest.mark.parametrize("beam_size", [1, 4])
+@one_quick("beam_size", [1, 4], quick=1)
 def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: int) -> None:
     """Once every token has occurred, only EOS is left."""
     sources = random_sources(9, seed=30)

@@ -101,11 +101,11 @@ def test_n_best_lists_are_more_diverse(tiny_runs: dict[str, Path]) -> None:
 
 def test_groups_are_checked(tiny_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     translator = Translator.load(tiny_run, device="cpu")
-    with pytest.raises(UserError, match=r"groups 2: must divide the beam size \(5\)"):
+    with pytest.raises(UserError, match=r"groups=2: must divide the beam size \(5\)"):
         translator.translate(["ba"], 5, settings=SearchSettings(groups=2))
-    with pytest.raises(UserError, match="groups 0: must be at least 1"):
+    with pytest.raises(UserError, match="groups=0: must be at least 1"):
         SearchSettings(groups=0)
-    with pytest.raises(UserError, match=r"diversity -1\.0: must be a finite number"):
+    with pytest.raises(UserError, match=r"diversity=-1\.0: must be a finite number"):
         SearchSettings(groups=2, diversity=-1.0)
     with pytest.raises(UserError, match="constraints cannot be used with groups"):
         translator.translate(["ba"], 4, constraints=[["mo"]], settings=SearchSettings(groups=2))

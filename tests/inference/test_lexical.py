@@ -111,6 +111,7 @@ def test_an_exhaustive_beam_finds_every_hypothesis_that_fulfils_the_constraints(
         check_ranking(model, source, hypotheses, possible, length_penalty, 0.0)
 
 
+@pytest.mark.thorough
 @one_quick("phrases", [[[4, 5]], [[4], [4, 6]], [[4, 6], [4]], [[5], [5, 6]]])
 def test_a_word_that_completes_a_phrase_does_not_continue(phrases: list[Ids]) -> None:
     """Token 6 continues words: it may not follow the occurrence that meets a phrase."""
@@ -187,6 +188,7 @@ def test_a_prefix_comes_first() -> None:
             assert fulfils(each.ids, [[6, 4], [5]])
 
 
+@pytest.mark.thorough
 @one_quick("size", [1, 4])
 @one_quick("batch", [1, 7, 64])
 def test_constrained_search_is_batch_invariant(size: int, batch: int) -> None:

@@ -21,7 +21,6 @@ from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.runs.checkpoint import CONFIG
-from seq2seq.runtime import callers
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -364,23 +363,3 @@ def test_messages_name_arguments_in_python_and_options_in_a_shell(
     assert f"init_from={run}: is run_dir itself" in refusal(
         lambda: train(config, overwrite=True, init_from=str(run))
     )
-
-
-def test_a_command_in_a_message_stays_a_command() -> None:
-    text = "`seq2seq train CONFIG --resume` writes it again; or train with --overwrite"
-    assert callers.in_python_terms(text) == text.replace("with --overwrite", "with overwrite=True")
-
-
-def test_every_option_in_messages_of_the_core_has_its_python_term() -> None:
-    """Options named outside of the command line's own packages are translated for Python."""
-    shells = {"--last", "--tokenize", "--nproc-per-node", "--stream", "--json", "--hyp", "--help"}
-    shells |= {"--format"}  # an option of xz
-    for package in ("runtime", "config", "data", "runs", "inference", "training"):
-        for path in (ROOT / "seq2seq" / package).rglob("*.py"):
-            if path.name in ("callers.py", "foreign_keys.py"):
-                continue
-            source = re.sub(r"#.*|`[^`]*`", "", path.read_text("utf-8"))
-            named = {*re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", source)} - shells
-            for option in named:
-                changed = callers.in_python_terms(f"give {option} 3 now")
-                assert option not in changed, f"{path}: {option}"

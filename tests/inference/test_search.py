@@ -512,7 +512,7 @@ def test_results_do_not_depend_on_the_batch(
             assert same(hypotheses, everything[i])
 
 
-@pytest.mark.parametrize("beam_size", [1, 3])
+@one_quick("beam_size", [1, 3], quick=1)
 def test_tiles_of_few_rows_search_every_sentence(
     beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from searching import search
 from test_batch_invariance import model_of
@@ -17,6 +18,7 @@ def copying_model(decoder: str) -> Seq2Seq:
     return model_of(decoder, copy=True)
 
 
+@pytest.mark.thorough
 @one_quick("decoder", ["bahdanau", "luong"])
 @one_quick("beam_size", [1, 5])
 def test_results_equal_those_of_a_sentence_alone(decoder: str, beam_size: int) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import unicodedata
+from argparse import Namespace
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -27,12 +28,12 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference import source_lines
+from seq2seq.inference import lines as source_lines
 from seq2seq.inference.line_splitting import MAX_PARTS, split_line
+from seq2seq.inference.lines import MAX_ATTENTION_TOKENS
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.source_lines import MAX_ATTENTION_TOKENS
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.inference.translator import Translator
 from seq2seq.model.builder import build_model
@@ -702,7 +703,8 @@ def test_garbage_collection_is_enabled_after_loading(
     runs = [str(tiny_runs["luong"] if loads else tmp_path)]
     frozen = gc.get_freeze_count()
     with nullcontext() if loads else pytest.raises(UserError):
-        loading.load_translator(runs, "cpu")
+        options = Namespace(model=runs, device="cpu", decoding=[], beam=None)
+        loading.load_translator(options)
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
     gc.unfreeze()

@@ -356,6 +356,7 @@ def test_gradients_equal_numerical_derivatives(wiring: str, kind: str) -> None:
     assert torch.autograd.gradcheck(run, leaves)
 
 
+@pytest.mark.thorough
 @one_quick("wiring", ["bahdanau", "luong"])
 def test_gradients_of_upper_layers_equal_numerical_derivatives(wiring: str) -> None:
     """With dropout that differs from step to step."""

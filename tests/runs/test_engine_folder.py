@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import toy_pairs
+from tiers import one_quick
 
 from seq2seq.config.schema import load_config
 from seq2seq.engines.onnx.engine import OnnxEngine
@@ -127,7 +128,7 @@ def test_replaced_weights_are_never_translated_by_the_engine_of_others(
 
 
 @pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx", "engine.json"])
-@pytest.mark.parametrize("how", ["cut", "missing", "changed", "folder"])
+@one_quick("how", ["cut", "missing", "changed", "folder"], quick=2)
 def test_a_damaged_engine_is_rebuilt(run: Path, name: str, how: str) -> None:
     expected, path = texts(run), run / ENGINE / name
     content = path.read_bytes()
@@ -156,6 +157,7 @@ def test_an_engine_that_cannot_be_written_is_kept_in_memory(
     assert not is_current(run)
 
 
+@pytest.mark.thorough
 def test_a_process_killed_between_the_files_leaves_no_engine_of_other_weights(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

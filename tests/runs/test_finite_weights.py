@@ -47,7 +47,7 @@ def test_every_reader_refuses_non_finite_weights(run: Path, tmp_path: Path, valu
         load_model(run, CPU)
     with pytest.raises(DamagedFile, match=expected):
         load_checkpoints([other / BEST, run / BEST], CPU)
-    with pytest.raises(UserError, match=f"--init-from .*{expected}"):
+    with pytest.raises(UserError, match=f"init_from=.*{expected}"):
         read_warm_start(run, config)
     shutil.copy(run / BEST, run / "step-3.safetensors")
     with pytest.raises(DamagedFile, match="step-3"):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import write_small_corpus
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
@@ -91,7 +92,7 @@ Damage = Callable[[Path], None]
 # ---------------------------------------------------------------------------------------- weights
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@one_quick("damage", DAMAGES)
 def test_damaged_best_weights_are_named_and_written_again(
     run: Path, corpus: Path, damage: Damage
 ) -> None:
@@ -116,6 +117,7 @@ def test_best_weights_of_before_a_key_existed_are_kept(run: Path, corpus: Path) 
     assert "damaged" not in (run / LOG).read_text()
 
 
+@pytest.mark.thorough
 def test_missing_best_weights_are_written_again_in_training_too(run: Path, corpus: Path) -> None:
     (run / BEST).unlink()
     longer = configured(corpus, run, "training.max_steps=8")
@@ -123,7 +125,7 @@ def test_missing_best_weights_are_written_again_in_training_too(run: Path, corpu
     assert read_header(run / BEST)[0]["step"] == 8
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@one_quick("damage", DAMAGES)
 def test_with_a_damaged_last_state_the_previous_one_gives_the_same_result(
     run: Path, corpus: Path, finished: Path, damage: Damage
 ) -> None:
@@ -154,7 +156,7 @@ def test_if_both_states_are_damaged_the_best_weights_are_offered(run: Path, corp
     )
 
 
-@pytest.mark.parametrize("damage", [flip, Path.unlink])
+@one_quick("damage", [flip, Path.unlink])
 def test_without_best_weights_and_last_state_the_previous_state_writes_them_again(
     run: Path, corpus: Path, finished: Path, damage: Damage
 ) -> None:
@@ -206,7 +208,7 @@ def swap(path: Path) -> None:
     path.write_bytes(content + b"\x7a\x00")  # an unknown, empty protobuf field
 
 
-@pytest.mark.parametrize(
+@one_quick(
     "damage", [*DAMAGES, pytest.param(swap, id="another"), pytest.param(Path.unlink, id="gone")]
 )
 def test_a_damaged_vocabulary_is_named_and_trained_again(
@@ -222,6 +224,7 @@ def test_a_damaged_vocabulary_is_named_and_trained_again(
     assert translate(run) == translate(finished)
 
 
+@pytest.mark.thorough
 def test_a_damaged_vocabulary_is_not_trained_on_another_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -258,11 +261,11 @@ def test_keys_that_do_not_affect_weights_may_be_edited(run: Path) -> None:
     assert Translator.load(run, device="cpu").decoding.beam_size == 2
 
 
-@pytest.mark.parametrize(
+@one_quick(
     ("old", "new", "change"),
     [
         ("hidden_size: 20", "hidden_size: 24", "model.hidden_size: 20 -> 24"),
-        ("dropout: 0.25", "dropout: 0.35", "model.dropout: 0.25 -> 0.35"),
+        ("hidden: 0.25", "hidden: 0.35", "model.dropout.hidden: 0.25 -> 0.35"),
         ("  size: 340", "  size: 341", "vocabulary.size: 340 -> 341"),
     ],
 )
@@ -277,7 +280,7 @@ def test_edited_keys_that_affect_weights_are_refused_and_restored(
     assert translate(run) == translate(finished)
 
 
-@pytest.mark.parametrize("damage", [cut, Path.unlink])
+@one_quick("damage", [cut, Path.unlink], quick=1)
 def test_a_damaged_config_is_named_and_written_again(
     run: Path, corpus: Path, finished: Path, damage: Damage
 ) -> None:
@@ -329,6 +332,7 @@ def notes_on_metrics(run: Path) -> list[str]:
     return [line for line in (run / LOG).read_text().splitlines() if str(run / METRICS) in line]
 
 
+@pytest.mark.thorough
 def test_damage_within_the_metrics_is_reported_once(run: Path, corpus: Path) -> None:
     lines = (run / METRICS).read_bytes().splitlines(keepends=True)
     lines[2] = lines[2][:20] + b"\n"

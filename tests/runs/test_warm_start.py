@@ -94,6 +94,7 @@ def test_a_resumed_run_continues_with_its_own_weights(small_corpus: Path, first:
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.thorough
 def test_initial_weights_remain_the_best_if_training_makes_them_worse(
     small_corpus: Path, first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def test_the_run_folder_itself_is_refused(small_corpus: Path, first: Path) -> No
     assert all(torch.equal(each, known[name]) for name, each in weights(first).items())
 
 
+@pytest.mark.thorough
 def test_the_log_reports_other_languages(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
@@ -150,6 +152,7 @@ def test_a_damaged_vocabulary_is_copied_again(small_corpus: Path, first: Path) -
     assert "was damaged: copied again, bitwise identical" in (second / LOG).read_text("utf-8")
 
 
+@pytest.mark.thorough
 def test_check_uses_the_warm_start_too(small_corpus: Path, first: Path) -> None:
     """A vocabulary of that size could not be trained on so little text."""
     folder = small_corpus.parent
@@ -171,6 +174,7 @@ def test_a_run_without_weights_is_refused_by_name(small_corpus: Path, first: Pat
         train(config, "cpu", init_from=first)
 
 
+@pytest.mark.thorough
 def test_another_model_is_refused(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus, "model.hidden_size=24", "vocabulary.type=bpe")
     with pytest.raises(UserError) as refused:
@@ -213,6 +217,7 @@ def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
     assert any(f"{size:,} of {size + 2:,} tokens keep their weights" in note for note in notes)
 
 
+@pytest.mark.thorough
 def test_location_scores_need_the_same_number_of_positions(small_corpus: Path) -> None:
     luong = ("model.decoder=luong", "model.attention_size=null", "model.score=location")
     short = ("training.max_steps=1", f"run_dir={small_corpus.parent}/location")

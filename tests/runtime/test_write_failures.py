@@ -329,6 +329,7 @@ def test_a_folder_that_vanished_ends_training_with_one_line(
     assert not run.exists()
 
 
+@pytest.mark.thorough
 def test_training_continues_without_its_config_file(
     finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from fuzz_lines import fuzz_lines
 from served import serve
 
 from benchmark_server import command_line, differences, mixed_requests, send_all
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.loading import languages_of
 from seq2seq.serving.language_pairs import load_pairs
 
@@ -42,7 +43,7 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     expected = command_line(run, path)
     assert len({json.dumps(each) for each in expected}) > lines // 3  # translations differ
     asked = mixed_requests(requests, len(texts))
-    with serve(load_pairs([str(run)], device="cpu")) as served:
+    with serve(load_pairs([str(run)], ModelOptions("cpu"))) as served:
         answers = send_all(served.address, languages_of(run), texts, asked, clients)
         lines_per_batch = served.figure("seq2seq_batch_lines_sum") / served.figure(
             "seq2seq_batch_lines_count"

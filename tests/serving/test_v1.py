@@ -122,7 +122,7 @@ def test_samples_equal_those_of_the_translator(served: Served, tiny_runs: dict[s
         ({"text": "a", "constraints": []}, "constraints: 0 for 1 lines; give one per line"),
         (
             {"text": "a", "sampling": {"temperature": 0}},
-            "temperature 0.0: must be a positive number",
+            "temperature=0.0: must be a positive number",
         ),
         (
             {"text": "a", "sampling": {}, "beam_size": 2},

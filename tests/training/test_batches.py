@@ -18,7 +18,7 @@ from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
 
-SAMPLED = ("vocabulary.sampling=0.3", "training.batch_tokens={tokens: 90, accumulate: 2}")
+SAMPLED = ("vocabulary.sampling=0.3", "training.batch_tokens=90", "training.accumulate=2")
 
 
 def session_with(corpus: Path, workers: int, *overrides: str) -> TrainingSession:
@@ -81,6 +81,7 @@ def test_a_killed_worker_costs_no_batch(small_corpus: Path, at: int) -> None:
         assert "killed or ran out of memory" in batches.note
 
 
+@pytest.mark.thorough
 def test_a_step_that_does_not_fit_shared_memory_is_made_here(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def test_callbacks_get_no_estimate_as_the_last_step(tmp_path: Path) -> None:
     assert recorder.steps == [(1, None), (2, None)]
 
 
+@pytest.mark.thorough
 def test_training_runs_in_a_worker_thread(small_corpus: Path) -> None:
     recorder = Recorder()
     options: dict[str, Any] = {"callbacks": [recorder], "quiet": True}

@@ -45,6 +45,7 @@ def test_names_are_invented_without_sampled_segmentations(named_corpus: Path) ->
     assert fingerprint(trained(named_corpus, *keys, run="invented")) != plain
 
 
+@pytest.mark.thorough
 def test_a_run_with_copying_translates(named_corpus: Path) -> None:
     run = trained(named_corpus, *COPYING)
     translations = Translator.load(run, device="cpu").translate(["Tomek ba", "Maria."], 3)

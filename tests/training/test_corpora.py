@@ -180,8 +180,8 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
 ) -> None:
     files = halves(small_corpus.parent, 40)
     path = with_corpora(small_corpus, f"{files[0]}, weight: 4", f"{files[1]}, weight: 1.3")
-    batch_tokens = f"training.batch_tokens={{tokens: 60, accumulate: {accumulate}}}"
-    session, _ = prepare(configured(path, "run", batch_tokens), torch.device("cpu"))
+    batches = ("training.batch_tokens=60", f"training.accumulate={accumulate}")
+    session, _ = prepare(configured(path, "run", *batches), torch.device("cpu"))
     expected, lengths, progress = [], set(), session.progress
     for epoch in range(3):
         order = EpochOrder(session.data.train, 60, session.config.seed, epoch)
@@ -198,6 +198,7 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
     assert len(lengths) > 1
 
 
+@pytest.mark.thorough
 @one_quick(("size", "weight"), [(37, ""), (1, ", weight: 0.5"), (60, ", weight: 3")])
 def test_two_halves_of_equal_weights_train_as_the_undivided_corpus(
     small_corpus: Path, size: int, weight: str
@@ -327,6 +328,7 @@ def validated(run: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines if '"bleu"' in line and line.endswith("}")]
 
 
+@pytest.mark.thorough
 def test_a_changed_weight_is_refused_on_resume(small_corpus: Path) -> None:
     files = halves(small_corpus.parent, 45)
     path = with_corpora(small_corpus, f"{files[0]}, weight: 2", files[1])

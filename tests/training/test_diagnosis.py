@@ -343,6 +343,7 @@ def test_a_model_without_attention_gets_no_advice_about_attention() -> None:
 # ------------------------------------------------------------------------------ complete trainings
 
 
+@pytest.mark.thorough
 def test_a_training_that_ends_too_early_warns_in_its_log(small_corpus: Path) -> None:
     config = load_config(small_corpus, ["decoding.max_length=9", "training.max_epochs=1"])
     run = train(config, "cpu")

@@ -62,6 +62,7 @@ def test_the_log_names_the_skipped_batches(
     assert "NaN" not in (run / METRICS).read_text()
 
 
+@pytest.mark.thorough
 def test_many_skipped_steps_are_counted(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ def test_many_skipped_steps_are_counted(
     assert "all steps skipped" in log
 
 
+@pytest.mark.thorough
 def test_skipped_steps_are_logged_after_an_interruption(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,6 +89,7 @@ def test_skipped_steps_are_logged_after_an_interruption(
     assert "step 2 skipped: non-finite" in (run / LOG).read_text()
 
 
+@pytest.mark.thorough
 def test_a_shorter_logging_interval_does_not_blame_other_steps(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,7 +156,7 @@ def test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate(
     limits = (
         "training.max_steps=25",
         "training.validate_every=6",
-        "training.batch_tokens.accumulate=1",
+        "training.accumulate=1",
     )
     run = train(configured(small_corpus, *limits, "training.learning_rate=1e-3"), "cpu")
     log = (run / LOG).read_text()
@@ -186,6 +189,7 @@ def _weights(path: Path) -> list[Tensor]:
     return [tensor for name, tensor in load_file(path).items() if name.startswith("weights.")]
 
 
+@pytest.mark.thorough
 def test_training_rolls_back_to_the_start_before_the_first_validation(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,7 +237,7 @@ def test_a_non_finite_validation_loss_is_never_the_best(
     assert [line["step"] for line in lines if "valid_loss" in line] == [3, 6, 9]
 
 
-@pytest.mark.parametrize("fault", ["loss", "weight"])
+@one_quick("fault", ["loss", "weight"], quick=1)
 def test_a_training_that_ends_diverged_keeps_its_best_weights(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:

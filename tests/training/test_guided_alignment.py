@@ -180,6 +180,7 @@ def test_attention_learns_the_alignment(small_corpus: Path, decoder: str) -> Non
     assert rates[1] < rates[0] - 0.2
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_equals_an_uninterrupted_one(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -293,7 +294,10 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
     [
         (("data.train.alignment=null",), "guided_alignment needs a file of alignments, data.trai"),
         (("model.decoder=none",), "guided_alignment needs attention; set decoder to bahdanau, "),
-        (("vocabulary.names=true",), "guided_alignment needs vocabulary.names: null, which keep"),
+        (
+            ("vocabulary.names=placeholders",),
+            "guided_alignment needs vocabulary.names: null, which keep",
+        ),
         (("data.train.alignment=nowhere",), "nowhere: no such file"),
         (("training.losses.guided_alignment=-1",), "training.losses.guided_alignment"),
     ],
@@ -350,6 +354,7 @@ def test_the_command_line_reports_the_place_of_a_malformed_line(
     assert f"{path}:42: 'zero-one' is no link such as 0-0, as Pharaoh has them" in err
 
 
+@pytest.mark.thorough
 def test_cleaning_keeps_the_alignment_of_each_pair(small_corpus: Path) -> None:
     folder = small_corpus.parent
     path = write_alignment(folder)

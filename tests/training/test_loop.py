@@ -249,11 +249,10 @@ def test_two_accumulated_batches_have_the_gradient_of_one_double_batch(
         torch.testing.assert_close(gradient, wanted[name], rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.thorough
 def test_accumulated_batches_are_one_step(small_corpus: Path) -> None:
     single = trained(small_corpus, "training.max_epochs=1", run="single")
-    double = trained(
-        small_corpus, "training.max_epochs=1", "training.batch_tokens.accumulate=2", run="double"
-    )
+    double = trained(small_corpus, "training.max_epochs=1", "training.accumulate=2", run="double")
     one, two = (state_of(run / LAST)[0]["progress"] for run in (single, double))
     assert two["step"] == -(-one["step"] // 2)
     assert two["tokens"] == one["tokens"]
@@ -272,6 +271,7 @@ def test_the_gradient_norm_is_at_most_clip_norm(small_corpus: Path, limit: float
         torch.testing.assert_close(gradient, gradients(free)[name] * limit / full_norm)
 
 
+@pytest.mark.thorough
 def test_the_losses_of_training_and_validation_are_comparable(small_corpus: Path) -> None:
     """Both are equal on the training text, without dropout, at a learning rate near zero."""
     same = [f"data.valid.{side}={small_corpus.parent}/train.{side}" for side in ("src", "tgt")]
@@ -310,6 +310,7 @@ def test_label_smoothing_adds_the_mean_loss_of_all_tokens(small_corpus: Path) ->
         torch.testing.assert_close(found.nll, plain)
 
 
+@pytest.mark.thorough
 def test_the_average_follows_the_weights(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -349,6 +350,7 @@ def test_the_seed_determines_all_metrics_and_weights(small_corpus: Path) -> None
         assert (first / name).read_bytes() != (other / name).read_bytes()
 
 
+@pytest.mark.thorough
 def test_timing_has_its_own_file(small_corpus: Path) -> None:
     run = trained(small_corpus)
     names = [{name for line in lines_of(run / file) for name in line} for file in (METRICS, TIMING)]
@@ -381,7 +383,8 @@ EVENTFUL = (
     "training.patience=3",
     "training.decay=cosine",
     "training.warmup_steps=3",
-    "training.batch_tokens={tokens: 400, accumulate: 2}",
+    "training.batch_tokens=400",
+    "training.accumulate=2",
     "training.max_epochs=2",
 )
 
@@ -464,6 +467,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(
     assert_same_run(config.run_dir, uninterrupted_run)
 
 
+@pytest.mark.thorough
 def test_an_interruption_after_the_last_step_is_not_lost(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -674,6 +678,7 @@ def test_max_steps_ends_training(small_corpus: Path) -> None:
     assert [line["step"] for line in validations(run)] == [5]  # there is always one validation
 
 
+@pytest.mark.thorough
 def test_max_epochs_ends_training(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.max_epochs=2", "training.max_steps=1000")
     assert stopping_criterion(run) == "training.max_epochs=2 reached."
@@ -710,6 +715,7 @@ def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     return clock
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("fake_time")
 def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) -> None:
     limits = ("training.max_epochs=90", "training.validate_every=50")
@@ -722,6 +728,7 @@ def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) 
     assert steps_of(run) == 8
 
 
+@pytest.mark.thorough
 @one_quick("decay", ["linear", "cosine"])
 def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
     small_corpus: Path, fake_time: FakeTime, monkeypatch: pytest.MonkeyPatch, decay: str
@@ -751,6 +758,7 @@ def test_a_decay_by_time_reaches_zero_and_resumes_where_it_was(
     assert (config.run_dir / METRICS).read_bytes() == (complete / METRICS).read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_plateau_decays_the_rate_and_resumes_exactly(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -792,6 +800,7 @@ ALTERNATIVES = {
     "training.label_smoothing": "0.3",
     "training.losses": "{consistency: 1}",
     "training.batch_tokens": "150",
+    "training.accumulate": "2",
     "training.average": "0.5",
     "training.validate_every": "3",
     "training.patience": "1",
@@ -842,6 +851,7 @@ def test_every_key_has_an_effect(
     assert fingerprint(changed) != base_prints[name]
 
 
+@pytest.mark.thorough
 @one_quick(
     ("base", "changed"),
     [
@@ -849,7 +859,6 @@ def test_every_key_has_an_effect(
         (("training.decay=plateau", "training.patience=1"), "training.decay={plateau: 0.1}"),
         (("training.metric=loss", "training.patience=1"), "training.metric={loss: 100}"),
         (("model.score=coverage",), "training.losses={coverage: 2}"),
-        ((), "training.batch_tokens={tokens: 1500, accumulate: 2}"),
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
@@ -909,6 +918,7 @@ def test_a_log_without_skipped_pairs_does_not_mention_them(small_corpus: Path) -
     assert "same text" not in log
 
 
+@pytest.mark.thorough
 def test_the_same_text_on_both_sides_is_reported(small_corpus: Path) -> None:
     folder = small_corpus.parent
     shutil.copy(folder / "train.src", folder / "train.tgt")
@@ -922,6 +932,7 @@ def refusal(config: Config, *, resume: bool = False, overwrite: bool = False) ->
     return str(caught.value)
 
 
+@pytest.mark.thorough
 def test_validation_targets_that_are_not_nfc_are_reported(small_corpus: Path) -> None:
     edit_lines(small_corpus.parent / "valid.tgt", {4: "ba e\u0301 ka!"})
     run = trained(small_corpus, "training.max_steps=1")
@@ -950,7 +961,7 @@ def test_overwrite_replaces_the_run_and_nothing_beside_it(small_corpus: Path) ->
     assert log_of(run).count("Training finished: ") == 1
 
 
-@pytest.mark.parametrize("limit", ["max_steps=6", "max_epochs=1"])
+@one_quick("limit", ["max_steps=6", "max_epochs=1"], quick=1)
 def test_the_end_is_logged_after_the_last_validation(small_corpus: Path, limit: str) -> None:
     run = trained(small_corpus, "training.max_steps=null", f"training.{limit}")
     lines = log_of(run).splitlines()
@@ -959,7 +970,7 @@ def test_the_end_is_logged_after_the_last_validation(small_corpus: Path, limit: 
     assert last < end
 
 
-@pytest.mark.parametrize("name", ["vocabulary/glossary.txt", "tensorboard/other", "train.log"])
+@one_quick("name", ["vocabulary/glossary.txt", "tensorboard/other", "train.log"])
 def test_files_that_no_run_wrote_are_not_removed(small_corpus: Path, name: str) -> None:
     run = small_corpus.parent / "run"
     (run / name).parent.mkdir(parents=True)
@@ -973,7 +984,7 @@ def test_files_that_no_run_wrote_are_not_removed(small_corpus: Path, name: str) 
     trained(small_corpus, "training.max_steps=1")
 
 
-@pytest.mark.parametrize("file", ["train.tgt", "valid.src"])
+@one_quick("file", ["train.tgt", "valid.src"])
 def test_a_run_resumes_only_with_the_text_it_was_trained_on(small_corpus: Path, file: str) -> None:
     run = trained(small_corpus, "training.max_steps=2")
     before, text = contents(run), (small_corpus.parent / file).read_text(encoding="utf-8")
@@ -1045,6 +1056,7 @@ def test_a_run_that_ran_out_of_memory_resumes_exactly(
     assert all(torch.equal(each, tensors[name]) for name, each in state_of(run / LAST)[1].items())
 
 
+@pytest.mark.thorough
 def test_overwrite_accepts_an_empty_folder(small_corpus: Path) -> None:
     (small_corpus.parent / "run").mkdir()
     train(configured(small_corpus, "training.max_steps=1"), "cpu", overwrite=True)
@@ -1056,7 +1068,7 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
     before = contents(run)
     changed = ("model.dropout=0.2", "seed=4", "training.max_steps=9", "training.log_every=1")
     message = refusal(configured(small_corpus, *changed), resume=True)
-    assert "model.dropout: 0.25 -> 0.2" in message
+    assert "model.dropout.hidden: 0.25 -> 0.2" in message
     assert "seed: 1 -> 4" in message
     assert "max_steps" not in message  # may change
     assert message.endswith(
@@ -1070,6 +1082,7 @@ def test_resume_shows_what_changed_in_the_config(small_corpus: Path) -> None:
 LEFT_BY_A_KILL = ("lock", ".token-cache/", "config.yaml.part", "vocabulary.part")
 
 
+@pytest.mark.thorough
 @one_quick("files", [None, [], [*LEFT_BY_A_KILL]], ids=["absent", "empty", "killed"])
 def test_resume_starts_a_run_in_an_absent_or_empty_folder(
     small_corpus: Path, files: Sequence[str] | None
@@ -1162,8 +1175,8 @@ INVALID_DATA: dict[str, tuple[str, Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "damage", "reason"), INVALID_DATA.values(), ids=INVALID_DATA.keys()
+@one_quick(
+    ("name", "damage", "reason"), INVALID_DATA.values(), ids=INVALID_DATA.keys(), quick={0, 3}
 )
 def test_refused_data_leave_no_trace(
     small_corpus: Path, name: str, damage: Callable[[Path], None], reason: str
@@ -1274,6 +1287,7 @@ def test_a_rank_that_is_not_the_main_process_writes_nothing(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough
 def test_restoring_releases_the_tensors_of_the_state(small_corpus: Path) -> None:
     run = trained(small_corpus, "training.max_steps=2")
     state = read_state(run)
@@ -1329,6 +1343,7 @@ def test_the_state_of_another_format_is_refused_in_one_line(
     assert "initialised from" in log_of(again.run_dir)
 
 
+@pytest.mark.thorough
 @one_quick(
     ("override", "warned"),
     [

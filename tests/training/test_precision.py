@@ -49,6 +49,7 @@ def losses_of(run: Path) -> list[float]:
     return [line["valid_loss"] for line in lines if "valid_loss" in line]
 
 
+@pytest.mark.thorough
 @one_quick("decoder", ["bahdanau", "luong", "none"])
 @one_quick("precision", ["fp16", "bf16"])
 def test_mixed_precision_has_nearly_the_losses_of_float32(

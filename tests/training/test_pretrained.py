@@ -89,6 +89,7 @@ def test_words_in_the_file_have_its_vectors_and_others_random_ones(
         assert shared or torch.equal(each, plain.model.state_dict()[key])
 
 
+@pytest.mark.thorough
 def test_a_run_is_resumed_without_the_file(
     small_corpus: Path,
     vectors: tuple[Path, dict[str, np.ndarray]],

@@ -14,6 +14,7 @@ from model_cases import (
     make_copying_model,
     make_model,
 )
+from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.config.schema import load_config
@@ -107,13 +108,13 @@ class Static(TrainingSession):
 
 CONFIGS = {
     "averaged": ["training.average=0.9", "training.decay=linear"],
-    "accumulated": ["training.batch_tokens={tokens: 200, accumulate: 3}"],
+    "accumulated": ["training.batch_tokens=200", "training.accumulate=3"],
     "sampled inputs": ["training.scheduled_sampling={linear: 60}", "training.optimizer=sgd"],
     "copying": ["model.copy=true", "vocabulary.joint=true", "vocabulary.sampling=0.2"],
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@one_quick("name", CONFIGS)
 def test_forty_static_steps_equal_the_usual_ones(small_corpus: Path, name: str) -> None:
     results = []
     for kind in (TrainingSession, Static):

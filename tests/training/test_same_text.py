@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import write_small_corpus
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
@@ -92,7 +93,7 @@ def join_sides() -> list[str]:
     return overrides
 
 
-@pytest.mark.parametrize("change", [move, compress, join_sides])
+@one_quick("change", [move, compress, join_sides], quick=1)
 def test_a_run_resumes_exactly_with_the_same_text_in_other_files(
     copy: Path, change: Callable[[], list[str]]
 ) -> None:

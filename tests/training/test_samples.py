@@ -102,6 +102,7 @@ def test_samples_and_the_table_are_exact_after_a_resume(
         assert (config.run_dir / name).read_bytes() == (complete / name).read_bytes()
 
 
+@pytest.mark.thorough
 def test_the_table_has_all_metrics(small_corpus: Path) -> None:
     run = train(configured(small_corpus, "training.validate_every=3"), "cpu")
     wanted: dict[int, dict[str, float]] = {}

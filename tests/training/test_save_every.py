@@ -22,7 +22,7 @@ SETTINGS = (
     "vocabulary.sampling=0.3",
     "training.max_epochs=2",
     "training.batch_tokens=220",
-    "training.batch_tokens.accumulate=2",
+    "training.accumulate=2",
     "training.average=0.9",
     "training.log_every=4",
 )
@@ -112,6 +112,7 @@ def test_states_are_saved_by_the_clock(small_corpus: Path, monkeypatch: pytest.M
     ).read_bytes()
 
 
+@pytest.mark.thorough
 def test_no_state_is_saved_while_steps_are_skipped(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 from conftest import train_until
+from tiers import one_quick
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import METRICS
@@ -21,6 +22,7 @@ def configured(corpus: Path, run: str, *overrides: str) -> Config:
     return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])
 
 
+@pytest.mark.thorough
 def test_word_dropout_resumes_exactly(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     complete = train(configured(small_corpus, "complete", *WORDS), "cpu")
     config = configured(small_corpus, "resumed", *WORDS)
@@ -29,6 +31,7 @@ def test_word_dropout_resumes_exactly(small_corpus: Path, monkeypatch: pytest.Mo
     assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
 
 
+@pytest.mark.thorough
 def test_every_step_draws_other_dropout(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -48,7 +51,7 @@ def rates(**parts: float) -> str:
     return f"model.dropout={{{', '.join(f'{part}: {rate}' for part, rate in parts.items())}}}"
 
 
-@pytest.mark.parametrize("part", PARTS)
+@one_quick("part", PARTS)
 def test_the_rate_of_each_part_has_an_effect(small_corpus: Path, part: str) -> None:
     off = dict.fromkeys(PARTS, 0.0)
     base = train(configured(small_corpus, "base", rates(**off)), "cpu")
@@ -56,6 +59,7 @@ def test_the_rate_of_each_part_has_an_effect(small_corpus: Path, part: str) -> N
     assert (base / METRICS).read_bytes() != (changed / METRICS).read_bytes()
 
 
+@pytest.mark.thorough
 def test_a_mapping_of_equal_rates_trains_as_the_number(small_corpus: Path) -> None:
     number = train(configured(small_corpus, "number", "model.dropout=0.2"), "cpu")
     parts = train(configured(small_corpus, "parts", rates(**dict.fromkeys(PARTS[1:], 0.2))), "cpu")

@@ -68,6 +68,7 @@ def test_a_damaged_vocabulary_is_read_from_the_model_again(small_corpus: Path) -
     assert "trained again, bitwise identical" in (run / "train.log").read_text(encoding="utf-8")
 
 
+@pytest.mark.thorough
 @one_quick("kind", ["unigram", "word"])
 def test_an_automatic_size_is_logged_and_resumed(small_corpus: Path, kind: str) -> None:
     keys = ("vocabulary.size=auto", f"vocabulary.type={kind}")

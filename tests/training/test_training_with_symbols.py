@@ -34,6 +34,7 @@ def configured(path: Path, run: str, *overrides: str) -> Config:
     return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])
 
 
+@pytest.mark.thorough
 @one_quick(
     "kind",
     [

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiers import one_quick
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import BEST, METRICS
@@ -45,7 +46,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("written", ["save_state", "save_weights", "clear"])
+@one_quick("written", ["save_state", "save_weights", "clear"])
 def test_a_run_that_replaced_this_one_is_not_overwritten(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, written: str
 ) -> None:

@@ -48,7 +48,7 @@ def check_folder_to_write(folder: Path, files: "Texts") -> None:
         raise UserError(f"{folder}: there is no folder {folder.parent}; create it first")
     for path in paths_of(files).values():
         if path.exists() and not path.is_file():
-            raise UserError(f"{path}: can be read only once; --write needs a regular file")
+            raise UserError(f"{path}: can be read only once; a cleaned copy needs a regular file")
 
 
 def reasons_to_drop(
@@ -74,18 +74,17 @@ def reasons_to_drop(
         ],
         f"more than {max_length} tokens on a side": statistics.too_long,
         "unusual length ratio": statistics.length_outliers,
-        "damaged characters (U+FFFD)": [n for each in unusual for n in each.get("replacement", [])],
-        MOJIBAKE: [n for each in unusual for n in each.get(MOJIBAKE, [])],
-        "misaligned": [
-            *(line for each in alignment.stretches for line in range(each.first, each.last + 1)),
-            *alignment.exchanged,
+        "damaged characters (U+FFFD)": [
+            n for kinds in unusual for n in kinds.get("replacement", [])
         ],
+        MOJIBAKE: [n for kinds in unusual for n in kinds.get(MOJIBAKE, [])],
+        "misaligned": [line for stretch in alignment.stretches for line in stretch.lines],
     }
-    found: dict[int, str] = {}
+    first_reasons: dict[int, str] = {}
     for reason, lines in reasons.items():
         for line in lines:
-            found.setdefault(line, reason)
-    return dict(sorted(found.items()))
+            first_reasons.setdefault(line, reason)
+    return dict(sorted(first_reasons.items()))
 
 
 def write_cleaned(folder: Path, files: ParallelFiles, lines: int, drop: dict[int, str]) -> Cleaning:

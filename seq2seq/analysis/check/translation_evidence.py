@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.analysis.check.ibm1 import links_of, train_ibm1
 from seq2seq.data.spread import spread_rows
 
 MAX_TYPES = 3000  # words of a side that the lexical model knows, the most frequent ones
@@ -23,7 +24,6 @@ MAX_COPIES = 8  # rarest tokens of a line that are searched for on the other sid
 MAX_TRAINING_ROWS = 12_000  # pairs from which a table is trained
 FOLD_ROWS = 8  # consecutive pairs that are held out together
 STEM = 6  # characters of a word that count, so that inflected forms are one
-ITERATIONS = 4
 LEXICAL_SHARE = 0.9  # interpolation of the lexical model with the words' own frequencies
 MAX_CORRELATION = 0.9  # so that an unusual length does not outweigh all words
 _CHUNK = 4096  # pairs scored at a time
@@ -115,10 +115,10 @@ def build_lexicon(src: Sequence[str], tgt: Sequence[str]) -> Lexicon:
     src_types, tgt_types = (
         {
             word: number
-            for number, (word, count) in enumerate(each.most_common(MAX_TYPES), start=1)
+            for number, (word, count) in enumerate(frequencies.most_common(MAX_TYPES), start=1)
             if least <= count < MAX_FREQUENCY * len(src)
         }
-        for each in counts
+        for frequencies in counts
     )
     return Lexicon(src_types, tgt_types, counts[0], counts[1], len(src))
 
@@ -147,8 +147,8 @@ def _side(
     weights = np.zeros((len(lines), MAX_COPIES), np.float32)
     for row, line in enumerate(lines):
         tokens = {_stem(token): token for token in tokens_of(line)}
-        known = sorted((types[stem] for stem in tokens if stem in types), reverse=True)[:MAX_WORDS]
-        words[row, : len(known)] = known
+        rarest = sorted((types[stem] for stem in tokens if stem in types), reverse=True)
+        words[row, : len(rarest[:MAX_WORDS])] = rarest[:MAX_WORDS]
         rare = sorted((frequencies[stem], token) for stem, token in tokens.items())[:MAX_COPIES]
         for column, (frequency, token) in enumerate(rare):
             copies[row, column] = zlib.crc32(token.encode(errors="replace")) + 1
@@ -181,28 +181,20 @@ def train_model(features: Features) -> LexicalModel:
 
 
 def _table(src: Matrix, tgt: Matrix, sizes: tuple[int, int]) -> Floats:
-    """Train IBM Model 1 with a null word on padded types; return p(t | s) / p(t)."""
+    """Train IBM model 1 with a null word on padded types; return p(t | s) / p(t)."""
     shape = (sizes[0] + 1, sizes[1] + 1)  # type 0: the null word, and padding
-    src = np.concatenate([src, np.zeros((len(src), 1), np.int32)], axis=1)
-    present = src > 0
-    present[:, -1] = True
-    table = np.ones(shape, np.float32)
-    prior = np.bincount(tgt.ravel(), minlength=shape[1]).astype(np.float32)
+    prior = np.bincount(tgt.ravel(), minlength=shape[1]).astype(np.float64)
     prior[0] = 0
     prior /= max(1.0, float(prior.sum()))
-    for _ in range(ITERATIONS):
-        counts = np.zeros(shape[0] * shape[1], np.float32)
-        for start in range(0, len(src), _CHUNK):
-            s, t = src[start : start + _CHUNK], tgt[start : start + _CHUNK]
-            keys = s[:, :, None] * np.int32(shape[1]) + t[:, None, :]
-            shares = table.ravel()[keys] * present[start : start + _CHUNK, :, None]
-            shares /= shares.sum(axis=1, keepdims=True) + 1e-9
-            shares *= (t > 0)[:, None, :]
-            counts += np.bincount(keys.ravel(), shares.ravel(), len(counts))
-        table = counts.reshape(shape)
-        # smoothed by one count spread as the words' own frequencies
-        table = (table + prior) / (table.sum(axis=1, keepdims=True) + 1)
-    return np.asarray(table / np.maximum(prior, 1e-9), np.float32)
+    pairs = (
+        (np.append(0, sources[sources > 0]).astype(np.int64), targets[targets > 0].astype(np.int64))
+        for sources, targets in zip(src, tgt, strict=True)
+    )
+    links = links_of(pairs, shape[1])
+    probs, totals = train_ibm1(links, shape[0], prior)
+    table = (prior > 0) / (totals + 1)[:, None]  # for words that occur in no pair together
+    table[links.sources, links.targets] = probs / prior[links.targets]
+    return np.asarray(table, np.float32)
 
 
 def scores(
@@ -238,8 +230,8 @@ def _lexical(features: Features, table: Floats, i: Rows, j: Rows) -> Floats:
 
 def _copied(features: Features, i: Rows, j: Rows) -> Floats:
     """Sum the weights of rare tokens that occur on both sides, such as numbers and names."""
-    own, others = features.src.copies[i], features.tgt.copies[j]
-    same = (own[:, :, None] == others[:, None, :]) & (own[:, :, None] != 0)
+    src, tgt = features.src.copies[i][:, :, None], features.tgt.copies[j][:, None, :]
+    same = (src == tgt) & (src != 0)
     return np.asarray((same.any(axis=2) * features.src.weights[i]).sum(axis=1), np.float32)
 
 

@@ -15,7 +15,7 @@ from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
 from seq2seq.runs.training_state import TrainingState, check_texts, text_checksums
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import RunError, UserError, argument
 from seq2seq.training.loop import train
 from seq2seq.training.session import other_texts
 from seq2seq.training.stopping import is_finished
@@ -47,7 +47,9 @@ def _check(
     data = plan.variants[0].config.data
     files = data.valid if split == "valid" else data.test
     if files is None:
-        raise UserError("--split test: the config has no data.test. Set it, or omit --split.")
+        raise UserError(
+            "the config has no data.test. Set it, or score valid", argument="split", value="test"
+        )
     chosen = choose_device(device)
     with deterministic(chosen):  # has to be set before any run starts CUDA
         pass
@@ -96,7 +98,9 @@ def _read_run(config: Config) -> TrainingState | None:
         check_folder(config, resume=exists, overwrite=False)
         state = resumed_state(config) if exists else None
     except UserError as error:
-        remedy = ["  Set another folder (-o), or remove that run."] if exists else []
+        remedy = (
+            [f"  Set another folder ({argument('output')}), or remove that run."] if exists else []
+        )
         raise UserError(*error.lines, *remedy) from None
     if state is None:
         return None
@@ -110,7 +114,7 @@ def _read_run(config: Config) -> TrainingState | None:
         if limit is not None and done > limit:
             raise UserError(
                 f"{config.run_dir}: already trained to {done}, beyond training.{key}={limit}. "
-                "Set another folder (-o), or remove that run."
+                f"Set another folder ({argument('output')}), or remove that run."
             )
     return state
 

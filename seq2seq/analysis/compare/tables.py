@@ -76,7 +76,9 @@ class Table(NamedTuple):
 def check_table_path(path: Path) -> None:
     """Raise UserError for a file name that names no format."""
     if path.suffix.lower() not in FORMATS:
-        raise UserError(f"--table {path}: must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
+        raise UserError(
+            f"must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}", argument="table", value=path
+        )
 
 
 def formatted(result: ComparisonResult, suffix: str) -> str:

@@ -9,12 +9,11 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, ValidationError
 
-from seq2seq.config.compound import show_map
 from seq2seq.config.document import Document, read_document
-from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, show, summary
-from seq2seq.config.fields import FilePath, Section, check_path
+from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
+from seq2seq.config.fields import FilePath, Section, check_path, show, show_flow
 from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, read_config_file
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 SEEDS = (1, 2, 3)  # default
 FOLDER = Path("runs/compare")
@@ -24,8 +23,8 @@ _NAMING = "becomes a file name: use letters, digits, + . - and _ only, not start
 _EXAMPLE = "for example `wide: {model.hidden_size: 700, model.dropout: 0.4}`"
 _RESERVED = {  # keys that compare sets for each run
     "name": "each run is named VARIANT-seedN",
-    "run_dir": "each run folder is FOLDER/VARIANT-seedN; set folder, or pass -o FOLDER",
-    "seed": "set seeds, or pass --seeds 1,2,3",
+    "run_dir": "each run folder is FOLDER/VARIANT-seedN; set folder, or pass another",
+    "seed": "set seeds, such as 1,2,3, for all variants",
 }
 
 
@@ -118,7 +117,7 @@ def read_plan(
     try:
         given = None if seeds is None else parse_seeds(seeds)
     except ValueError as error:
-        raise UserError(f"--seeds {seeds}: {error}") from None
+        raise UserError(f"{argument('seeds', seeds)}: {error}") from None
     documents = [read_document(path) for path in paths]
     lists = [path for path, each in zip(paths, documents, strict=True) if VARIANTS in each.tree]
     if lists and len(paths) > 1:
@@ -155,7 +154,7 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
         listed = _VariantList.model_validate(document.tree)
     except ValidationError as error:
         if not document.incomplete:
-            issues += describe_all(error, _VariantList, document.lines)
+            issues += describe_all(error, _VariantList, Places(document.lines))
     base, base_errors = document.tree.get("base"), list[str]()
     variants: list[Variant] = []
     notes: list[str] = []
@@ -208,7 +207,7 @@ def _apply(
 def _written(value: object) -> object:
     """Return a value as an override has it."""
     if isinstance(value, Mapping):
-        return show_map(value)
+        return show_flow(value)
     return "null" if value is None else value
 
 
@@ -238,10 +237,10 @@ def _at_variant(
     if not issue.command_line:
         where = f"{base}:{issue.line}" if issue.line else f"{base}"
         return ConfigIssue(line, f"{VARIANTS}.{name}: {where}: {issue.text}")
-    key = issue.text.partition(" (command line)")[0].partition("=")[0].strip()
+    key = issue.text.partition(" (override)")[0].partition("=")[0].strip()
     if key in {each.partition("=")[0].strip() for each in overrides}:
         return issue
-    text = issue.text.replace(" (command line)", "", 1)
+    text = issue.text.replace(" (override)", "", 1)
     line = document.lines.get((VARIANTS, name, key), line)
     return ConfigIssue(line, f"{VARIANTS}.{name}.{text}")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from seq2seq.analysis.check.forecast import Forecast, forecast, on_an_idle_core
+from seq2seq.analysis.check.forecast import Forecast, forecast
 from seq2seq.analysis.recipe.text_facts import TextFacts
 from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
@@ -81,7 +81,7 @@ class _Trial(NamedTuple):
         training = {**sections["training"], "max_epochs": 1}
         config = as_config("init", self.data, {**sections, "training": training})
         session = new_session(config, device, self.vocabularies, self.pairs, self.sample)
-        cost = on_an_idle_core(forecast(session))
+        cost = forecast(session)
         return cost._replace(
             epoch_seconds=cost.epoch_seconds * self.scale,
             steps_per_epoch=round(cost.steps_per_epoch * self.scale),

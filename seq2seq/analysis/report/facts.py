@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from seq2seq import __version__
 from seq2seq.analysis.attention.maps import AttentionMap, maps_of
+from seq2seq.analysis.charts import Curve
 from seq2seq.analysis.compare.lengths import CHARACTERS, WORDS, length_buckets, length_unit
 from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
 from seq2seq.data.corpus import ParallelText, iter_pairs, read_pairs, source_name
@@ -24,7 +25,7 @@ from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, argument
 
 Split = Literal["valid", "test"]
 CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."
@@ -32,13 +33,6 @@ SAMPLED_LINES = 2000  # lines that choose the unit of lengths
 SHOWN_SENTENCES = 3  # best sentences, and as many of the worst
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
 _CPU_INFO = Path("/proc/cpuinfo")
-
-
-class Curve(NamedTuple):
-    """A figure over the steps of training."""
-
-    name: str
-    points: list[tuple[float, float]]  # step, value
 
 
 class TextSize(NamedTuple):
@@ -236,7 +230,7 @@ def _scored(
     split: Split = wanted or ("test" if config.data.test is not None else "valid")
     files = config.data.valid if split == "valid" else config.data.test
     if files is None:
-        raise UserError(f"{run}: its config has no data.test; choose --split valid")
+        raise UserError(f"{run}: its config has no data.test; choose {argument('split', 'valid')}")
     text = read_pairs(files)
     translator = Translator.load(run, device=device)
     size = translator.beam_size(beam, 1)

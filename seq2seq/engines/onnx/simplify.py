@@ -31,9 +31,7 @@ def simplify(graph: Graph) -> None:
         _fold_sizes(graph)
         _take_branches(graph)
         graph.prune()
-    _deduplicate(graph)
-    _fold_factors(graph)
-    graph.prune()
+    _separate_biases(graph)
     _join_products(graph)
     _separate_rows(graph)
     graph.prune()
@@ -208,67 +206,22 @@ def _computed(graph: Graph, node: NodeProto) -> Array | None:
     return np.asarray(result)
 
 
-def _deduplicate(graph: Graph) -> None:
-    """Compute a value once; keep one of equal small constants."""
-    replaced: dict[str, str] = {}
-    constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
-    for name, array in graph.weights.items():
-        if array.size <= _BLOCK:
-            key = array.dtype.str, array.shape, array.tobytes()
-            replaced[name] = constants.setdefault(key, name)
-    replaced = {name: first for name, first in replaced.items() if name != first}
-    outputs = {value.name for value in graph.outputs}
-    first: dict[bytes, list[str]] = {}
+def _separate_biases(graph: Graph) -> None:
+    """Write products with a weight and a bias as a product and a sum, which others can join."""
+    uses, nodes = graph.uses(), list[NodeProto]()
     for node in graph.nodes:
-        node.input[:] = [replaced.get(name, name) for name in node.input]
-        plain = make(node.op_type, node.input, [], domain=node.domain)
-        plain.attribute.extend(node.attribute)
-        results = first.setdefault(plain.SerializeToString(deterministic=True), list(node.output))
-        if results != list(node.output) and outputs.isdisjoint(node.output):
-            replaced |= dict(zip(node.output, results, strict=True))
-
-
-def _fold_factors(graph: Graph) -> None:
-    """Multiply the weights of a product by the constant factor of its input; write it as MatMul."""
-    producers, uses = graph.producers(), graph.uses()
-    nodes = []
-    for node in graph.nodes:
-        weight = node.input[1] if len(node.input) > 1 else ""
-        if node.op_type not in ("Gemm", "MatMul") or weight not in graph.weights:
+        weight = node.input[1] if node.op_type == "Gemm" else ""
+        if weight not in graph.weights or uses[weight] > 1:  # a tied weight is not stored twice
             nodes.append(node)
             continue
-        source, factor = _scaled(graph, node.input[0], producers)
-        if uses[weight] > 1:  # a tied weight is not stored twice
-            nodes.append(node)
-            continue
-        array = graph.weights[weight]
-        if array.ndim == 2 and node.op_type == "Gemm" and attribute(node, "transB", 0):
-            array = array.T
-        if factor is not None and (node.op_type == "Gemm" or array.ndim == 2):
-            with np.errstate(over="ignore"):  # as in the model
-                node.input[0], array = source, array * factor
-        graph.weights[weight] = array
-        if node.op_type == "MatMul":
-            nodes.append(node)
-            continue
+        if attribute(node, "transB", 0):
+            graph.weights[weight] = graph.weights[weight].T
         biased = len(node.input) > 2
         result = graph.fresh("product") if biased else node.output[0]
         nodes.append(make("MatMul", node.input[:2], [result]))
         if biased:
             nodes.append(make("Add", [result, node.input[2]], node.output))
     graph.nodes = nodes
-
-
-def _scaled(graph: Graph, name: str, producers: dict[str, NodeProto]) -> tuple[str, Array | None]:
-    """Return a value and the constant that it is multiplied by to give this one, if any."""
-    node = producers.get(name)
-    if node is not None and node.op_type == "Mul":
-        for value, other in (node.input, node.input[::-1]):
-            factor = graph.weights.get(other)
-            if factor is not None and factor.ndim == 0 and factor.dtype == np.float32:
-                is_exact = np.frexp(factor)[0] == 0.5  # a power of two rounds no weight
-                return (value, factor) if is_exact else (name, None)
-    return name, None
 
 
 def _join_products(graph: Graph) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.inference.journal import Journal
+from seq2seq.inference.synthetic import Journal
 from seq2seq.runtime.errors import DamagedFile, UserError
 
 SETTINGS = {"models": ["a"], "beam": 3}

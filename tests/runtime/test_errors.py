@@ -1,0 +1,56 @@
+"""Errors name the arguments of functions, each caller's way."""
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from seq2seq.cli.arguments import option
+from seq2seq.cli.parser import Parser, command_modules
+from seq2seq.runtime.errors import UserError, argument, arguments_spelled
+
+PACKAGE = Path(__file__).resolve().parents[2] / "seq2seq"
+COMMAND = re.compile(r"`[^`\n]*`|\b(?:seq2seq|iconv|xz|python3) [a-z-]+.*")  # for a shell
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "in_python", "on_command_line"),
+    [
+        ("n_best", 3, "n_best=3", "--n-best 3"),
+        ("device", "cuda:9", "device='cuda:9'", "--device cuda:9"),
+        ("init_from", Path("runs/a"), "init_from=runs/a", "--init-from runs/a"),
+        ("resume", True, "resume=True", "--resume"),
+        ("beam_size", None, "beam_size", "-b"),
+    ],
+)
+def test_an_error_spells_its_argument_as_its_caller_does(
+    name: str, value: object, in_python: str, on_command_line: str
+) -> None:
+    error = UserError("is refused", argument=name, value=value)
+    assert (str(error), error.argument) == (f"{in_python}: is refused", name)
+    with arguments_spelled(option):
+        assert str(UserError("is refused", argument=name, value=value)) == (
+            f"{on_command_line}: is refused"
+        )
+        assert argument(name, value) == on_command_line
+    assert argument(name, value) == in_python
+
+
+def test_options_are_spelled_by_the_command_line_alone() -> None:
+    parsers = [subparser(name, module) for name, module in command_modules().items()]
+    options = {text for parser in parsers for text in parser._option_string_actions} - {"-h", "-m"}
+    spelled = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(options))})(?![\w-])")
+    named = {
+        f"{path.relative_to(PACKAGE)}: {match}"
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "cli" and path.name != "foreign_keys.py"
+        for match in spelled.findall(COMMAND.sub("", path.read_text("utf-8")))
+    }
+    assert not named
+
+
+def subparser(name: str, module: ModuleType) -> Parser:
+    parser = Parser(prog=name)
+    module.add_arguments(parser)
+    return parser
