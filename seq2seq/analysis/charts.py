@@ -16,8 +16,8 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e
 LINE_STYLES = ("-", "--", ":", "-.")
 GREY = "#5c636e"
 WIDTH, HEIGHT = 7.5, 4.2  # inches
-MAX_POINTS = 400  # of a line; more are averaged
-MARKED = 40  # a line of at most as many points has a mark for each
+MAX_POINTS = 400  # in a line; more are averaged
+MARKED = 40  # points in a line, up to which all have marks
 
 
 class Curve(NamedTuple):

@@ -159,7 +159,7 @@ def _legend(result: "ComparisonResult") -> str:
         if (own := plan.trained_as(variant).name) != variant.name:
             lines.append(f"{variant.name} shares the training of {own}: only decoding differs")
     lines.append(_SPLIT_NOTES[task.split])
-    lines.append(f"BLEU {scores.bleu.signature}; chrF2 {scores.chrf.signature}")
+    lines.append("BLEU {}; chrF2 {}".format(scores["bleu"].signature, scores["chrf"].signature))
     return "\n".join(map(one_line, lines))
 
 
@@ -204,7 +204,7 @@ def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any
         "config": each.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"}),
         "bleu_mean": mean(scores),
         "bleu_deviation": deviation(scores),
-        "chrf_mean": mean(run.output.scores.chrf.score for run in each.runs),
+        "chrf_mean": mean(run.output.scores["chrf"].score for run in each.runs),
         "difference": each.difference,
         "parameters": each.parameters,
         "ensemble": None if each.ensemble is None else _scored(each.ensemble),
@@ -222,4 +222,9 @@ def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any
 
 
 def _scored(scored: "ScoredOutput") -> dict[str, Any]:
-    return {"translations": scored.file.as_posix(), **scored.scores._asdict()}
+    from seq2seq.evaluation.metrics import METRICS
+
+    return {
+        "translations": scored.file.as_posix(),
+        **{key: scored.scores.get(key) for key in METRICS},
+    }

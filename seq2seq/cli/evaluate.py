@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     how = (lists, options.lowercase, segmentation)
     if len(hypotheses) == 2:
         comparison = metrics.compare(hypotheses[0], hypotheses[1], *how)
-        scores = comparison.system_scores()
+        scores = metrics.system_scores(comparison)
         if (note := metrics.few_differences_note(comparison)) is not None:
             logger.info(f"note: {note}")
     else:
@@ -257,32 +257,38 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
 
 def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[str, Any]:
     """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
-    paired = {} if comparison is None else {"paired": comparison}
-    return {**as_tree(scores), **as_tree(paired)}
+    from seq2seq.evaluation.metrics import METRICS
+
+    tree: dict[str, Any] = {key: scores.get(key) for key in METRICS}
+    if comparison is not None:
+        tree["paired"] = {key: comparison.get(key) for key in METRICS}
+    converted: dict[str, Any] = as_tree(tree)
+    return converted
 
 
 def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
     """Format scores as a table, one metric per row, followed by the significance test if any."""
-    from seq2seq.evaluation.metrics import METRIC_NAMES
+    from seq2seq.evaluation.metrics import METRICS
 
     rows = [("", "score", "95% interval", "signature")]
-    for name, value in zip(METRIC_NAMES, scores, strict=True):
-        if value is None:
-            rows.append((name, "-", "-", "-"))
-            continue
-        rows.append((name, f"{value.score:.1f}", _interval(value.ci), value.signature))
+    for key, kind in METRICS.items():
+        value = scores.get(key)
+        cells = value and (f"{value.score:.1f}", _interval(value.ci), value.signature)
+        rows.append((kind.name, *(cells or "---")))
     if comparison is None:
         return aligned_table(rows, "left")
-    paired = [("", "baseline", "95% interval", "system", "95% interval", "p", "signature")]
-    for name, pair in zip(METRIC_NAMES, comparison, strict=True):
+    paired: list[tuple[str, ...]] = [
+        ("", "baseline", "95% interval", "system", "95% interval", "p", "signature")
+    ]
+    for key, kind in METRICS.items():
+        pair = comparison.get(key)
         if pair is None:
-            paired.append((name, *"------"))
+            paired.append((kind.name, *"------"))
             continue
-        baseline, system = (
-            (f"{side.score:.1f}", _interval(side.ci)) for side in (pair.baseline, pair.system)
-        )
+        sides = (pair.baseline, pair.system)
+        numbers = [text for side in sides for text in (f"{side.score:.1f}", _interval(side.ci))]
         p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
-        paired.append((name, *baseline, *system, p_value, pair.signature))
+        paired.append((kind.name, *numbers, p_value, pair.signature))
     return f"{aligned_table(rows, 'left')}\n\n{aligned_table(paired, 'left')}"
 
 

@@ -31,7 +31,7 @@ class ModelOptions:
     int8: bool = False
     float16: bool = False
     shortlist: bool = False
-    overrides: Iterable[str] = ()  # of the config's section `decoding`
+    overrides: Iterable[str] = ()  # keys of the config's section `decoding`
 
 
 DEFAULT_OPTIONS = ModelOptions()

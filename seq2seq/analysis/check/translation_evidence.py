@@ -192,7 +192,7 @@ def _table(src: Matrix, tgt: Matrix, sizes: tuple[int, int]) -> Floats:
     )
     links = links_of(pairs, shape[1])
     probs, totals = train_ibm1(links, shape[0], prior)
-    table = (prior > 0) / (totals + 1)[:, None]  # of words that occur in no pair together
+    table = (prior > 0) / (totals + 1)[:, None]  # for words that are in no pair together
     table[links.sources, links.targets] = probs / prior[links.targets]
     return np.asarray(table, np.float32)
 

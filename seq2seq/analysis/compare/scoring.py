@@ -160,7 +160,7 @@ def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[
 
 def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
     """Return the BLEU of each run."""
-    return [run.output.scores.bleu.score for run in runs]
+    return [run.output.scores["bleu"].score for run in runs]
 
 
 def _score_run(
@@ -203,7 +203,7 @@ def _score(
     references = task.text.tgt
     segmentation = segmentation_of(variant.config.data.tgt_lang, [references])
     scores = metrics.score(hypotheses, [references], task.lowercase, segmentation, bootstrap=0)
-    logger.info(f"{file}: BLEU {scores.bleu.score:.1f}")
+    logger.info(f"{file}: BLEU {scores['bleu'].score:.1f}")
     for note, count in Counter(note for each in translations for note in each.notes).items():
         logger.info(f"note: {note}: {counted(count, 'line')}")
     tokenize = segmentation.tokenize
