@@ -100,13 +100,13 @@ def run(options: argparse.Namespace) -> int:
         comparison, scores = None, metrics.score(hypotheses[0], *how)
     if options.sentences:
         scored = metrics.sentence_scores(hypotheses[0], *how)
-        shown = {
+        table = {
             **({"source": sources[0][1]} if sources else {}),
             "hypothesis": hypotheses[0],
             **{_reference_name(n, len(lists)): lines for n, lines in enumerate(lists, start=1)},
         }
         with open_output(options.sentences) as output:
-            output.write(sentence_table(scored, shown))
+            output.write(sentence_table(scored, table))
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
 
@@ -136,7 +136,7 @@ def _log_notes(
 
     for note in (
         *(metrics.tokenized_note(lines) for _, lines in hypotheses),
-        *(metrics.not_nfc_note(*each) for each in files),
+        *(metrics.not_nfc_note(*file) for file in files),
         segmentation.note(),
         metrics.long_line_note([*hypotheses, *references], segmentation),
         metrics.few_lines_note(len(references[0][1])),
@@ -214,7 +214,7 @@ def _read(
         texts = [TextFile(path, None) for path in options.hyp] or [columns.source(options.input)]
         texts += [columns.target(path) for path in options.ref]
         lines = read_aligned([(str(text.path), text.lines()) for text in texts])
-        named = [(str(text.path), each) for text, each in zip(texts, lines, strict=True)]
+        named = [(str(text.path), side) for text, side in zip(texts, lines, strict=True)]
         return named[: -len(options.ref)], named[-len(options.ref) :]
     if data is None:
         raise UserError(
@@ -248,7 +248,7 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
     report = LineReport(options.input)
     report.note_translations(1, translations)
     report.log()
-    hypotheses = [each.text for each in translations]
+    hypotheses = [translation.text for translation in translations]
     if options.output is not None:
         with open_output(options.output) as output:
             output.write("".join(f"{line}\n" for line in hypotheses))

@@ -151,7 +151,7 @@ def _translate(
     with (
         output.kept_on_failure("the translations of the first", "line", lines_of_each),
         report.logged_on_failure(),
-        progress("translated", total, shown=barred) as advance,
+        progress("translated", total, visible=barred) as advance,
     ):
         for number, batch in input_lines.numbered(text.groups, options.batch_size or BATCH_LINES):
             lines = report.decode(number, batch)
