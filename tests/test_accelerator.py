@@ -85,7 +85,7 @@ TRAININGS = {
     "consistency": (
         "training.losses.consistency=1",
         "training.average=0.9",
-        "training.batch_tokens.accumulate=2",
+        "training.accumulate=2",
     ),
     "scheduled": (
         "training.max_steps=4",

@@ -56,7 +56,7 @@ sys.exit(main())
 """
 EVENTFUL = (
     "vocabulary.sampling=0.3",
-    "training.batch_tokens.accumulate=2",
+    "training.accumulate=2",
     "training.average=0.9",
     "training.validate_every=4",
     "training.patience=9",

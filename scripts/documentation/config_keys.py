@@ -52,12 +52,17 @@ def _sections(schema: Schema) -> Iterator[tuple[str, Schema, Schema]]:
         yield ", ".join(names), section, {}
 
 
+def _defined(value: Schema, schema: Schema) -> Schema:
+    """Return the definition that a schema refers to, or the schema itself."""
+    return schema["$defs"][value["$ref"].rpartition("/")[2]] if "$ref" in value else value
+
+
 def _section_of(value: Schema, schema: Schema) -> Schema | None:
     """Return the section that a key holds, one or a list of them; None for a plain value."""
     for each in (value, value.get("items", {}), *value.get("anyOf", ())):
         if "$ref" in each:
-            section: Schema = schema["$defs"][each["$ref"].rpartition("/")[2]]
-            return section
+            section = _defined(each, schema)
+            return section if "properties" in section else None  # else it may be a single value
     return None
 
 
@@ -70,14 +75,15 @@ def _row(key: str, value: Schema, defaults: Schema, schema: Schema) -> str:
         given = value["default"]
         given = defaults.get(key, given) if isinstance(given, list) else given
         default = f"`{given if isinstance(given, str) else json.dumps(given)}`"
-    values = "" if _section_of(value, schema) else f"<br>*{_values(value)}*"
+    values = "" if _section_of(value, schema) else f"<br>*{_values(value, schema)}*"
     return f"| `{key}` | {default} | {escape(value['description'])}{values} |"
 
 
-def _values(value: Schema) -> str:
+def _values(value: Schema, schema: Schema) -> str:
     """Describe the values that a key takes."""
+    value = _defined(value, schema)
     if "anyOf" in value:
-        return " or ".join(_values(each) for each in value["anyOf"])
+        return " or ".join(_values(each, schema) for each in value["anyOf"])
     if "enum" in value:
         return ", ".join(f"`{each}`" for each in value["enum"])
     if "const" in value:
@@ -86,7 +92,7 @@ def _values(value: Schema) -> str:
         return "path"
     kind = value["type"]
     if isinstance(kind, list):
-        return " or ".join(_values({**value, "type": each}) for each in kind)
+        return " or ".join(_values({**value, "type": each}, schema) for each in kind)
     if kind == "object":
         return f"a map of {', '.join(f'`{each}`' for each in value['properties'])}"
     bounds = [

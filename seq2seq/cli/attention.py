@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Text(NamedTuple):
+class _ChosenLines(NamedTuple):
     """The chosen lines, held in memory: their number is checked before the model is loaded."""
 
     numbers: list[int]  # line numbers in the input, from 1
@@ -80,7 +80,7 @@ class _Text(NamedTuple):
     report: LineReport  # on all lines
 
 
-def _read(options: argparse.Namespace) -> _Text:
+def _read(options: argparse.Namespace) -> _ChosenLines:
     """Read the source lines and the given translations; raise UserError if they do not match."""
     columns = Columns("attention", options)
     columns.check(options.input, options.ref)
@@ -97,7 +97,7 @@ def _read(options: argparse.Namespace) -> _Text:
     numbers = _chosen(options.lines, len(sources), name)
     if references is not None:
         references = [references[number - 1] for number in numbers]
-    return _Text(numbers, [sources[number - 1] for number in numbers], references, report)
+    return _ChosenLines(numbers, [sources[number - 1] for number in numbers], references, report)
 
 
 def _load(options: argparse.Namespace) -> "Translator":
@@ -117,7 +117,7 @@ def _load(options: argparse.Namespace) -> "Translator":
 
 
 def _translations(
-    options: argparse.Namespace, text: _Text, translator: "Translator", report: LineReport
+    options: argparse.Namespace, text: _ChosenLines, translator: "Translator", report: LineReport
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
     from seq2seq.analysis.attention.maps import translation_by_words
@@ -171,7 +171,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _write(
-    options: argparse.Namespace, translations: "Iterator[Translation]", text: _Text
+    options: argparse.Namespace, translations: "Iterator[Translation]", text: _ChosenLines
 ) -> list[str]:
     """Write the output in the format of its suffix; return notes."""
     from seq2seq.analysis.attention.plot import write_attention
@@ -209,7 +209,7 @@ def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
 
 
 def _write_alignments(
-    path: Path, gold_path: Path | None, translations: "Iterator[Translation]", text: _Text
+    path: Path, gold_path: Path | None, translations: "Iterator[Translation]", text: _ChosenLines
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.analysis.attention.alignment import align, alignment_error_rate, pharaoh, read_gold

@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "also write BLEU and chrF of each sentence with its texts, worst first, as TSV"
     parser.add_argument("--sentences", type=Path, metavar="FILE", help=text)
     arguments.add_json_report(parser)
-    arguments.add_model_options(parser, shortlist=True)
+    arguments.add_model_options(parser)
 
 
 NamedLines = tuple[str, list[str]]  # the name is for messages
@@ -151,17 +151,10 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate: give either -m RUN or --hyp FILE")
     if options.hyp and (options.input or options.output):
         raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
-    how = (
-        options.beam
-        or options.int8
-        or options.float16
-        or options.shortlist
-        or options.device != "auto"
-    )
+    how = options.beam or options.int8 or options.float16 or options.device != "auto"
     if options.hyp and how:
         raise UserError(
-            "evaluate --hyp: -b, --int8, --float16, --shortlist and --device need -m RUN, which "
-            "translates"
+            "evaluate --hyp: -b, --int8, --float16 and --device need -m RUN, which translates"
         )
     if options.hyp and options.decoding:
         raise UserError(f"evaluate --hyp: {options.decoding[0]} needs -m RUN, which translates")

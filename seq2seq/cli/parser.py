@@ -32,7 +32,6 @@ COMMANDS = {  # each a module beside this one, with _ for -
     "back-translate": "make a training corpus from monolingual text of the target language",
     "report": "write one page about a run: scores, curves, sentences, attention",
     "average": "average the weights of several checkpoints",
-    "shortlist": "train a lexical shortlist, for faster translation with a large vocabulary",
     "export": "write a trained model as ONNX, to translate without torch",
     "attention": "plot the attention weights of translations",
     "serve": "serve a web page and an HTTP API that translate",

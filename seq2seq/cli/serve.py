@@ -53,7 +53,7 @@ Other machines reach the server only with --host, pages of other sites only with
     group.add_argument("--max-queue", type=arguments.count, default=10_000, metavar="N", help=text)
     text = "seconds until a request is given up (default: 60)"
     group.add_argument("--timeout", type=arguments.count, default=60, metavar="N", help=text)
-    arguments.add_model_options(parser, shortlist=True)
+    arguments.add_model_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -73,7 +73,7 @@ bidirectional controls are shown as \\uXXXX."""
     parser.add_argument("--stream", action="store_true", help=text)
     text = f"lines to translate together; does not affect the output (default: {BATCH_LINES})"
     parser.add_argument("--batch-size", type=arguments.count, metavar="N", help=text)
-    arguments.add_model_options(parser, shortlist=True)
+    arguments.add_model_options(parser)
 
 
 class _Requirements(NamedTuple):

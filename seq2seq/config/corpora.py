@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import (
     BeforeValidator,
@@ -11,7 +11,6 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
     field_validator,
-    model_validator,
 )
 
 from seq2seq.config.fields import Count, FilePath, NonEmptyStr, Positive, Section, key
@@ -20,7 +19,7 @@ from seq2seq.runtime.file_types import is_column_number, table_format
 
 def split_list(value: object) -> object:
     """Read text, as of an override, as a list, in which commas separate entries."""
-    return [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    return [entry.strip() for entry in value.split(",")] if isinstance(value, str) else value
 
 
 _TAG = re.compile(r"<[!-;=?-~]+>")
@@ -54,14 +53,6 @@ class ParallelFiles(Section):
     tag: NonEmptyStr | None = key(
         None, "token put before each source line, such as <bt> for back-translations"
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename_tsv(cls, value: Any) -> Any:
-        """Read `tsv`, the key of earlier versions, as `file`."""
-        if isinstance(value, dict) and "tsv" in value and value.get("file") is None:
-            return {"file" if name == "tsv" else name: each for name, each in value.items()}
-        return value
 
     @field_validator("file")
     @classmethod
@@ -216,9 +207,9 @@ class DataConfig(Section):
     def tags(self) -> tuple[str, ...]:
         """Return the tags of all texts."""
         splits = (*self.train, self.valid, self.test)
-        return tuple(dict.fromkeys(each.tag for each in splits if each and each.tag))
+        return tuple(dict.fromkeys(text.tag for text in splits if text and text.tag))
 
     def paths(self) -> list[Path]:
         """Return the paths of all files."""
         files = (*self.train, self.valid, self.test, self.embeddings)
-        return [path for each in files if each is not None for path in each.paths.values()]
+        return [path for text in files if text is not None for path in text.paths.values()]

@@ -2,21 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import (
-    Field,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, ValidationInfo, field_validator
 
-from seq2seq.config.fields import (
-    Bool,
-    Count,
-    CountOrZero,
-    NotNegative,
-    Positive,
-    Section,
-    key,
-)
+from seq2seq.config.fields import Bool, Count, CountOrZero, NotNegative, Positive, Section, key
 
 
 class DecodingConfig(Section):

@@ -1,13 +1,12 @@
 """Parse the YAML file of a config into text by key, with the line number of every key."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import yaml
 
 from seq2seq.config.errors import ConfigError, ConfigIssue
-from seq2seq.config.unknown_keys import KeyPath
+from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at
 from seq2seq.runtime.file_types import describe, recognise
 from seq2seq.runtime.files import check_paths, read_bounded
 from seq2seq.runtime.suggestions import suggest_file
@@ -136,7 +135,7 @@ def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
         return _read_mapping(node, path, document)
     if isinstance(node, yaml.ScalarNode):
         return None if node.style is None and node.value in _NULLS else str(node.value)
-    return [_read_entry(each, (*path, str(n)), document) for n, each in enumerate(node.value, 1)]
+    return [_read_entry(entry, (*path, str(n)), document) for n, entry in enumerate(node.value, 1)]
 
 
 def _read_entry(node: yaml.Node, path: KeyPath, document: Document) -> object:
@@ -145,16 +144,13 @@ def _read_entry(node: yaml.Node, path: KeyPath, document: Document) -> object:
     return _read_value(node, path, document)
 
 
-def apply_override(
-    tree: Tree, override: str, expand: Callable[[KeyPath, object], object] = lambda _, value: value
-) -> KeyPath:
+def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
     """Set the key of an override `section.key=value`; return its path, or raise ValueError.
 
-    A number from 1 on is an entry of a list of maps. `expand` returns the map that the value at a
-    path means, or the value itself.
+    A number from 1 on is an entry of a list of maps. The value of a section may be a map in braces.
     """
-    keys, equals, value = override.partition("=")
-    path, value = tuple(keys.strip().split(".")), value.strip()
+    keys, equals, text = override.partition("=")
+    path, text = tuple(keys.strip().split(".")), text.strip()
     if not equals or not all(path):
         raise ValueError("expected section.key=value, such as model.dropout=0.2")
     section, depth = tree, 0
@@ -163,20 +159,42 @@ def apply_override(
         depth += 1
         if section.get(key) is None:
             section[key] = {}
-        below = section[key] = expand(path[:depth], section[key])
+        kind, below = section_at(schema, path[:depth]), section[key]
+        if kind is not None and issubclass(kind, Shorthand) and below != {}:
+            below = section[key] = kind.opened(below, path[depth])
         if isinstance(below, list):
             below = _entry(below, path, depth)
             depth += 1
         if not isinstance(below, dict):
             raise ValueError(f"{'.'.join(path[:depth])} has a single value; give it a new one")
         section = below
-    section[path[-1]] = None if value in _NULLS else value
+    value: object = None if text in _NULLS else text
+    if text.startswith("{") and section_at(schema, path) is not None:
+        value = _read_braces(text, path)
+    section[path[-1]] = value
     return path
+
+
+def _read_braces(text: str, path: KeyPath) -> object:
+    """Parse a map in braces as strictly as in a file, but for text that is not a map."""
+    document = Document()
+    document.lines[path] = 1
+    try:
+        node = yaml.compose(text, Loader=yaml.BaseLoader)
+        assert node is not None, "text that starts with a brace"
+        value = _read_value(node, path, document)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
+    except yaml.YAMLError:
+        return text
+    for issue in document.issues:
+        raise ValueError(issue.text)
+    return value
 
 
 def _entry(entries: list[object], path: KeyPath, depth: int) -> object:
     """Return the entry of the list at `path[:depth]` that the rest of the path names."""
-    numbers = [str(number) for number, each in enumerate(entries, 1) if isinstance(each, dict)]
+    numbers = [str(number) for number, entry in enumerate(entries, 1) if isinstance(entry, dict)]
     if path[depth] in numbers and depth + 1 < len(path):
         return entries[int(path[depth]) - 1]
     name = ".".join(path[:depth])

@@ -5,10 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from seq2seq.config.unknown_keys import RENAMED, KeyPath, describe_unknown, section_class
+from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, show
+from seq2seq.config.unknown_keys import hint
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.suggestions import did_you_mean, shorten
 
@@ -21,7 +22,6 @@ class ConfigIssue(NamedTuple):
     line: int | None
     text: str
     command_line: bool = False
-    renamed: bool = False  # a key of an earlier version
 
 
 class ConfigError(UserError):
@@ -54,59 +54,85 @@ _REASONS = {  # by the error types of pydantic
 }
 
 
+class Places(NamedTuple):
+    """Places that set the keys of a config: lines of its file, and overrides."""
+
+    lines: Mapping[KeyPath, int]
+    overridden: Collection[KeyPath] = ()
+
+    def is_overridden(self, path: KeyPath) -> bool:
+        """Return whether an override sets the key, or one below it."""
+        return any(override[: len(path)] == path for override in self.overridden)
+
+
 def describe_all(
-    error: ValidationError,
-    schema: type[BaseModel],
-    lines: dict[KeyPath, int],
-    overridden: Collection[KeyPath] = (),
+    error: ValidationError, schema: type[Section], places: Places
 ) -> list[ConfigIssue]:
     """Convert the errors of pydantic to issues, those of the lowest lines first.
 
     As many as a message shows have a hint to the key that is meant: searching for it takes time.
     """
     errors = error.errors(include_url=False)
-    errors.sort(key=lambda each: lines.get(_path_of(each["loc"], lines), 0))
-    issues = [
-        _describe(details, schema, lines, overridden, with_hint=index < MAX_SHOWN)
-        for index, details in enumerate(errors)
-    ]
-    return [*dict.fromkeys(issues)]  # a value of two fields may be wrong in both
+    errors.sort(key=lambda details: places.lines.get(_path_of(details["loc"], places.lines), 0))
+    issues = []
+    for number, details in enumerate(errors):
+        if details["type"] == "extra_forbidden":
+            hint_schema = schema if number < MAX_SHOWN else None
+            issues.append(_describe_unknown(details, hint_schema, places))
+        else:
+            issues.append(_describe_wrong(details, schema, places))
+    return [*dict.fromkeys(issues)]  # a single value may be wrong in both keys that it sets
 
 
-def _describe(
-    details: ErrorDetails,
-    schema: type[BaseModel],
-    lines: dict[KeyPath, int],
-    overridden: Collection[KeyPath],
-    with_hint: bool,
+def _describe_unknown(
+    details: ErrorDetails, schema: type[Section] | None, places: Places
 ) -> ConfigIssue:
-    """Convert a validation error of pydantic to an issue at the place where the value was set."""
-    path = _path_of(details["loc"], lines)
-    if path not in lines and path not in overridden:
-        path = _without_fields(path, schema)
+    """Convert the error of an unknown key to an issue, with a hint by the schema."""
+    path = _path_of(details["loc"], places.lines)
+    names = tuple(key for key in details["loc"] if isinstance(key, str))  # no places in lists
+    similar = "" if schema is None else hint(names, details["input"], schema)
+    return _issue(path, f": unknown key{similar}", places.is_overridden(path), places)
+
+
+def _describe_wrong(details: ErrorDetails, schema: type[Section], places: Places) -> ConfigIssue:
+    """Convert an error of a value to an issue at the place where the value was set."""
     kind, value = details["type"], details["input"]
     limits: dict[str, Any] = {name: _plain(limit) for name, limit in details.get("ctx", {}).items()}
+    path = _path_of(details["loc"], places.lines)
+    path = path if kind == "missing" else _where_set(path, schema, places)
     across_keys = kind == "value_error" and isinstance(value, dict)
-    typed = any(
-        override[: len(path)] == path and (not across_keys or override[-1] in str(limits["error"]))
-        for override in overridden
+    typed = places.is_overridden(path) and (
+        not across_keys
+        or path in places.overridden
+        or any(
+            override[: len(path)] == path and override[-1] in str(limits["error"])
+            for override in places.overridden
+        )
     )
-    if kind == "extra_forbidden":
-        named = tuple(key for key in details["loc"] if isinstance(key, str))  # no places in lists
-        reason = describe_unknown(named, value, schema, with_hint)
-    else:
-        reason = ": " + _REASONS.get(kind, details["msg"]).format(**limits)
-        if kind == "value_error" and value is None:
-            path = path[:-1]  # the key is unset: the issue is its section's
-        elif not across_keys and kind != "missing" and value != "":
-            reason += f"; got {show(value)}"
-        if typed and kind in ("dict_type", "model_type"):
-            reason += f"; set them one by one: {'.'.join(path)}.KEY=VALUE"
-        if kind == "literal_error":
-            reason += did_you_mean(str(value), re.findall(r"'(.+?)'", limits["expected"]))
+    unset = kind == "value_error" and value is None
+    if unset:
+        path = path[:-1]  # the issue is its section's
+    reason = ": " + _REASONS.get(kind, details["msg"]).format(**limits)
+    if not (across_keys or unset or kind == "missing" or value == ""):
+        reason += f"; got {_brief(value)}"
+    if typed and kind in ("dict_type", "model_type"):
+        reason += f"; set them one by one: {'.'.join(path)}.KEY=VALUE"
+    if kind == "literal_error":
+        reason += did_you_mean(str(value), re.findall(r"'(.+?)'", limits["expected"]))
+    return _issue(path, reason, typed, places)
+
+
+def _issue(path: KeyPath, reason: str, typed: bool, places: Places) -> ConfigIssue:
     place = shorten(".".join(path)) + (" (override)" if typed else "")
-    renamed = kind == "extra_forbidden" and ".".join(path) in RENAMED
-    return ConfigIssue(None if typed else lines.get(path), f"{place}{reason}", typed, renamed)
+    return ConfigIssue(None if typed else places.lines.get(path), f"{place}{reason}", typed)
+
+
+def _where_set(path: KeyPath, schema: type[Section], places: Places) -> KeyPath:
+    """Return the path of a key, or of the section above it if that was set by a single value."""
+    section = section_at(schema, path[:-1])
+    is_set = path in places.lines or places.is_overridden(path)
+    single = section is not None and issubclass(section, Shorthand)
+    return path[:-1] if single and not is_set else path
 
 
 def _path_of(location: Sequence[int | str], lines: Mapping[KeyPath, int]) -> KeyPath:
@@ -123,30 +149,16 @@ def _path_of(location: Sequence[int | str], lines: Mapping[KeyPath, int]) -> Key
     return path
 
 
-def _without_fields(path: KeyPath, schema: type[BaseModel]) -> KeyPath:
-    """Return the path of a key, without the field of its value that an error is about."""
-    section: type[BaseModel] | None = schema
-    for depth, name in enumerate(path):
-        if section is None:
-            return path[:depth]
-        if name in section.model_fields:
-            section = section_class(section.model_fields[name].annotation)
-    return path
-
-
 def _plain(limit: object) -> object:
     """Return a limit as people write it: 1, not 1.0."""
     return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
 
 
-def show(value: object) -> str:
-    """Format a value as in YAML, shortened to 60 characters."""
+def _brief(value: object) -> str:
+    """Format a value as `show` does, a section or a list by its kind alone."""
     if isinstance(value, dict | list):
         return "a section" if isinstance(value, dict) else "a list"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = value.as_posix() if isinstance(value, Path) else str(value)
-    return shorten(text if text.isprintable() and text else repr(text))
+    return show(value)
 
 
 def summary(path: Path, issues: Sequence[ConfigIssue]) -> list[str]:

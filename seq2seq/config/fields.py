@@ -1,23 +1,29 @@
-"""Base class of the config's sections, and the types of their values."""
+"""Base classes of the config's sections, and the types of their values."""
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self, get_args
 
+import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
+    GetJsonSchemaHandler,
     PlainSerializer,
     Strict,
     ValidationInfo,
+    model_validator,
 )
+from pydantic_core import core_schema
 
-from seq2seq.config.errors import show
-from seq2seq.config.unknown_keys import KeyPath
 from seq2seq.runtime.files import LONE_SURROGATE
+from seq2seq.runtime.suggestions import shorten
+
+KeyPath = tuple[str, ...]
 
 
 @dataclass
@@ -36,6 +42,116 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class Shorthand(Section):
+    """Section that may be written as a single value.
+
+    The value is that of all keys in `SHARED`, as in `layers: 2`. Without such keys it is that of
+    the first, and a map of it has the second: `optimizer: adamw`, `optimizer: {adamw: 0.01}`.
+    """
+
+    SHARED: ClassVar[tuple[str, ...]] = ()
+    TAKES_SECOND: ClassVar[tuple[str, ...]] = ()  # values of the first that take the second
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, value: object) -> object:
+        return cls.expand(value)
+
+    @classmethod
+    def expand(cls, value: object) -> object:
+        """Return the keys that a value sets, or an instance as it is."""
+        if isinstance(value, cls):
+            return value
+        first, *more = cls.model_fields
+        if not isinstance(value, Mapping):
+            return dict.fromkeys(cls.SHARED or [first], value)
+        names = [name for name in value if name not in cls.model_fields]
+        if cls.SHARED or first in value or not names:
+            return value
+        if len(value) > 1:
+            raise ValueError(f"takes one {first}, such as {show(dict([*value.items()][:1]))}")
+        return {first: names[0], more[0]: value[names[0]]}
+
+    @classmethod
+    def opened(cls, value: object, name: str) -> object:
+        """Return the map to which an override adds a key: empty if that replaces the value."""
+        if name in cls.model_fields:
+            return cls.expand(value)
+        return value if cls.SHARED else {}
+
+    @model_validator(mode="after")
+    def _check_second(self) -> Self:
+        (_, first), *more = self
+        if self.TAKES_SECOND and first not in self.TAKES_SECOND:
+            name, value = more[0]
+            if value != type(self).model_fields[name].default:
+                raise ValueError(f"{name} belongs to {' and '.join(self.TAKES_SECOND)}")
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        complete = {**handler.resolve_ref_schema(handler(core))}
+        named = {name: complete.pop(name) for name in ("title", "description")}
+        keys = complete["properties"]
+        first, *more = keys
+        hidden = ("title", "default", "description")
+        single = {
+            name: value
+            for name, value in keys[cls.SHARED[0] if cls.SHARED else first].items()
+            if name not in hidden
+        }
+        if cls.SHARED:
+            return {**named, "anyOf": [single, complete]}
+        second = {name: value for name, value in keys[more[0]].items() if name != "title"}
+        pair: dict[str, Any] = {
+            "type": "object",
+            "properties": dict.fromkeys(cls.TAKES_SECOND or single["enum"], second),
+            "additionalProperties": False,
+            "minProperties": 1,
+            "maxProperties": 1,
+        }
+        return {**named, "anyOf": [single, pair, complete]}
+
+
+def section_class(annotation: object) -> type[Section] | None:
+    """Return the section class in a field's type (also in `Section | None`), if there is one."""
+    for option in (annotation, *get_args(annotation)):
+        if isinstance(option, type) and issubclass(option, Section):
+            return option
+    return None
+
+
+def section_at(schema: type[Section], path: KeyPath) -> type[Section] | None:
+    """Return the class of the section at a path, None for a key with a value or an unknown one."""
+    section: type[Section] | None = schema
+    for name in path:
+        if section is not None and not name.isdecimal():  # the number of an entry of a list
+            info = section.model_fields.get(name)
+            section = info and section_class(info.annotation)
+    return section
+
+
+def show(value: object) -> str:
+    """Format a value on one line as in YAML; text and paths are shortened to 60 characters."""
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, Mapping | list | tuple):
+        return show_flow(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = value.as_posix() if isinstance(value, Path) else str(value)
+    return shorten(text if text.isprintable() and text else repr(text))
+
+
+def show_flow(value: Mapping[Any, Any] | Sequence[Any]) -> str:
+    """Format a map or a list on one line, as YAML does."""
+    tree = dict(value) if isinstance(value, Mapping) else list(value)
+    text: str = yaml.safe_dump(tree, default_flow_style=True, sort_keys=False, width=10_000)
+    return text.strip()
 
 
 def key(default: Any, description: str) -> Any:

@@ -1,35 +1,88 @@
 """The `model` section of a config: architecture and sizes."""
 
+import re
 import warnings
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
+from pydantic_core import PydanticCustomError
 
-from seq2seq.config.compound import Named
-from seq2seq.config.compound_keys import (
-    DROPOUT,
-    LAYERS,
-    SCORE,
-    WINDOW,
-    DropoutConfig,
-    Layers,
-    LocalWindow,
-)
-from seq2seq.config.document import Tree
-from seq2seq.config.fields import (
-    Bool,
-    Section,
-    Size,
-    ignore,
-    key,
-)
-from seq2seq.config.scores import ADDITIVE_SCORES, fits_bahdanau, is_sized
+from seq2seq.config.fields import Bool, Count, Fraction, Section, Shorthand, Size, ignore, key
 
 Decoder = Literal["bahdanau", "luong", "gnmt", "none"]
+_ADDITIVE_SCORES = ("additive", "normed_additive", "coverage")
+_SIZED_SCORES = (*_ADDITIVE_SCORES, "concat", "scaled_dot")
+_SCORES = (*_ADDITIVE_SCORES, "dot", "general", "concat", "scaled_dot", "location")
+_EXTERNAL = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"  # package.module:Class
 _DECIDED_BY = {"attention_size": "score"}
+
+
+def _check_score(name: str) -> str:
+    """Refuse a string that is neither a score of the package nor the name of a class."""
+    if name in _SCORES or re.fullmatch(_EXTERNAL, name, re.ASCII):
+        return name
+    expected = f"{', '.join(map(repr, _SCORES))} or a class such as my_scores:Cosine"
+    raise PydanticCustomError("literal_error", "must be {expected}", {"expected": expected})
+
+
+class ScoreConfig(Shorthand):
+    """Attention score, and the heads of scaled_dot."""
+
+    TAKES_SECOND: ClassVar[tuple[str, ...]] = ("scaled_dot",)
+
+    name: Annotated[
+        str,
+        AfterValidator(_check_score),
+        WithJsonSchema(
+            {"anyOf": [{"enum": [*_SCORES]}, {"type": "string", "pattern": f"^{_EXTERNAL}$"}]}
+        ),
+    ] = Field(description="a score of the package, or package.module:Class")
+    heads: Size = key(1, "number of attention heads, which share attention_size")
+
+    @property
+    def is_external(self) -> bool:
+        """Return whether the score is a class outside of the package."""
+        return ":" in self.name
+
+    @property
+    def is_sized(self) -> bool:
+        """Return whether the score takes `attention_size`."""
+        return self.name in _SIZED_SCORES or self.is_external
+
+    @property
+    def fits_bahdanau(self) -> bool:
+        """Return whether the decoder of Bahdanau et al. takes the score."""
+        return self.name in _ADDITIVE_SCORES or self.is_external
+
+
+class WindowConfig(Shorthand):
+    """Window of local attention."""
+
+    kind: Literal["local_m", "local_p"] = Field(
+        description="local_m: moves by one position a step; local_p: its centre is predicted"
+    )
+    width: Size = key(10, "positions on each side of the centre: D of Luong et al. (2015)")
+
+
+class LayersConfig(Shorthand):
+    """Numbers of layers of encoder and decoder."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
+
+    encoder: Annotated[Count, Field(le=64)] = key(1, "layers of the encoder")
+    decoder: Annotated[Count, Field(le=64)] = key(1, "layers of the decoder")
+    residual: Bool = key(False, "layers but the lowest add their input to their output")
+
+
+class DropoutConfig(Shorthand):
+    """Dropout probabilities of the parts of the network."""
+
+    SHARED: ClassVar[tuple[str, ...]] = ("embedding", "hidden", "output")
+
+    word: Fraction = key(0.0, "of complete tokens, in source and target")
+    embedding: Fraction = key(0.2, "of each entry of the embeddings")
+    hidden: Fraction = key(0.2, "of outputs of layers that other layers and the attention read")
+    output: Fraction = key(0.2, "of the decoder's output layer")
 
 
 # The key `model.copy` hides a method that pydantic has deprecated.
@@ -40,13 +93,13 @@ class ModelConfig(Section):
     """Architecture and sizes of the model; validation fills in the keys the decoder decides."""
 
     decoder: Decoder = key("bahdanau", "wiring of the decoder; none: reads the final encoder state")
-    score: Annotated[Named, SCORE] | None = key(
+    score: ScoreConfig | None = key(
         None,
         "attention score, with the number of heads {scaled_dot: 4}, or package.module:Class; null: "
         "additive, with luong general",
     )
     input_feeding: Bool | None = key(None, "feed h~ into the next step; luong only; null: true")
-    window: Annotated[LocalWindow, WINDOW] | None = key(
+    window: WindowConfig | None = key(
         None,
         "local attention (Luong et al., 2015): local_m, local_p, or with the positions on each "
         "side of the centre, such as {local_p: 5}; null: global",
@@ -63,8 +116,8 @@ class ModelConfig(Section):
         "hidden layer of additive scores and concat, projections of scaled_dot; null: "
         "hidden_size // 2",
     )
-    layers: Annotated[Layers, LAYERS] = key(
-        Layers(1, 1),
+    layers: LayersConfig = key(
+        1,
         "layers of encoder and decoder, or such as {encoder: 1, decoder: 4, residual: true}: "
         "layers but the lowest add their input to their output",
     )
@@ -77,8 +130,8 @@ class ModelConfig(Section):
         False,
         "maxout output layer, reads the previous state (Bahdanau et al., 2015); bahdanau only",
     )
-    dropout: Annotated[DropoutConfig, DROPOUT] = key(
-        DropoutConfig(0.0, 0.2, 0.2, 0.2),
+    dropout: DropoutConfig = key(
+        0.2,
         "dropout probability, or such as {word: 0.1, embedding: 0.2, hidden: 0.2, output: 0.2}; "
         "word: of complete tokens",
     )
@@ -130,52 +183,43 @@ class ModelConfig(Section):
             raise ValueError(reason)
         return size
 
-    @property
-    def residual(self) -> bool:
-        """Return whether each layer but the lowest adds its input to its output."""
-        return self.layers.residual
 
-    @property
-    def heads(self) -> int:
-        """Return the number of attention heads."""
-        return int(self.score.parameter or 1) if self.score is not None else 1
-
-
-def _why_unused(key: str, value: object, earlier: Tree) -> str | None:
+def _why_unused(key: str, value: object, earlier: dict[str, Any]) -> str | None:
     """Return why the key does not apply to this decoder and score, or None if it does."""
     decoder, score = earlier["decoder"], earlier.get("score")
     if decoder == "none":
         return "decoder none has no attention"
-    if key == "score" and decoder == "bahdanau" and not fits_bahdanau(str(value)):
-        return f"decoder bahdanau takes {', '.join(ADDITIVE_SCORES)}"
+    if isinstance(value, ScoreConfig) and decoder == "bahdanau" and not value.fits_bahdanau:
+        return f"decoder bahdanau takes {', '.join(_ADDITIVE_SCORES)}"
     if key == "input_feeding" and decoder != "luong":
         return "input feeding belongs to decoder luong"
-    if key == "attention_size" and not is_sized(score):
-        return f"score {score} has no attention size"
+    if key == "attention_size" and score is not None and not score.is_sized:
+        return f"score {score.name} has no attention size"
     return None
 
 
-def _model_default(key: str, earlier: Tree) -> object:
+def _model_default(key: str, earlier: dict[str, Any]) -> object:
     """Return the default of a decoder-dependent key; None if the key does not apply."""
-    decoder = earlier["decoder"]
-    if key == "score":
-        defaults = {"bahdanau": "additive", "luong": "general", "gnmt": "additive", "none": None}
-        default = defaults[str(decoder)]
-        return None if default is None else Named(default)
+    decoder, score = earlier["decoder"], earlier.get("score")
+    if key == "score" and decoder != "none":
+        return ScoreConfig(name="general" if decoder == "luong" else "additive")
     if key == "input_feeding":
         return True if decoder == "luong" else None
-    hidden_size, score = earlier.get("hidden_size"), earlier.get("score")
-    if key != "attention_size" or not is_sized(score) or not isinstance(hidden_size, int):
+    if (
+        key != "attention_size"
+        or score is None
+        or not score.is_sized
+        or "hidden_size" not in earlier
+    ):
         return None
-    size = max(1, hidden_size // 2)
+    size = max(1, earlier["hidden_size"] // 2)
     if reason := _not_divided(size, score):
         raise ValueError(f"attention_size {reason}; it is {size}, half of hidden_size, by default")
     return size
 
 
-def _not_divided(size: int, score: object) -> str | None:
+def _not_divided(size: int, score: ScoreConfig | None) -> str | None:
     """Return why the heads of a score cannot share an attention size, or None if they can."""
-    heads = score.parameter if isinstance(score, Named) else None
-    if not heads or size % heads == 0:
+    if score is None or size % score.heads == 0:
         return None
-    return f"must be a multiple of the {heads} heads of {{scaled_dot: {heads}}}"
+    return f"must be a multiple of the {score.heads} heads of {{scaled_dot: {score.heads}}}"

@@ -10,22 +10,15 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 import yaml
-from pydantic import (
-    BaseModel,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
-from seq2seq.config.compound import compound_of
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import EmbeddingFiles as EmbeddingFiles
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.decoding import DecodingConfig as DecodingConfig
 from seq2seq.config.document import Tree, apply_override, read_document
-from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, summary
+from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
 from seq2seq.config.fields import (
     FilePath,
     Int,
@@ -34,10 +27,10 @@ from seq2seq.config.fields import (
     Section,
     ignore,
     key,
+    section_class,
 )
 from seq2seq.config.model import ModelConfig as ModelConfig
 from seq2seq.config.training import TrainingConfig as TrainingConfig
-from seq2seq.config.unknown_keys import KeyPath, section_class
 from seq2seq.config.vocabulary import VocabularyConfig as VocabularyConfig
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.console import logger
@@ -90,11 +83,16 @@ class Config(Section):
     @classmethod
     def _check_consistency(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
         model = info.data.get("model")
-        if model is not None and not any(model.dropout) and training.losses.consistency > 0:
+        if (
+            model is not None
+            and not any(rate for _, rate in model.dropout)
+            and training.losses.consistency > 0
+        ):
             raise ValueError(
                 "losses: consistency needs model.dropout above 0; both passes are equal"
             )
-        if model is not None and model.score != "coverage" and training.losses.coverage > 0:
+        with_coverage = model is None or (model.score and model.score.name == "coverage")
+        if training.losses.coverage > 0 and not with_coverage:
             raise ValueError("losses: coverage needs model.score: coverage")
         if training.losses.guided_alignment > 0:
             _check_guided(info.data)
@@ -171,7 +169,7 @@ def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedC
     context = LoadContext()
     for override in overrides:
         try:
-            context.overridden.add(apply_override(document.tree, override, _expanded))
+            context.overridden.add(apply_override(document.tree, override, Config))
         except ValueError as error:
             issues.append(ConfigIssue(None, f"{override} (override): {error}", True))
     for name, info in Config.model_fields.items():
@@ -180,23 +178,15 @@ def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedC
     try:
         config = Config.model_validate(document.tree, context=context)
     except ValidationError as error:
-        found = describe_all(error, Config, document.lines, context.overridden)
-        issues += [each for each in found if each.command_line or not document.incomplete]
+        places = Places(document.lines, context.overridden)
+        issues += [
+            issue
+            for issue in describe_all(error, Config, places)
+            if issue.command_line or not document.incomplete
+        ]
     if issues:
         raise ConfigError(*summary(path, issues), issues=issues)
     return LoadedConfig(config, context.notes)
-
-
-def _expanded(path: KeyPath, value: object) -> object:
-    """Return the map that the value of a key means, or the value itself."""
-    section: type[BaseModel] | None = Config
-    for depth, name in enumerate(path, start=1):
-        if section is None or (info := section.model_fields.get(name)) is None:
-            return value
-        section = section_class(info.annotation)
-        if depth == len(path) and (found := compound_of(info.annotation, info.metadata)):
-            return found.as_map(value)
-    return value
 
 
 def dump_config(config: Config) -> str:
@@ -221,12 +211,12 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
         "test": data.test and changed(data.test),
         "embeddings": data.embeddings and changed(data.embeddings),
     }
-    own = {
+    changes = {
         "data": data.model_copy(update=files),
         "run_dir": change(config.run_dir),
         "vocabulary": vocabulary.model_copy(update={"model": tuple(map(change, vocabulary.model))}),
     }
-    return config.model_copy(update=own)
+    return config.model_copy(update=changes)
 
 
 def json_schema() -> dict[str, Any]:
@@ -236,22 +226,16 @@ def json_schema() -> dict[str, Any]:
     texts = schema["$defs"]["DataConfig"]["properties"]
     as_list = {key: texts["train"].pop(key) for key in ("type", "items")}
     texts["train"]["anyOf"] = [as_list["items"], as_list]
-    for section in (VocabularyConfig, ModelConfig, TrainingConfig):
-        keys = schema["$defs"][section.__name__]["properties"]
-        for name, info in section.model_fields.items():
-            compound = compound_of(info.annotation, info.metadata)
-            if compound is not None and keys[name].get("default") is not None:
-                keys[name]["default"] = compound.dump(info.get_default())
     return schema
 
 
 def _in_standard_words(schema: Any) -> Any:
     """Replace the limits that pydantic writes by its own names."""
     if isinstance(schema, list):
-        return [_in_standard_words(each) for each in schema]
+        return [_in_standard_words(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {_LIMITS.get(key, key): _in_standard_words(each) for key, each in schema.items()}
+    return {_LIMITS.get(key, key): _in_standard_words(value) for key, value in schema.items()}
 
 
 class _Dumper(yaml.SafeDumper):

@@ -1,32 +1,59 @@
 """The `training` section of a config: length, optimisation and regularisation."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import (
-    Field,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field, ValidationInfo, field_validator
 
-from seq2seq.config.compound import Named
-from seq2seq.config.compound_keys import (
-    BATCH_TOKENS,
-    DECAY,
-    LOSSES,
-    METRIC,
-    OPTIMIZER,
-    SCHEDULE,
-    BatchTokens,
-    LossWeights,
-)
 from seq2seq.config.fields import (
     Count,
     CountOrZero,
     Fraction,
+    NotNegative,
     Positive,
     Section,
+    Shorthand,
     key,
 )
+
+
+class OptimizerConfig(Shorthand):
+    """Optimizer and its weight decay."""
+
+    name: Literal["adam", "adamw", "sgd"] = key("adam", "adamw decouples weight decay from Adam")
+    weight_decay: NotNegative = key(0.0, "coefficient of weight decay; 0: off")
+
+
+class DecayConfig(Shorthand):
+    """Learning rate after warm-up."""
+
+    TAKES_SECOND: ClassVar[tuple[str, ...]] = ("plateau",)
+
+    name: Literal["constant", "inverse_sqrt", "linear", "cosine", "plateau"] = key(
+        "constant", "linear, cosine: to 0 at max_epochs or max_steps, else max_minutes"
+    )
+    factor: Fraction = key(0.5, "on the learning rate at each plateau")
+
+
+class MetricConfig(Shorthand):
+    """Validation metric of the best weights, and the improvement that counts."""
+
+    name: Literal["bleu", "chrf", "loss"] = key("bleu", "metric of the validation text")
+    min_improvement: NotNegative = key(0.0, "smallest improvement that counts for patience")
+
+
+class ScheduledSamplingConfig(Shorthand):
+    """Decay of the probability of true decoder inputs (Bengio et al., 2015)."""
+
+    schedule: Literal["linear", "exponential", "inverse_sigmoid"] = Field(description="its form")
+    steps: Count = Field(description="its constant k, in steps")
+
+
+class LossesConfig(Section):
+    """Weights of the losses beside cross-entropy; 0: off."""
+
+    consistency: NotNegative = key(0.0, "R-Drop (Liang et al., 2021), which doubles the cost")
+    coverage: NotNegative = key(0.0, "coverage loss of See et al. (2017); needs score: coverage")
+    guided_alignment: NotNegative = key(0.0, "of attention against data.train.alignment")
 
 
 class TrainingConfig(Section):
@@ -35,30 +62,22 @@ class TrainingConfig(Section):
     max_epochs: Count | None = key(None, "maximum epochs (passes over the training text)")
     max_steps: Count | None = key(None, "maximum steps")
     max_minutes: Positive | None = key(None, "maximum wall time, validation included")
-    optimizer: Annotated[Named, OPTIMIZER] = key(
-        Named("adam", 0.0),
+    optimizer: OptimizerConfig = key(
+        "adam",
         "adam, sgd, or adamw with decoupled weight decay; with its coefficient: {adamw: 0.01}",
     )
     learning_rate: Positive = key(1e-3, "peak learning rate")
     warmup_steps: CountOrZero = key(0, "steps of linear warm-up of the learning rate")
-    decay: Annotated[Named, DECAY] = key(
-        Named("constant"),
+    decay: DecayConfig = key(
+        "constant",
         "learning rate after warm-up; linear, cosine: to 0 at max_epochs or max_steps, else "
         "max_minutes; plateau: halved after patience validations, or times {plateau: 0.7}",
     )
     clip_norm: Positive = key(1.0, "maximum norm of the gradient")
     label_smoothing: Fraction = key(0.1, "probability mass spread over the vocabulary")
-    losses: Annotated[LossWeights, LOSSES] = key(
-        LossWeights(0.0, 0.0, 0.0),
-        "weights of further losses: consistency (R-Drop, doubles the cost), coverage (See et al., "
-        "2017; needs score: coverage), guided_alignment (of attention against "
-        "data.train.alignment)",
-    )
-    batch_tokens: Annotated[BatchTokens, BATCH_TOKENS] = key(
-        BatchTokens(1500),
-        "target tokens per batch, padding included; with the batches per step: {tokens: 1500, "
-        "accumulate: 4}",
-    )
+    losses: LossesConfig = key(LossesConfig(), "weights of further losses")
+    batch_tokens: Count = key(1500, "target tokens per batch, padding included")
+    accumulate: Count = key(1, "batches per step; rarely needed: where memory is short")
     batch_workers: CountOrZero | None = key(
         None,
         "processes that make batches ahead; null: up to 4 with a GPU, else none; the batches are "
@@ -70,8 +89,8 @@ class TrainingConfig(Section):
         None, "minutes between saved states, besides those at validations; null: none"
     )
     keep: CountOrZero = key(0, "checkpoints of the latest validations to keep")
-    metric: Annotated[Named, METRIC] = key(
-        Named("bleu", 0.0),
+    metric: MetricConfig = key(
+        "bleu",
         "validation metric of the best weights, patience and plateau: bleu, chrf or loss; with the "
         "smallest improvement that counts: {bleu: 0.2}",
     )
@@ -83,7 +102,7 @@ class TrainingConfig(Section):
         "bf16, fp16: mixed, with float32 weights; auto: bf16 where it is faster, else float32",
     )
     log_every: Annotated[Count, Field(le=10_000)] = key(50, "steps between log lines")
-    scheduled_sampling: Annotated[Named, SCHEDULE] | None = key(
+    scheduled_sampling: ScheduledSamplingConfig | None = key(
         None,
         "decay of the probability of true decoder inputs, with its constant k in steps, such as "
         "{linear: 5000}, exponential or inverse_sigmoid; null: teacher forcing",
@@ -100,26 +119,7 @@ class TrainingConfig(Section):
     @field_validator("patience")
     @classmethod
     def _check_plateau(cls, patience: int | None, info: ValidationInfo) -> int | None:
-        if patience is None and info.data.get("decay") == "plateau":
+        decay = info.data.get("decay")
+        if patience is None and decay is not None and decay.name == "plateau":
             raise ValueError("decay plateau needs patience, the validations without improvement")
         return patience
-
-    @property
-    def accumulate(self) -> int:
-        """Return the number of batches per step."""
-        return self.batch_tokens.accumulate
-
-    @property
-    def weight_decay(self) -> float:
-        """Return the coefficient of weight decay."""
-        return float(self.optimizer.parameter)
-
-    @property
-    def decay_factor(self) -> float:
-        """Return the factor on the learning rate at each plateau; 1 without."""
-        return float(self.decay.parameter) if self.decay == "plateau" else 1.0
-
-    @property
-    def min_improvement(self) -> float:
-        """Return the smallest improvement of the metric that counts for patience."""
-        return float(self.metric.parameter)

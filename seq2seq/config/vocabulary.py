@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -14,16 +14,16 @@ from pydantic import (
     field_validator,
 )
 
-from seq2seq.config.compound import Named
-from seq2seq.config.compound_keys import NAMES
 from seq2seq.config.corpora import SPECIAL, split_list
 from seq2seq.config.fields import (
     Bool,
     FilePath,
+    Fraction,
     Int,
     NonEmptyStr,
     NotNegative,
     Section,
+    Shorthand,
     dump_auto,
     key,
     read_auto,
@@ -32,13 +32,15 @@ from seq2seq.config.fields import (
 _SIZE_SCHEMA = {"type": "integer", "minimum": 16, "maximum": 1_000_000}
 
 
-def _read_names(value: object) -> object:
-    """Read true and false, the values of earlier versions."""
-    word = value.lower() if isinstance(value, str) else value
-    if not isinstance(word, str | bool):
-        return value
-    words = {"true": "placeholders", "false": None, True: "placeholders", False: None}
-    return words.get(word, value)
+class NamesConfig(Shorthand):
+    """Treatment of names of people and places."""
+
+    TAKES_SECOND: ClassVar[tuple[str, ...]] = ("invented",)
+
+    kind: Literal["placeholders", "invented"] = Field(
+        description="placeholders, spelled in the target's script, or invented names in training"
+    )
+    rate: Fraction = key(0.5, "probability to replace a name that both sides share")
 
 
 class VocabularyConfig(Section):
@@ -64,7 +66,7 @@ class VocabularyConfig(Section):
     symbols: Annotated[tuple[NonEmptyStr, ...], BeforeValidator(split_list)] = key(
         (), "strings such as <2fr> or <num> that are one token each, which nothing splits"
     )
-    names: Annotated[Annotated[Named, NAMES] | None, BeforeValidator(_read_names)] = key(
+    names: NamesConfig | None = key(
         None,
         "placeholders: translate names as placeholders, spelled in the target's script; invented, "
         "or {invented: 0.3}: replace names that both sides share by invented ones in training, "
@@ -95,26 +97,26 @@ class VocabularyConfig(Section):
                 raise ValueError(f"{symbol!r} must be visible characters without a space")
             if unicodedata.normalize("NFC", symbol) != symbol:
                 raise ValueError(f"{symbol} is not in Unicode's form NFC, in which text is read")
-        if repeated := [each for n, each in enumerate(symbols) if each in symbols[:n]]:
+        if repeated := [word for n, word in enumerate(symbols) if word in symbols[:n]]:
             raise ValueError(f"{repeated[0]} occurs twice; remove one")
         return symbols
 
     @field_validator("names")
     @classmethod
-    def _check_names(cls, names: Named | None, info: ValidationInfo) -> Named | None:
-        if names == "placeholders" and info.data.get("type") == "word":
+    def _check_names(cls, names: NamesConfig | None, info: ValidationInfo) -> NamesConfig | None:
+        if names is not None and names.kind == "placeholders" and info.data.get("type") == "word":
             raise ValueError("type word cannot split an ending off a name; use a subword type")
         return names
 
     @property
     def masks_names(self) -> bool:
         """Return whether names are placeholders in the text of the vocabulary."""
-        return self.names == "placeholders"
+        return self.names is not None and self.names.kind == "placeholders"
 
     @property
     def invented_names(self) -> float:
         """Return the probability to replace a name that both sides share by an invented one."""
-        return float(self.names.parameter) if self.names == "invented" else 0.0
+        return 0.0 if self.names is None or self.masks_names else self.names.rate
 
     @field_validator("sampling")
     @classmethod

@@ -18,8 +18,6 @@ from seq2seq.runtime.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.inference.shortlist_search import ShortlistSearch
-
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
 
 
@@ -30,8 +28,7 @@ class ModelOptions:
     device: str = "auto"
     int8: bool = False
     float16: bool = False
-    shortlist: bool = False
-    overrides: Iterable[str] = ()  # keys of the config's section `decoding`
+    overrides: Iterable[str] = ()  # in the config's section `decoding`
 
 
 DEFAULT_OPTIONS = ModelOptions()
@@ -52,7 +49,6 @@ class LoadedModel:
     device: "torch.device | str"  # "cpu" for ONNX Runtime
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
-    shortlisted: "ShortlistSearch | None" = None  # in place of search over all tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights."""
@@ -78,8 +74,6 @@ class LoadedModel:
         on_found: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses for each request, best first; see `search.search.search`."""
-        if self.shortlisted is not None:
-            return self.shortlisted.search(self.engine, requests, options, on_found)
         return search(self.engine, requests, options, on_found)
 
 

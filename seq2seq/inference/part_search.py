@@ -96,21 +96,21 @@ class PartSearch:
         all are masked if the translation lost one; all words are required that are to be copied, if
         one is missing.
         """
-        text = self._text(part, hypotheses[0])
         names = self._loaded.vocabularies.names
         if names is not None:
             if self._makes_forbidden_text(part, hypotheses):
                 return self._steps.encoded(part, Masked(part.masked.written, {}))
-            if names.loses(part.masked, text):
+            if names.loses(part.masked, self._text(part, hypotheses[0])):
                 masked = self._requirements.allowed(names.mask_more(part.masked), part.masked.names)
                 if masked.names != part.masked.names:
                     part = self._steps.encoded(part, masked)
         if options.sampling is not None or options.groups > 1:  # which cannot be constrained
             return part
         words = self._loaded.source.copied.copied_in(normalized(part.masked.text))
-        if all(word in text or self._requirements.is_forbidden(word) for word in words):
-            return part
-        return replace(part, lexical=self._requirements.with_words(part.lexical, words))
+        words = [word for word in words if not self._requirements.is_forbidden(word)]
+        if words and any(word not in self._text(part, hypotheses[0]) for word in words):
+            return replace(part, lexical=self._requirements.with_words(part.lexical, words))
+        return part
 
     def _makes_forbidden_text(self, part: Part, hypotheses: Sequence[Hypothesis]) -> bool:
         """Return whether masked names make forbidden text, and nothing requires that they do."""

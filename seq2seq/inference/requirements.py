@@ -94,9 +94,8 @@ class Requirements:
         return self._automata.phrases.lexical(phrases, place, terms)
 
     def with_words(self, lexical: Lexical, words: Sequence[str]) -> Lexical:
-        """Require words, too, as far as the vocabulary can spell them and they are allowed."""
-        allowed = [word for word in words if not self.is_forbidden(word)]
-        return merge(lexical, self._automata.phrases.possible(allowed)) if allowed else lexical
+        """Require words, too, as far as the vocabulary can spell them."""
+        return merge(lexical, self._automata.phrases.possible(words))
 
 
 def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[str]:

@@ -96,10 +96,7 @@ def load_by_torch(kind: type[AnyLoaded], paths: Sequence[Path], options: ModelOp
     """Return run folders as a model of torch."""
     from seq2seq.engines.torch.ensemble import Ensemble
     from seq2seq.engines.torch.graphs import engine_for
-    from seq2seq.inference.shortlist import Shortlist
-    from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch, projection_of
     from seq2seq.runs.checkpoint import load_model
-    from seq2seq.runs.shortlist_file import read_shortlist
     from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
@@ -111,24 +108,16 @@ def load_by_torch(kind: type[AnyLoaded], paths: Sequence[Path], options: ModelOp
     engine = engine_for(models[0] if len(models) == 1 else Ensemble(models), device)
     loaded = _loaded(kind, paths, engine, StoredRun(config, vocabularies, limit, ""), options)
     loaded.device = device
-    if options.shortlist:
-        table = Shortlist.of(read_shortlist(paths[0], vocabularies), vocabularies)
-        listed = [ShortlistedModel(model, table, *projection_of(model)) for model in models]
-        loaded.shortlisted = ShortlistSearch(table, listed)
     return loaded
 
 
 def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:
     """Raise UserError for options that torch does not compute on the device."""
-    for name in ("int8", "shortlist"):
-        if getattr(options, name) and device.type != "cpu":
-            remedy = f"add {argument('device', 'cpu')}"
-            text = f"runs on the CPU only, not on {device}; {remedy}"
-            raise UserError(text, argument=name, value=True)
+    if options.int8 and device.type != "cpu":
+        text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
+        raise UserError(text, argument="int8", value=True)
     if options.int8:
-        shortlist = f"with {argument('shortlist', True)}"
-        reason = shortlist if options.shortlist else "as it has no ONNX form"
-        text = f"torch computes {path} {reason}; remove one of the options"
+        text = f"torch computes {path}, as it has no ONNX form; remove the option"
         raise UserError(text, argument="int8", value=True)
     if options.float16 and device.type != "cuda":
         text = f"needs a CUDA GPU, not {device}; remove it"

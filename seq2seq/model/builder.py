@@ -30,7 +30,7 @@ def build_model(
     src_embedding = ScaledEmbedding(src_size, config.embedding_size)
     shared = joint and config.tie_embeddings
     tgt_embedding = src_embedding if shared else ScaledEmbedding(tgt_size, config.embedding_size)
-    dropout = DropoutRates(*config.dropout)
+    dropout = _dropout(config)
     encoder = Encoder(
         src_embedding,
         config.hidden_size,
@@ -38,7 +38,7 @@ def build_model(
         config.encoder == "bidirectional",
         dropout,
         config.encoder == "reversed",
-        config.residual,
+        config.layers.residual,
         _layer_class(config),
     )
     output_size = _output_size(config)
@@ -56,9 +56,9 @@ def build_model(
 
 def check_score(config: ModelConfig) -> None:
     """Raise ScoreError if the score is a class from outside that does not fit the model."""
-    if config.score is not None and ":" in config.score:
+    if config.score is not None and config.score.is_external:
         size = config.hidden_size
-        check_external_score(config.score, size, size, _attention_size(config))
+        check_external_score(config.score.name, size, size, _attention_size(config))
 
 
 def _decoder(
@@ -66,7 +66,7 @@ def _decoder(
 ) -> Decoder:
     embedding_size, hidden_size = config.embedding_size, config.hidden_size
     layers = config.layers.decoder
-    dropout, layer_class = DropoutRates(*config.dropout), _layer_class(config)
+    dropout, layer_class = _dropout(config), _layer_class(config)
     if config.decoder == "none":
         return PlainDecoder(
             embedding_size,
@@ -74,11 +74,12 @@ def _decoder(
             output_size,
             layers,
             dropout,
-            residual=config.residual,
+            residual=config.layers.residual,
             layer_class=layer_class,
         )
     score, window = _score(config, max_length), _window(config)
-    coverage = Coverage(_attention_size(config)) if config.score == "coverage" else None
+    assert config.score is not None, "set by the config for every decoder with attention"
+    coverage = Coverage(_attention_size(config)) if config.score.name == "coverage" else None
     if config.decoder == "bahdanau":
         return BahdanauDecoder(
             score,
@@ -90,7 +91,7 @@ def _decoder(
             dropout,
             window=window,
             coverage=coverage,
-            residual=config.residual,
+            residual=config.layers.residual,
             layer_class=layer_class,
             maxout=config.maxout,
         )
@@ -104,7 +105,7 @@ def _decoder(
             dropout,
             window=window,
             coverage=coverage,
-            residual=config.residual,
+            residual=config.layers.residual,
             layer_class=layer_class,
         )
     return LuongDecoder(
@@ -117,9 +118,13 @@ def _decoder(
         input_feeding=bool(config.input_feeding),
         window=window,
         coverage=coverage,
-        residual=config.residual,
+        residual=config.layers.residual,
         layer_class=layer_class,
     )
+
+
+def _dropout(config: ModelConfig) -> DropoutRates:
+    return DropoutRates(**dict(config.dropout))
 
 
 def _layer_class(config: ModelConfig) -> type[RecurrentLayer]:
@@ -136,10 +141,11 @@ def _output_size(config: ModelConfig) -> int:
 
 
 def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:
-    size = config.hidden_size
-    if config.score is not None and ":" in config.score:
-        return external_score(config.score, size, size, _attention_size(config))
-    match config.score:
+    score, size = config.score, config.hidden_size
+    assert score is not None, "set by the config for every decoder with attention"
+    if score.is_external:
+        return external_score(score.name, size, size, _attention_size(config))
+    match score.name:
         case "dot":
             return attention.DotScore(size, size)
         case "general":
@@ -149,10 +155,9 @@ def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:
         case "normed_additive":
             return attention.NormedAdditiveScore(size, size, _attention_size(config))
         case "scaled_dot":
-            heads = config.heads
-            if heads == 1:
+            if score.heads == 1:
                 return attention.ScaledDotScore(size, size, _attention_size(config))
-            return attention.MultiHeadScore(size, size, _attention_size(config), heads)
+            return attention.MultiHeadScore(size, size, _attention_size(config), score.heads)
     return attention.AdditiveScore(size, size, _attention_size(config))
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
 from seq2seq.config.schema import Config
-from seq2seq.config.unknown_keys import RENAMED
 from seq2seq.data.vocabulary.files import are_checksums, checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs.tensor_file import header_errors, newer_version
@@ -18,12 +17,8 @@ from seq2seq.runtime.errors import UnreadableFile, UserError, argument
 
 Header = dict[str, Any]
 _MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
-_SHAPELESS = ("model.dropout:", "vocabulary.sampling:")  # act on training only
-EARLIER_VERSION = (
-    "the run is of an earlier version of seq2seq; train it again: "
-    "`seq2seq train CONFIG --overwrite`"
-)
-_NAMES = "vocabulary.names:"  # the same, unless names are placeholders
+_SHAPELESS = ("model.dropout.", "vocabulary.sampling:")  # act on training only
+_NAMES = "vocabulary.names."  # the same, unless names are placeholders
 
 
 def provenance_of(
@@ -39,22 +34,14 @@ def provenance_of(
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
     """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header.
 
-    Raises UserError for a run of an earlier version, whose keys had other names, or of a newer one
-    with keys that this version does not have.
+    Raises UserError for a run of a newer version with keys that this version does not have.
     """
     with header_errors(path):
         recorded = dict(header["config"])
-        old, changes = renamed_key(header), changed_since(recorded, config)
-    if old is not None:
-        raise UserError(f"{path.parent}: {old} is now {RENAMED[old]} ({EARLIER_VERSION})")
+        changes = changed_since(recorded, config)
     if recorded.keys() - recorded_keys(config).keys() and (newer := newer_version(path)):
         raise UserError(f"{path}: {newer}")
     return changes
-
-
-def renamed_key(header: Header) -> str | None:
-    """Return a key of an earlier version among those recorded in the header, if there is one."""
-    return next((key for key in header.get("config", ()) if key in RENAMED), None)
 
 
 def model_changes(
@@ -68,7 +55,7 @@ def that_change_weights(
     changes: Iterable[str], config: Config, sections: tuple[str, ...] = _MODEL_KEYS
 ) -> list[str]:
     """Select from changes, as `KEY: OLD -> NEW`, those that a warm start refuses, too."""
-    if config.model.score == "location":
+    if config.model.score is not None and config.model.score.name == "location":
         sections += ("data.max_length:",)  # the score has weights for each position
     shaping = (each for each in changes if each.startswith(sections))
     return [

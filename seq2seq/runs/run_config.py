@@ -23,7 +23,7 @@ from seq2seq.runs.layout import (
     with_recovery_hint,
 )
 from seq2seq.runs.metrics_file import read_metrics
-from seq2seq.runs.provenance import EARLIER_VERSION, recorded_vocabularies
+from seq2seq.runs.provenance import recorded_vocabularies
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, check_readable
@@ -53,9 +53,7 @@ def read_config(folder: Path) -> Config:
         return _relocated(read_config_file(folder / CONFIG).config, folder)
     except ConfigError as error:
         remedy = "`seq2seq train CONFIG --resume` writes it again"
-        if any(each.renamed for each in error.issues):
-            remedy = EARLIER_VERSION
-        elif newer := _newer_version(folder):
+        if newer := _newer_version(folder):
             remedy = newer
         raise UserError(f"{'; '.join(error.lines)} ({remedy})") from None
 

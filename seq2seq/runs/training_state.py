@@ -24,7 +24,7 @@ from seq2seq.runs.layout import (
     with_recovery_hint,
     writing,
 )
-from seq2seq.runs.provenance import Header, renamed_key
+from seq2seq.runs.provenance import Header
 from seq2seq.runtime.device import has_float64
 from seq2seq.runtime.errors import DamagedFile, UserError, argument
 
@@ -172,13 +172,11 @@ def read_state(folder: Path) -> TrainingState | None:
         if found != STATE_FORMAT and (newer := tensor_file.newer_version(path)):
             raise UserError(f"{path}: {newer}")
         if found != STATE_FORMAT:
-            others = (
-                f", or start another run from its best weights with {argument('init_from', folder)}"
-            )
             raise UserError(
                 f"{path}: a training state of format {found}; this version of seq2seq resumes "
-                f"format {STATE_FORMAT} only. Train again with {argument('overwrite', True)}"
-                f"{others if renamed_key(header) is None else ''}"
+                f"format {STATE_FORMAT} only. Train again with {argument('overwrite', True)}, or "
+                "start another run from its best weights with "
+                f"{argument('init_from', folder)}"
             )
         tensor_file.check_finite(path, model_tensors(tensors))
         progress = Progress.from_header(header, path)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from seq2seq.config.compound import show_value
+from seq2seq.config.fields import show
 from seq2seq.config.schema import Config
 from seq2seq.inference.translation import Translation
 from seq2seq.runs.layout import TENSORBOARD
@@ -61,7 +61,7 @@ def write_hyperparameters(board: Any, config: Config) -> None:
 
     tree = config.model_dump(mode="json", exclude={"name", "run_dir", "data"})
     values = {
-        f"{section}.{key}": value if isinstance(value, str | int | float) else show_value(value)
+        f"{section}.{key}": value if isinstance(value, str | int | float) else show(value)
         for section, keys in tree.items()
         if isinstance(keys, dict)
         for key, value in keys.items()

@@ -210,7 +210,7 @@ def _less_repetition(result: ValidationResult, config: Config) -> str:
         cause, other = "the model has no attention", ", or use model.decoder=bahdanau"
     elif model.decoder == "luong" and not model.input_feeding:
         other = ", or set model.input_feeding=true"
-    elif model.score != "coverage":
+    elif model.score is not None and model.score.name != "coverage":
         other = ", or use model.score=coverage"
     return f"{cause}; {_lower_rate(config)}, {_longer(result, config)}{other}"
 
@@ -223,7 +223,7 @@ def _other_max_length(config: Config, ratio: float) -> str:
 
 
 def _regularise(config: Config) -> str:
-    dropout = max(config.model.dropout)
+    dropout = max(rate for _, rate in config.model.dropout)
     return "" if dropout >= HIGH_DROPOUT else f", raise model.dropout (now {dropout:g})"
 
 

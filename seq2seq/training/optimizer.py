@@ -30,7 +30,7 @@ class Optimizer:
     """
 
     def __init__(self, config: TrainingConfig, parameters: Iterable[nn.Parameter]) -> None:
-        self.kind, self.weight_decay = config.optimizer, config.weight_decay
+        self.kind, self.weight_decay = config.optimizer.name, config.optimizer.weight_decay
         self.state: dict[Tensor, dict[str, Tensor]] = {each: {} for each in parameters}
 
     def zero_grad(self, keep: bool = False) -> None:
@@ -86,22 +86,22 @@ def learning_rate(config: TrainingConfig, step: int, end: float | None, decays: 
     - inverse_sqrt: `p sqrt(W / t)` (Vaswani et al., 2017, section 5.3)
     - linear: `p l`, where `l = (T + 1 - t) / (T + 1 - W)`: zero would follow the last step
     - cosine: `p (1 - cos(pi l)) / 2` (Loshchilov & Hutter, 2017, without restarts)
-    - plateau: `p f^n` after `n` decays by the factor `f` (`decay_factor`)
+    - plateau: `p f^n` after `n` decays by the factor `f` (`decay.factor`)
 
     While the end is unknown (None), linear and cosine have the peak.
     """
     peak, warmup = config.learning_rate, max(config.warmup_steps, 1)
     if step < warmup:
         return peak * step / warmup
-    if config.decay == "plateau":
-        return peak * float(config.decay_factor**decays)
-    if config.decay == "inverse_sqrt":
+    if config.decay.name == "plateau":
+        return peak * float(config.decay.factor**decays)
+    if config.decay.name == "inverse_sqrt":
         return peak * math.sqrt(warmup / step)
-    if config.decay == "constant" or end is None:
+    if config.decay.name == "constant" or end is None:
         return peak
     left = max(0.0, (end + 1 - step) / max(1, end + 1 - warmup))
     return peak * (
-        left if config.decay == "linear" else 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
+        left if config.decay.name == "linear" else 0.5 - 0.5 * math.cos(math.pi * min(1.0, left))
     )
 
 
@@ -126,7 +126,7 @@ def schedule_note(config: TrainingConfig, last_step: int | None) -> str | None:
             f"training.warmup_steps: {warmup:,} is more than the {last_step:,} steps of this "
             f"training, which ends at {last_step / warmup:.0%} of {peak}; lower it"
         )
-    if config.decay == "inverse_sqrt" and warmup <= _SHORT_WARMUP:
+    if config.decay.name == "inverse_sqrt" and warmup <= _SHORT_WARMUP:
         return (
             f"training.decay: inverse_sqrt with training.warmup_steps {warmup} falls to a tenth of "
             f"{peak} by step {100 * max(warmup, 1):,}; set warmup_steps to some hundreds"

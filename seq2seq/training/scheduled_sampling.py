@@ -26,8 +26,8 @@ def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
     """
     if config.scheduled_sampling is None:
         return 1.0
-    k: int = config.scheduled_sampling.parameter
-    match config.scheduled_sampling:
+    k = config.scheduled_sampling.steps
+    match config.scheduled_sampling.schedule:
         case "linear":
             return max(0.0, 1 - step / k)
         case "exponential":

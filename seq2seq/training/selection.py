@@ -65,47 +65,48 @@ def _improves(progress: Progress, settings: TrainingConfig, score: float, loss: 
     before, loss_before = progress.improved_score, progress.improved_loss
     if before < 0:  # the first validation
         return True
-    if settings.metric == "loss":
-        return loss < loss_before and loss_before - loss >= settings.min_improvement
-    if before < FLOORS[settings.metric] and loss < loss_before:
+    if settings.metric.name == "loss":
+        return loss < loss_before and loss_before - loss >= settings.metric.min_improvement
+    if before < FLOORS[settings.metric.name] and loss < loss_before:
         return True
     better = _rank(settings, score, loss) > _rank(settings, before, loss_before)
-    return better and score - before >= settings.min_improvement
+    return better and score - before >= settings.metric.min_improvement
 
 
 def _score(settings: TrainingConfig, scores: ValidationScores) -> float:
     """Return BLEU or chrF; 0 if the loss alone is the metric."""
-    if settings.metric == "chrf":
+    if settings.metric.name == "chrf":
         assert scores.chrf is not None, "validation measures the metric of the config"
         return scores.chrf
-    return scores.bleu if settings.metric == "bleu" else 0.0
+    return scores.bleu if settings.metric.name == "bleu" else 0.0
 
 
 def _rank(settings: TrainingConfig, score: float, loss: float) -> tuple[float, float]:
-    return max(score, FLOORS.get(settings.metric, 0.0)), -loss
+    return max(score, FLOORS.get(settings.metric.name, 0.0)), -loss
 
 
 def best_note(progress: Progress, settings: TrainingConfig) -> str:
     """Describe the best validation for the log."""
-    if settings.metric == "loss":
+    if settings.metric.name == "loss":
         return f"Best validation loss {progress.best_loss:.3f}"
-    name = {"bleu": "BLEU", "chrf": "chrF"}[settings.metric]
+    name = {"bleu": "BLEU", "chrf": "chrF"}[settings.metric.name]
     return f"Best validation {name} {progress.best_score:.1f} (greedy)"
 
 
 def decay_on_plateau(progress: Progress, settings: TrainingConfig) -> str | None:
-    """Multiply the learning rate by `decay_factor` on a plateau; return a note if it was.
+    """Multiply the learning rate by `decay.factor` on a plateau; return a note if it was.
 
     A plateau is `patience` validations in a row without an improvement. Below MIN_DECAY of the peak
     the rate is not decayed again: patience then ends training.
     """
-    if settings.decay != "plateau" or progress.validations_since_improvement != settings.patience:
+    decay, waited = settings.decay, progress.validations_since_improvement
+    if decay.name != "plateau" or waited != settings.patience:
         return None
-    if settings.decay_factor ** (progress.decays + 1) < MIN_DECAY:
+    if decay.factor ** (progress.decays + 1) < MIN_DECAY:
         return None
     progress.decays += 1
     progress.validations_since_improvement = 0
     return (
         f"step {progress.step}: no improvement in {settings.patience} validations; the learning "
-        f"rate is now {settings.decay_factor**progress.decays:.3g} of its peak"
+        f"rate is now {decay.factor**progress.decays:.3g} of its peak"
     )

@@ -78,7 +78,7 @@ def raise_limits(settings: TrainingConfig, ended_by: str | None = None) -> str:
 
 def finished_note(config: Config, reason: str) -> str:
     """Return the message for a resumed run that already meets a stopping criterion."""
-    key, decay = reason.partition("=")[0], config.training.decay
+    key, decay = reason.partition("=")[0], config.training.decay.name
     remedy = f"To train further, pass {argument('resume', True)} and increase {key}"
     if decay in ("linear", "cosine") and key in ("training.max_epochs", "training.max_steps"):
         remedy = (

@@ -72,7 +72,7 @@ def _fault(session: TrainingSession, scores: ValidationScores) -> str | None:
 def valid_scores(session: TrainingSession) -> ValidationScores:
     """Return the loss and the scores of the greedy translations, kept in the session."""
     loss, bleu = valid_loss(session), valid_bleu(session)
-    if session.config.training.metric != "chrf":
+    if session.config.training.metric.name != "chrf":
         return ValidationScores(loss, bleu)
     return ValidationScores(loss, bleu, chrf_score(session.hypotheses, session.data.valid.tgt))
 

@@ -240,7 +240,11 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
 @one_quick(
     ("change", "more", "message"),
     [
-        (rewrite("luong}", "luong, model.dropout: 0.5}"), [], "model.dropout: 0.25 -> 0.5"),
+        (
+            rewrite("luong}", "luong, model.dropout: 0.5}"),
+            [],
+            "model.dropout.embedding: 0.25 -> 0.5",
+        ),
         (rewrite("test: {", "#", "config.yaml"), ["--split", "test"], "has no data.test"),
         (Path("valid.tgt").unlink, [], "valid.tgt: no such file"),
         (lambda: None, ["--device", "cuda:99"], "cuda:99"),

@@ -36,7 +36,7 @@ def run_of(
 
 
 def test_the_forecast_equals_independent_counts(small_corpus: Path) -> None:
-    run = run_of(small_corpus, "training.batch_tokens.accumulate=3", "training.average=0.9")
+    run = run_of(small_corpus, "training.accumulate=3", "training.average=0.9")
     batches = len(EpochOrder(run.data.train, 300, 1, 0))
     tokens = sum(len(ids) + 1 for ids in run.data.train.tgt)
     found = forecast(run)
@@ -85,7 +85,7 @@ def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.Mo
 def test_a_step_has_at_most_the_batches_of_an_epoch(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = run_of(small_corpus, "training.batch_tokens.accumulate=1000000000000000000000")
+    run = run_of(small_corpus, "training.accumulate=1000000000000000000000")
     counts = []
     step = module.train_step
 

@@ -242,7 +242,8 @@ def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> No
     assert message.startswith(f"{other / BEST}: has another vocabulary than {run / BEST}")
     windowed = other_run(run, tmp_path / "windowed", lambda text: with_window(text))
     header, _ = read_header(windowed / BEST)
-    header["config"] |= {"model.window": "local_m"}
+    del header["config"]["model.window"]
+    header["config"] |= {"model.window.kind": "local_m", "model.window.width": 10}
     save_tensors(windowed / BEST, read_tensors(windowed / BEST), header)
     assert Translator.load(windowed, device="cpu")
     message = refused([run, windowed], new, "cpu")

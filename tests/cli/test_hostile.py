@@ -517,7 +517,17 @@ LOADERS = {"yaml.BaseLoader", "yaml.SafeLoader"}
 def unsafe_calls(source: str) -> list[str]:
     """Return the calls in a module that could execute text that it reads."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    nodes = list(ast.walk(ast.parse(source)))
+    without_pickles = [
+        node.func
+        for node in nodes
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "allow_pickle" and ast.unparse(keyword.value) == "False"
+    ]
+    for node in nodes:
+        if node in without_pickles:
+            continue
         if isinstance(node, ast.Import):
             found += [each.name for each in node.names if each.name.split(".")[0] in MODULES]
         if isinstance(node, ast.ImportFrom):
@@ -576,6 +586,7 @@ def test_no_module_executes_what_it_reads() -> None:
         "import yaml\nyaml.load(text, Loader=yaml.SafeLoader)",
         "import yaml\nyaml.compose(text, Loader=yaml.UnsafeLoader)",
         "import numpy as np\nnp.load(path)",
+        "import numpy as np\nnp.load(path, allow_pickle=True)",
         "run(command, shell=True)",
     ],
 )
@@ -583,6 +594,9 @@ def test_a_planted_unsafe_call_is_found(source: str) -> None:
     assert unsafe_calls(source)
 
 
-@pytest.mark.parametrize("source", ["model.eval()", "re.compile('a')", "json.load(f)"])
+@pytest.mark.parametrize(
+    "source",
+    ["model.eval()", "re.compile('a')", "json.load(f)", "np.load(file, allow_pickle=False)"],
+)
 def test_safe_calls_of_similar_names_are_allowed(source: str) -> None:
     assert unsafe_calls(source) == []

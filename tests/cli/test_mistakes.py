@@ -293,11 +293,6 @@ CONFIGS = {
         config_errors("training: set at least one of max_epochs, max_steps and max_minutes"),
         config("training: {max_steps: 1, log_every: 40}\n", ""),
     ),
-    "a key of an earlier version": Row(
-        T,
-        config_errors("line 12: training.max_length is now data.max_length"),
-        config("max_steps: 1", "max_steps: 1, max_length: 40"),
-    ),
     "a key twice": Row(
         T,
         config_errors("line 13: name: set twice, first on line 1; remove one of the two"),
@@ -403,11 +398,10 @@ OVERRIDES = {
     "training.batch_tokens=0": "must be at least 1; got 0",
     "training.keep=-1": "must be at least 0; got -1",
     "training.warmup_steps=-1": "must be at least 0; got -1",
-    "training.scheduled_sampling=sigmoid": (
-        "must be 'linear', 'exponential' or 'inverse_sigmoid'; got sigmoid; "
-        "did you mean 'inverse_sigmoid'?"
+    "training.decay=invers_sqrt": (
+        "must be 'constant', 'inverse_sqrt', 'linear', 'cosine' or 'plateau'; got invers_sqrt; "
+        "did you mean 'inverse_sqrt'?"
     ),
-    "training.scheduled_sampling=linear": ("needs a parameter, such as {linear: 5000}; got linear"),
     "decoding.coverage_penalty=-1": "must be at least 0; got -1",
     "decoding.no_repeat_ngram=-1": "must be at least 0; got -1",
     "decoding.no_repeat_ngram=1.5": "must be an integer; got 1.5",
@@ -458,6 +452,10 @@ CONFIGS |= {
             "training (override): losses: consistency needs model.dropout above 0; "
             "both passes are equal"
         ),
+    ),
+    "scheduled sampling of no length": Row(
+        f"{T} training.scheduled_sampling=linear",
+        config_errors("training.scheduled_sampling.steps: required key is missing"),
     ),
     "heads that do not share alike": Row(
         f"{T} model.decoder=luong model.score.scaled_dot=3 model.attention_size=10",
@@ -615,11 +613,6 @@ DATA = {
         "Move it away, or set another run_dir",
         write("mine/step-7.safetensors", "precious"),
     ),
-    "a file called lock": Row(
-        f"{T} run_dir=mine",
-        "run_dir: mine/lock is not a lock file but has its reserved name; move it away",
-        write("mine/lock", "precious"),
-    ),
     "nothing left to resume but snapshots": Row(
         f"{T} --resume",
         "run: nothing to resume: it has metrics.jsonl, but no last.safetensors. "
@@ -709,13 +702,13 @@ MODELS = {
         "translate -m own",
         "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
         "(`seq2seq train CONFIG --resume` writes it again)",
-        own(change("own/config.yaml", "name: ", "title: ")),
+        own(change("own/config.yaml", "name: tiny", "title: tiny")),
     ),
     "a config of a newer version": Row(
         "translate -m own",
         "own/config.yaml:1: title: unknown key; own/config.yaml: name: required key is missing "
         f"({NEWER})",
-        own(newer, change("own/config.yaml", "name: ", "title: ")),
+        own(newer, change("own/config.yaml", "name: tiny", "title: tiny")),
     ),
     "weights of a newer version": Row(
         "translate -m own",
@@ -830,8 +823,7 @@ FILES = {
     ),
     "text to score on a device": Row(
         "evaluate --hyp test.src -r test.tgt -b 3",
-        "evaluate --hyp: -b, --int8, --float16, --shortlist and --device need -m RUN, which "
-        "translates",
+        "evaluate --hyp: -b, --int8, --float16 and --device need -m RUN, which translates",
     ),
     "translations among the scores": Row(
         "evaluate -m luong -i test.src -r test.tgt -o -",

@@ -11,8 +11,8 @@ import pytest
 
 from seq2seq.cli.main import main
 from seq2seq.cli.parser import COMMANDS, Parser, command_modules
+from seq2seq.config.fields import section_class
 from seq2seq.config.schema import Config
-from seq2seq.config.unknown_keys import section_class
 
 ARGUMENTS = {
     "demo": [],
@@ -29,7 +29,6 @@ ARGUMENTS = {
     "distill": ["-m", "run", "-o", "out.tsv"],
     "back-translate": ["-m", "run", "-i", "text", "-o", "out.tsv"],
     "average": ["run", "-o", "new"],
-    "shortlist": ["-m", "run"],
     "export": ["-m", "run", "-o", "new"],
     "attention": ["-m", "run", "-o", "out.html"],
     "serve": ["-m", "run"],

@@ -109,7 +109,8 @@ def test_the_schema_and_its_defaults_are_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(schema)
     checked = 0
     for section in schema["$defs"].values():
-        for key, each in section["properties"].items():
+        complete = section if "properties" in section else section["anyOf"][-1]
+        for key, each in complete["properties"].items():
             assert not {"ge", "gt", "le", "lt"} & each.keys()
             if each.get("default") is not None:
                 validator = jsonschema.Draft202012Validator({**each, "$defs": schema["$defs"]})

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.config.fields import section_class
 from seq2seq.config.schema import Config
-from seq2seq.config.unknown_keys import section_class
 
 ROOT = Path(__file__).resolve().parents[2]
 SECTIONS = {

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from seq2seq.config.errors import MAX_SHOWN
-from seq2seq.config.foreign_keys import ADVICE, KEYS, SECTIONS
+from seq2seq.config.fields import section_at
 from seq2seq.config.schema import Config, ConfigError, load_config
-from seq2seq.config.unknown_keys import key_descriptions, section_at, suggest_override
+from seq2seq.config.unknown_keys import key_descriptions, other_tools, suggest_override
 
 MINIMAL = """\
 name: tiny
@@ -17,6 +17,7 @@ data: {src_lang: en, tgt_lang: de, train: {file: a.tsv}, valid: {file: b.tsv}}
 training: {max_epochs: 3}
 """
 KNOWN = dict(key_descriptions(Config))
+KEYS, ADVICE, SECTIONS, _, _ = other_tools()
 
 
 def refusal(folder: Path, overrides: tuple[str, ...] = (), more: str = "") -> list[str]:
@@ -90,7 +91,7 @@ def test_no_name_is_in_both_tables_or_a_key_of_this_project() -> None:
         # at least one key of each tool
         ("data.dev", "data.valid"),  # Joey NMT
         ("training.validation_freq", "training.validate_every"),
-        ("training.accum_count", "training.batch_tokens"),  # OpenNMT-py
+        ("training.accum_count", "training.accumulate"),  # OpenNMT-py
         ("word_vec_size", "model.embedding_size"),
         ("training.max_grad_norm", "training.clip_norm"),
         ("max-update", "training.max_steps"),  # fairseq
@@ -98,7 +99,7 @@ def test_no_name_is_in_both_tables_or_a_key_of_this_project() -> None:
         ("rnn-num-hidden", "model.hidden_size"),  # Sockeye
         ("max-num-checkpoint-not-improved", "training.patience"),
         ("learn-rate", "training.learning_rate"),  # Marian
-        ("training.optimizer-delay", "training.batch_tokens"),
+        ("training.optimizer-delay", "training.accumulate"),
         ("training.perDeviceTrainBatchSize", "training.batch_tokens"),  # Hugging Face
         ("num_train_epochs", "training.max_epochs"),
         ("model.dropout-src", "model.dropout"),
@@ -120,7 +121,7 @@ def test_a_key_of_another_tool_leads_to_the_key_of_that_meaning(
         ("training.use_cuda", "choose the device by the option --device"),
         ("training.resume", "resume by the option --resume"),
         ("training.load_model", "start from another run by the option --init-from RUN"),
-        ("training.memory_gb", "a batch that does not fit memory is split"),  # formerly a key
+        ("training.memory_gb", "a batch that does not fit memory is split"),
         ("training.shuffle", "every epoch shuffles the training pairs; remove it"),
         ("data.src", "data.src_lang and data.tgt_lang name the languages"),
         ("model.ff_size", "it belongs to Transformers"),
@@ -265,5 +266,5 @@ def test_an_option_that_is_a_key_is_recognized() -> None:
 
 
 def test_sections_are_distinguished_from_values() -> None:
-    assert section_at(Config, "data.test") is not None
-    assert section_at(Config, "data.test.src") is None
+    assert section_at(Config, ("data", "test")) is not None
+    assert section_at(Config, ("data", "test", "src")) is None

@@ -112,7 +112,7 @@ def test_every_strategy_is_batch_invariant(int8: bool, options: SearchOptions) -
 @pytest.mark.parametrize(("beam_size", "count"), [(1, 400), (2, 150)])
 def test_a_predicted_window_depends_on_its_own_sentence_alone(beam_size: int, count: int) -> None:
     """Its centre is one number per row."""
-    engine = onnx_engine(False, decoder="luong", window=("local_p", 3))
+    engine = onnx_engine(False, decoder="luong", window={"local_p": 3})
     sources, options = random_sources(count, 8), SearchOptions(beam_size)
     everything = search(engine, requests_of(sources, [12] * count), options)
     order = list(range(count))

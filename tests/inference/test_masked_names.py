@@ -55,7 +55,7 @@ data:
   train: {{tsv: {folder.as_posix()}/train.tsv}}
   valid: {{tsv: {folder.as_posix()}/valid.tsv}}
   max_length: 30
-vocabulary: {{size: 310, names: true, sampling: 0.5}}
+vocabulary: {{size: 310, names: placeholders, sampling: 0.5}}
 model: {{embedding_size: 24, hidden_size: 32, dropout: 0.1}}
 training: {{max_steps: 120, batch_tokens: 400, learning_rate: 1e-2, validate_every: 60, keep: 2,
            precision: float32}}

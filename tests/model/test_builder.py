@@ -165,7 +165,7 @@ def test_the_config_names_heads_windows_and_coverage() -> None:
         local = make_model(decoder=decoder, score="coverage", window="local_m").decoder
         assert (type(local.window), type(local.coverage)) == (MonotonicWindow, Coverage)
         assert local.window.half_width == 10
-        local = make_model(decoder=decoder, window=("local_p", 4)).decoder
+        local = make_model(decoder=decoder, window={"local_p": 4}).decoder
         assert (type(local.window), local.window.half_width) == (PredictiveWindow, 4)
 
 
@@ -213,16 +213,16 @@ def test_dropout_reaches_every_part() -> None:
 
 
 def test_parameters_of_the_encoder() -> None:
-    two_ways = make_model(layers=(2, 2)).encoder
+    two_ways = make_model(layers=2).encoder
     embedding = SRC_SIZE * E
     assert count(two_ways) == embedding + 2 * lstm_size(E, D) + 2 * lstm_size(H, D)
-    one_way = make_model(layers=(2, 2), encoder="forward").encoder
+    one_way = make_model(layers=2, encoder="forward").encoder
     assert count(one_way) == embedding + lstm_size(E, H) + lstm_size(H, H)
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_parameters_of_bahdanaus_decoder(tied: bool) -> None:
-    model = make_model(decoder="bahdanau", attention_size=A, layers=(2, 2), tie_embeddings=tied)
+    model = make_model(decoder="bahdanau", attention_size=A, layers=2, tie_embeddings=tied)
     output_size = E if tied else H
     score = A * H + A * H + A
     first = H * D + H

@@ -343,6 +343,6 @@ def test_damaged_names_are_refused(tmp_path: Path) -> None:
 
 def test_word_vocabularies_cannot_mask_names(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text("vocabulary: {type: word, names: true}\n")
+    path.write_text("vocabulary: {type: word, names: placeholders}\n")
     with pytest.raises(ConfigError, match=r"vocabulary\.names: type word cannot split an ending"):
         load_config(path)

@@ -17,9 +17,9 @@ import yaml
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seq2seq.config.compound import Named
-from seq2seq.config.compound_keys import Layers
+from seq2seq.config.model import LayersConfig
 from seq2seq.config.schema import Config
+from seq2seq.config.training import OptimizerConfig
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
@@ -225,7 +225,8 @@ def test_the_length_limit_grows_with_the_source_and_is_positive() -> None:
 def test_a_training_state_is_restored_bitwise(
     run: Path, tiny_vocabularies: Vocabularies, optimizer: str
 ) -> None:
-    config = edited(read_config(run), "training", optimizer=Named(optimizer, 0.01))
+    chosen = OptimizerConfig.model_validate({optimizer: 0.01})
+    config = edited(read_config(run), "training", optimizer=chosen)
     state = new_state(config, tiny_vocabularies, seed=7)
     for seed in range(3):
         state.step(seed)
@@ -397,22 +398,10 @@ def test_a_missing_file_is_named(run: Path, tmp_path: Path) -> None:
         read_config(tmp_path / "nowhere")
 
 
-def test_a_run_folder_with_a_renamed_key_is_refused_by_the_new_name(run: Path) -> None:
-    """An earlier version wrote training.max_length."""
-    path = run / CONFIG
-    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    tree["training"]["max_length"] = tree["data"].pop("max_length")
-    path.write_text(yaml.dump(tree), encoding="utf-8")
-    with pytest.raises(UserError) as caught:
-        load_model(run, CPU)
-    assert len(str(caught.value).splitlines()) == 1
-    assert ": training.max_length is now data.max_length" in str(caught.value)
-
-
 EDITS: dict[str, dict[str, object]] = {
     "embedding": {"embedding_size": 14},
     "hidden": {"hidden_size": 22},
-    "more layers": {"layers": Layers(2, 2)},
+    "more layers": {"layers": LayersConfig(encoder=2, decoder=2)},
     "untied": {"tie_embeddings": False},
     "one direction": {"encoder": "forward"},
     "no input feeding": {"input_feeding": False},
@@ -437,12 +426,12 @@ def test_a_config_edited_to_another_model_is_refused(
 def test_a_config_edited_to_a_smaller_model_is_refused(
     run: Path, tiny_vocabularies: Vocabularies, name: str
 ) -> None:
-    config = edit_file(run, read_config(run), layers=Layers(2, 2))
+    config = edit_file(run, read_config(run), layers=LayersConfig(encoder=2, decoder=2))
     state = new_state(config, tiny_vocabularies, seed=13)
     state.save(run)
     state.save_best(run)
     load_again(run, name)
-    edit_file(run, config, layers=Layers(1, 1))
+    edit_file(run, config, layers=LayersConfig(encoder=1, decoder=1))
     with pytest.raises(
         UserError
     ) as caught:  # strict loading: extra weights must not be ignored silently

@@ -265,7 +265,7 @@ def test_keys_that_do_not_affect_weights_may_be_edited(run: Path) -> None:
     ("old", "new", "change"),
     [
         ("hidden_size: 20", "hidden_size: 24", "model.hidden_size: 20 -> 24"),
-        ("dropout: 0.25", "dropout: 0.35", "model.dropout: 0.25 -> 0.35"),
+        ("hidden: 0.25", "hidden: 0.35", "model.dropout.hidden: 0.25 -> 0.35"),
         ("  size: 340", "  size: 341", "vocabulary.size: 340 -> 341"),
     ],
 )

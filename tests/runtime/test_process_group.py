@@ -196,7 +196,7 @@ EVENTFUL = (
     *SMALL,
     "vocabulary.sampling=0.2",
     "training.average=0.9",
-    "training.batch_tokens.accumulate=2",
+    "training.accumulate=2",
 )
 
 pytestmark = pytest.mark.skipif(
@@ -449,7 +449,7 @@ def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
     lonely = (
         *EXACT,
         "training.batch_tokens=8",
-        "training.batch_tokens.accumulate=2",
+        "training.accumulate=2",
     )  # one pair per batch
     assert_near(trainings("lonely3", 3, lonely), trainings("lonely1", 1, lonely))
 

@@ -18,7 +18,7 @@ from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
 
-SAMPLED = ("vocabulary.sampling=0.3", "training.batch_tokens={tokens: 90, accumulate: 2}")
+SAMPLED = ("vocabulary.sampling=0.3", "training.batch_tokens=90", "training.accumulate=2")
 
 
 def session_with(corpus: Path, workers: int, *overrides: str) -> TrainingSession:

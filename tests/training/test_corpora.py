@@ -180,8 +180,8 @@ def test_skipped_steps_of_weighted_corpora_are_described_across_epochs(
 ) -> None:
     files = halves(small_corpus.parent, 40)
     path = with_corpora(small_corpus, f"{files[0]}, weight: 4", f"{files[1]}, weight: 1.3")
-    batch_tokens = f"training.batch_tokens={{tokens: 60, accumulate: {accumulate}}}"
-    session, _ = prepare(configured(path, "run", batch_tokens), torch.device("cpu"))
+    batches = ("training.batch_tokens=60", f"training.accumulate={accumulate}")
+    session, _ = prepare(configured(path, "run", *batches), torch.device("cpu"))
     expected, lengths, progress = [], set(), session.progress
     for epoch in range(3):
         order = EpochOrder(session.data.train, 60, session.config.seed, epoch)

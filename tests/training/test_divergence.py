@@ -156,7 +156,7 @@ def test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate(
     limits = (
         "training.max_steps=25",
         "training.validate_every=6",
-        "training.batch_tokens.accumulate=1",
+        "training.accumulate=1",
     )
     run = train(configured(small_corpus, *limits, "training.learning_rate=1e-3"), "cpu")
     log = (run / LOG).read_text()

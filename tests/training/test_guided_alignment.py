@@ -294,7 +294,10 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
     [
         (("data.train.alignment=null",), "guided_alignment needs a file of alignments, data.trai"),
         (("model.decoder=none",), "guided_alignment needs attention; set decoder to bahdanau, "),
-        (("vocabulary.names=true",), "guided_alignment needs vocabulary.names: null, which keep"),
+        (
+            ("vocabulary.names=placeholders",),
+            "guided_alignment needs vocabulary.names: null, which keep",
+        ),
         (("data.train.alignment=nowhere",), "nowhere: no such file"),
         (("training.losses.guided_alignment=-1",), "training.losses.guided_alignment"),
     ],

@@ -108,7 +108,7 @@ class Static(TrainingSession):
 
 CONFIGS = {
     "averaged": ["training.average=0.9", "training.decay=linear"],
-    "accumulated": ["training.batch_tokens={tokens: 200, accumulate: 3}"],
+    "accumulated": ["training.batch_tokens=200", "training.accumulate=3"],
     "sampled inputs": ["training.scheduled_sampling={linear: 60}", "training.optimizer=sgd"],
     "copying": ["model.copy=true", "vocabulary.joint=true", "vocabulary.sampling=0.2"],
 }

@@ -22,7 +22,7 @@ SETTINGS = (
     "vocabulary.sampling=0.3",
     "training.max_epochs=2",
     "training.batch_tokens=220",
-    "training.batch_tokens.accumulate=2",
+    "training.accumulate=2",
     "training.average=0.9",
     "training.log_every=4",
 )

@@ -33,7 +33,7 @@ def recorded(config: TrainingConfig, *validations: tuple[float, float]) -> tuple
     progress, best = Progress(), 0
     for number, (score, loss) in enumerate(validations, start=1):
         progress.step = 100 * number
-        if record(progress, config, scores(config.metric, score, loss)):
+        if record(progress, config, scores(config.metric.name, score, loss)):
             best = number
     assert progress.best_step == 100 * best
     return progress, best

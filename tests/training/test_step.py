@@ -102,7 +102,7 @@ def test_losses_are_divided_before_their_gradients_are_summed_over_ranks(
 
 
 def test_the_divisor_of_several_ranks_is_a_power_of_two_near_the_tokens(small_corpus: Path) -> None:
-    run = prepared(small_corpus, "training.batch_tokens={tokens: 1500, accumulate: 3}")
+    run = prepared(small_corpus, "training.batch_tokens=1500", "training.accumulate=3")
     assert step_module._divisor_of_all_ranks(run) == 8192
 
 

@@ -109,7 +109,7 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
         text = (
             f"{size(peak)} of {size(machine)} of memory were in use. Lower training.batch_tokens "
-            "and raise training.batch_tokens.accumulate instead, or lower data.max_length."
+            "and raise training.accumulate instead, or lower data.max_length."
         )
         yield Finding("memory", True, text)
     else:
@@ -118,8 +118,8 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     if needed is not None and minutes is not None and needed <= 60 * minutes:
         yield Finding("time", False, "training.max_minutes is enough for all steps")
     elif needed is not None and minutes is not None:
-        decays = settings.decay in ("linear", "cosine")
-        completes = f" so that the {settings.decay} decay completes" if decays else ""
+        decays = settings.decay.name in ("linear", "cosine")
+        completes = f" so that the {settings.decay.name} decay completes" if decays else ""
         text = (
             f"training.max_minutes={minutes:g} ends training after about "
             f"{100 * 60 * minutes / needed:.0f}% of its {cost.total_steps:,} steps (all take "

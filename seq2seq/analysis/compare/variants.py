@@ -9,10 +9,9 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, ValidationError
 
-from seq2seq.config.compound import show_map
 from seq2seq.config.document import Document, read_document
-from seq2seq.config.errors import ConfigError, ConfigIssue, describe_all, show, summary
-from seq2seq.config.fields import FilePath, Section, check_path
+from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
+from seq2seq.config.fields import FilePath, Section, check_path, show, show_flow
 from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, read_config_file
 from seq2seq.runtime.errors import UserError, argument
 
@@ -157,7 +156,7 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
         listed = _VariantList.model_validate(document.tree)
     except ValidationError as error:
         if not document.incomplete:
-            issues += describe_all(error, _VariantList, document.lines)
+            issues += describe_all(error, _VariantList, Places(document.lines))
     base, base_errors = document.tree.get("base"), list[str]()
     variants: list[Variant] = []
     notes: list[str] = []
@@ -210,7 +209,7 @@ def _apply(
 def _written(value: object) -> object:
     """Return a value as an override has it."""
     if isinstance(value, Mapping):
-        return show_map(value)
+        return show_flow(value)
     return "null" if value is None else value
 
 
