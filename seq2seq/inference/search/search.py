@@ -251,10 +251,10 @@ class _Batch:
         self.trail.append(choice.tokens, choice.parents, choice.log_probs, attention)
         self.ids, self.rows = choice.tokens.ravel(), step.rows
         if choice.parents is None:
-            self.rules.advance(choice.tokens, np.zeros_like(choice.tokens))
+            self.rules.advance(choice.tokens, np.zeros_like(choice.tokens), choice.log_probs)
         else:
             self.rows = self.engine.select(self.rows, rows_of(choice.parents).ravel())
-            self.rules.advance(choice.tokens, choice.parents)
+            self.rules.advance(choice.tokens, choice.parents, choice.log_probs)
         done = choice.done & busy
         slots.ends[done], slots.limits[done] = self.trail.end, 0
         self.rules.end(np.flatnonzero(done).tolist())
