@@ -28,12 +28,12 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
+from seq2seq.inference.search.rule_states import RuleStates
 from seq2seq.inference.search.rules import (
     KeepPrefix,
     NextTokens,
     NoRepeatedNgram,
     RequirePhrases,
-    RuleStates,
     rules_of,
 )
 from seq2seq.inference.search.sentences import Request, make_sentence

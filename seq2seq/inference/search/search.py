@@ -21,7 +21,8 @@ from seq2seq.inference.search.interface import (
     NonFiniteError,
     SearchOptions,
 )
-from seq2seq.inference.search.rules import RuleStates, rules_of
+from seq2seq.inference.search.rule_states import RuleStates
+from seq2seq.inference.search.rules import rules_of
 from seq2seq.inference.search.sentences import Request, Sentence, make_sentence, queues
 from seq2seq.inference.search.strategies import (
     Greedy,
