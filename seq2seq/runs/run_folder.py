@@ -54,9 +54,9 @@ from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 
 class OpenFolder(NamedTuple):
-    """A locked run folder."""
+    """A run folder that this process has locked, if others might train there."""
 
-    lock: FolderLock
+    lock: FolderLock | None
     state: TrainingState | None  # the state to resume from; None for a run to start
 
 

@@ -34,9 +34,9 @@ class WarmStart(NamedTuple):
         """Give a model of the new run the weights, as far as the vocabularies agree."""
         if not self.keeps_vocabulary:
             return transfer(self.model, self.trained, model, vocabularies)
-        own = named_weights(model)
+        weights = named_weights(model)
         for name, weight in named_weights(self.model).items():
-            own[name].copy_(weight)
+            weights[name].copy_(weight)
         return None
 
     def note(self, vocabularies: Vocabularies) -> str:
@@ -60,26 +60,26 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
             "is run_dir itself; set another run_dir", argument="init_from", value=folder
         )
     try:
-        model, vocabularies, _, trained = load_model(folder, torch.device("cpu"))
+        run = load_model(folder, torch.device("cpu"))
     except UserError as error:
         raise type(error)(argument("init_from", error)) from None
-    if changes := model_changes(trained, config, ("model.",)):
+    if changes := model_changes(run.config, config, ("model.",)):
         raise UserError(
             "its weights do not fit the config; set these keys to its values:",
             *(f"  {change}" for change in changes),
             argument="init_from",
             value=folder,
         )
-    given = config.vocabulary.model
-    keeps = not model_changes(trained, config, ("vocabulary.",))
-    keeps = keeps and (not given or given == trained.vocabulary.model)
+    models, vocabularies = config.vocabulary.model, run.vocabularies
+    keeps = not model_changes(run.config, config, ("vocabulary.",))
+    keeps = keeps and (not models or models == run.config.vocabulary.model)
     if keeps:
         sampling = config.vocabulary.sampling
         vocabularies = load_vocabularies(folder / VOCABULARY, sampling, checksums_of(vocabularies))
     source = f"{folder}"
-    if trained.data.direction != config.data.direction:
-        source += f", which translates {trained.data.direction}"
-    return WarmStart(model, vocabularies, keeps, source)
+    if run.config.data.direction != config.data.direction:
+        source += f", which translates {run.config.data.direction}"
+    return WarmStart(run.model, vocabularies, keeps, source)
 
 
 def resumed_vocabularies(

@@ -114,7 +114,7 @@ def _set_up(
         session = join_run(config, device, group)
         group.start(_facts(session), config.run_dir)
         return session, []
-    session, notes = prepare(config, device, opened.state, init_from, group, opened.lock)
+    session, notes = prepare(config, device, opened, init_from, group)
     slow = None if session.progress.step else bf16_note(device, session.progress.precision)
     notes += [f"warning: {slow}"] if slow else []
     if group.size > 1:

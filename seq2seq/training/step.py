@@ -21,6 +21,7 @@ from seq2seq.runtime.device import (
 )
 from seq2seq.runtime.errors import RunError, is_out_of_memory
 from seq2seq.training.loss import batch_loss
+from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.optimizer import averaging_rate, update_average, update_loss_scale
 from seq2seq.training.scheduled_sampling import (
     draw_references,
@@ -174,14 +175,9 @@ def _pass(
     with _autocast(session):  # left in between: its cached casts have no gradient
         inputs = sample_inputs(session.inference, batch, references)
     with _autocast(session):
-        loss = batch_loss(
-            session.model,
-            inputs,
-            settings.label_smoothing,
-            losses.consistency,
-            losses.coverage,
-            losses.guided_alignment,
-        )
+        further = losses.consistency, losses.coverage, losses.guided_alignment
+        weights = LossWeights(settings.label_smoothing, *further)
+        loss = batch_loss(session.model, inputs, weights)
     objective, scale = loss.objective / divisor, _loss_scale(session)
     (objective if scale is None else objective * scale).backward()
     session.sums.add_(torch.stack(loss).detach())

@@ -186,7 +186,7 @@ def test_graphs_are_traced_from_a_model_that_is_trained_further(run: Path) -> No
     """Tracing changes neither the mode nor the gradients of a model."""
     from seq2seq.runs.checkpoint import load_model
 
-    model = load_model(run, torch.device("cpu"))[0].train()
+    model = load_model(run, torch.device("cpu")).model.train()
     for parameter in model.parameters():
         parameter.requires_grad_()
     traced_graphs(model)
