@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.analysis.figures import FONT, save
+from seq2seq.analysis.figures import FAMILIES, save
 from seq2seq.runtime.files import atomic_write
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("figure", type=Path, help=".png, .svg or .pdf")
     options = parser.parse_args()
     models = json.loads(options.models.read_text(encoding="utf-8"))["models"]
-    content, _ = save(draw(models), options.figure.suffix, "use .svg")
+    content, _ = save(draw(models), options.figure.suffix)
     atomic_write(options.figure, content)
 
 
@@ -39,7 +39,7 @@ def draw(models: list[dict[str, Any]]) -> "Figure":
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"font.family": [FONT, "sans-serif"], "font.size": 9}):
+    with matplotlib.rc_context({"font.family": [FAMILIES[0], "sans-serif"], "font.size": 9}):
         figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         axes = figure.subplots()
         for model in models:

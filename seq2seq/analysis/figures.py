@@ -1,45 +1,66 @@
 """Fonts and files of figures; only the functions import matplotlib."""
 
 import math
-import unicodedata
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
-from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from seq2seq.runtime.console import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from matplotlib.font_manager import FontEntry, FontProperties
+    from matplotlib.font_manager import FontProperties
 
 DPI = 150
 MAX_PIXELS = 60_000_000  # PNG size; needs 240 MB while drawn
 MAX_SIDE = 30_000  # pixels
 READABLE_DPI = 60
-FONT = "DejaVu Sans"  # bundled with matplotlib
+INSTEAD = "use .html or .svg instead"
+# matplotlib takes each glyph from the first family that has it. Japanese fonts come before others
+# for Han characters, which serve Chinese better than the reverse.
+FAMILIES = (
+    *("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Noto Sans Devanagari", "Noto Sans Arabic"),
+    *("Noto Sans Hebrew", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Telugu"),
+    *("Noto Sans Gujarati", "Noto Sans Gurmukhi", "Noto Sans Kannada", "Noto Sans Malayalam"),
+    *("Noto Sans Thai", "Noto Sans Khmer", "Noto Sans Georgian", "Noto Sans Armenian"),
+    *("Noto Sans Ethiopic", "Lohit Devanagari", "FreeSans", "Droid Sans Fallback"),
+    *("WenQuanYi Zen Hei", "IPAGothic", "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo"),
+    *("Kohinoor Devanagari", "Arial Unicode MS", "Unifont"),
+)
 # Keep text as text, which browsers shape and search; make element ids reproducible.
 _OPTIONS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "seq2seq"}
 _OPTIONS["pdf.fonttype"] = 42  # TrueType, which journals ask for
 
 
-def save(figure: "Figure", suffix: str, instead: str) -> tuple[bytes, list[str]]:
-    """Return the content of a PNG, SVG or PDF file, equal for equal figures, and notes on it.
+def installed_families() -> list[str]:
+    """Return the families that matplotlib finds on this machine."""
+    from matplotlib.font_manager import fontManager
 
-    `instead` says how to get a format that suits any size and script.
-    """
+    names = {entry.name for entry in fontManager.ttflist}
+    return [family for family in FAMILIES if family in names]
+
+
+def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
+    """Return the content of a PNG, SVG or PDF file, equal for equal figures, and notes on it."""
     import matplotlib
 
-    buffer, notes = BytesIO(), []
-    with matplotlib.rc_context(_OPTIONS), _without_glyph_warnings():
+    buffer, notes, dpi = BytesIO(), list[str](), float(DPI)
+    with matplotlib.rc_context(_OPTIONS), _missing_glyphs() as missing:
         if suffix == ".png":
             dpi = _dots_per_inch(*figure.get_size_inches())
-            if dpi < READABLE_DPI:
-                notes.append(f"at {dpi:.0f} dpi the PNG is hard to read; {instead} instead")
             figure.savefig(buffer, format="png", dpi=dpi)
         else:
             date = {".svg": "Date", ".pdf": "CreationDate"}[suffix]
             figure.savefig(buffer, format=suffix[1:], metadata={date: None})
+    if dpi < READABLE_DPI:
+        notes.append(f"at {dpi:.0f} dpi the PNG is hard to read; {INSTEAD}")
+    if missing and suffix != ".svg":  # its viewer has fonts of its own
+        notes.append(
+            f"no font of matplotlib's contains {counted(len(missing), 'character')}, shown as "
+            f"boxes in the {suffix}; {INSTEAD}"
+        )
     return buffer.getvalue(), notes
 
 
@@ -52,97 +73,23 @@ def widest(texts: Iterable[str], font: "FontProperties") -> float:
     """Return the width of the widest text in inches."""
     from matplotlib.textpath import text_to_path
 
-    with _without_glyph_warnings():
+    with _missing_glyphs():
         widths = (text_to_path.get_text_width_height_descent(t, font, False)[0] for t in texts)
         return max(widths, default=0.0) / 72
 
 
 @contextmanager
-def _without_glyph_warnings() -> Iterator[None]:
-    """Hide a warning of matplotlib for each glyph; the notes of `choose_fonts` summarise them."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".* missing from|.* does not support .* natively")
-        yield
-
-
-def choose_fonts(texts: Iterable[str], suffix: str, instead: str) -> tuple[list[str], list[str]]:
-    """Choose installed fonts that contain the characters of texts; return them and notes.
-
-    The viewer of an SVG has fonts of its own. `instead` is that of `save`.
-    """
-    text = set(chain.from_iterable(texts))
-    characters = {each for each in text if unicodedata.category(each)[0] not in "CZ"}
-    families, missing = _fonts(characters)
-    notes = _font_notes(characters, missing, suffix, instead) if suffix != ".svg" else []
-    return families, notes
-
-
-def _fonts(characters: set[str]) -> tuple[list[str], set[str]]:
-    """Choose installed fonts for the characters; also return those that no font contains."""
-    from matplotlib.font_manager import findfont, fontManager
-
-    families, missing = [FONT], characters - _covered_by(findfont(FONT), characters)
-    if missing:
-        missing = _add_families(families, missing, fontManager.ttflist)
-    if missing and (new := _new_fonts()):
-        missing = _add_families(families, missing, new)
-    return [*families, "sans-serif"], missing
-
-
-def _add_families(families: list[str], missing: set[str], fonts: "Sequence[FontEntry]") -> set[str]:
-    """Append the families that contain missing characters; return those that none contains."""
-    coverage = {
-        entry.name: _covered_by(entry.fname, missing)
-        for entry in fonts
-        if entry.style == "normal" and entry.weight == 400 and "Last Resort" not in entry.name
-    }
-    # Ties go to Japanese fonts, whose Han characters serve Chinese better than the reverse.
-    for name in sorted(coverage, key=lambda n: (-len(coverage[n]), "JP" not in n, n)):
-        if coverage[name] & missing:
-            families.append(name)
-            missing = missing - coverage[name]
-    return missing
-
-
-def _new_fonts() -> "list[FontEntry]":
-    """Add the fonts installed since matplotlib cached its list of fonts; return them."""
-    from matplotlib.font_manager import findSystemFonts, fontManager
-
-    known = {entry.fname for entry in fontManager.ttflist}
-    before = len(fontManager.ttflist)
-    for path in sorted(set(findSystemFonts()) - known):
-        with suppress(OSError, RuntimeError):  # unreadable for FreeType
-            fontManager.addfont(path)
-    return list(fontManager.ttflist[before:])
-
-
-def _covered_by(file: str, characters: set[str]) -> set[str]:
-    from matplotlib.font_manager import get_font
-
-    try:
-        font = get_font(file)
-    except (OSError, RuntimeError):  # removed, or unreadable for FreeType
-        return set()
-    return {character for character in characters if font.get_char_index(ord(character))}
-
-
-def _font_notes(characters: set[str], missing: set[str], suffix: str, instead: str) -> list[str]:
-    import matplotlib
-
-    notes = []
-    if missing:
-        sample = " ".join(sorted(missing)[:8]) + (" ..." if len(missing) > 8 else "")
-        notes.append(
-            f"no installed font contains {sample}: the {suffix} shows {len(missing)} characters as "
-            f"boxes; {instead} instead"
-        )
-    shaped = {"Mc", "Mn", "R", "AL"}  # combining marks, right-to-left scripts
-    kinds = {
-        kind for c in characters for kind in (unicodedata.category(c), unicodedata.bidirectional(c))
-    }
-    if shaped & kinds and matplotlib.__version_info__ < (3, 11):
-        notes.append(
-            f"matplotlib {matplotlib.__version__} misplaces vowel signs and right-to-left text; "
-            f"{instead} instead, or install matplotlib 3.11"
-        )
-    return notes
+def _missing_glyphs() -> Iterator[set[str]]:
+    """Collect matplotlib's warnings of glyphs that no font has, and let others pass."""
+    messages: set[str] = set()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield messages
+    for warning in caught:
+        text = str(warning.message)
+        if " missing from " in text:
+            messages.add(text.partition(" missing from ")[0])
+        elif "does not support" not in text:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )

@@ -87,19 +87,9 @@ def add_precision(parser: argparse.ArgumentParser) -> None:
     choice.add_argument("--float16", action="store_true", help=text)
 
 
-def add_shortlist(parser: argparse.ArgumentParser) -> None:
-    text = (
-        "search only the tokens that the table of seq2seq shortlist has for a line: faster with "
-        "tens of thousands of tokens"
-    )
-    parser.add_argument("--shortlist", action="store_true", help=text)
-
-
-def add_model_options(parser: argparse.ArgumentParser, shortlist: bool = False) -> None:
+def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Accept all options of loading a model; see `model_options`."""
     add_precision(parser)
-    if shortlist:
-        add_shortlist(parser)
     add_device(parser)
     add_decoding(parser)
 
@@ -112,7 +102,6 @@ def model_options(options: argparse.Namespace) -> "ModelOptions":
         device=options.device,
         int8=getattr(options, "int8", False),
         float16=getattr(options, "float16", False),
-        shortlist=getattr(options, "shortlist", False),
         overrides=options.decoding,
     )
 

@@ -33,7 +33,7 @@ class OtherTools(NamedTuple):
 def other_tools() -> OtherTools:
     """Read the names of other tools, a large table that a valid config does not need."""
     text = files("seq2seq").joinpath("config", "other_tools.yaml").read_text(encoding="utf-8")
-    tables = yaml.load(text, Loader=yaml.BaseLoader)
+    tables = yaml.safe_load(text)
     keys, advice, sections = (
         {name: entry for entry, names in tables[table].items() for name in names.split()}
         for table in ("keys", "advice", "sections")

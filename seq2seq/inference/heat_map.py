@@ -1,4 +1,7 @@
-"""Attention weights as an HTML table for notebooks: inline styles alone, on any background."""
+"""Attention weights as an HTML table: for notebooks, pages of their own and reports.
+
+All styles are inline, so that a notebook keeps them, and suit any background.
+"""
 
 from collections.abc import Sequence
 from html import escape
@@ -6,17 +9,17 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference.token_labels import labels_of, legible
+from seq2seq.inference.token_labels import label_of, legible, starts_word
 
-MAX_CELLS = 10_000  # shown in one table; a cell takes about 150 bytes
-MIN_SHOWN = 0.05  # smaller weights are not printed in their cells
+MAX_CELLS = 10_000  # in one table of a notebook
+MIN_PRINTED = 0.05  # smaller weights are not printed in their cells
 OPACITY = 0.65  # for weight 1: text in the colour of the page remains readable on it
 _HEAT = "9,80,190"  # red, green and blue
+_RULE = "solid rgba(128,128,128,.6)"  # beside the first token of a word
 _TABLE = "color:inherit;border-collapse:collapse;margin:.4em 0;font-size:12px;width:auto"
 _HEAD = "font-weight:normal;padding:2px 4px;background:none;border:0;white-space:nowrap"
 _COLUMN = f"{_HEAD};vertical-align:bottom;text-align:center"
 _UPRIGHT = "display:inline-block;writing-mode:vertical-rl;line-height:1.2"
-_ROW = f"{_HEAD};text-align:right"
 _CELL = (
     "min-width:1.9em;height:1.9em;padding:0;text-align:center;border:1px solid rgba(128,128,128,.3)"
 )
@@ -36,30 +39,43 @@ def heat_maps(
     for block in blocks:
         rows, columns = block.shape
         tgt, src = tgt_tokens[row : row + rows], src_tokens[column : column + columns]
-        parts.append(_table(src, tgt, block))
+        if block.size > MAX_CELLS:
+            size = f"{rows} by {columns} tokens"
+            parts.append(f"<div>attention weights of {size}: too many to show</div>")
+        else:
+            parts.append(heat_map(src, tgt, block))
         row, column = row + rows, column + columns
     return "<div>" + "".join(parts) + "</div>"
 
 
-def _table(src: Sequence[str], tgt: Sequence[str], weights: NDArray[np.float32]) -> str:
-    if weights.size > MAX_CELLS:
-        return f"<div>attention weights of {len(tgt)} by {len(src)} tokens: too many to show</div>"
+def heat_map(src: Sequence[str], tgt: Sequence[str], weights: NDArray[np.floating]) -> str:
+    """Return the table of attention weights [T, S], which scrolls where it is too wide."""
     columns = "".join(
-        f'<th scope="col" style="{_COLUMN}"><span dir="auto" style="{_UPRIGHT}">'
-        f"{escape(token)}</span></th>"
-        for token in labels_of(src)
+        f'<th scope="col" style="{_COLUMN}{_word_rule(src, index, "left")}">'
+        f'<span dir="auto" style="{_UPRIGHT}">{escape(label_of(token))}</span></th>'
+        for index, token in enumerate(src)
     )
-    rows = "".join(
-        f'<tr style="background:none"><th scope="row" style="{_ROW}" dir="auto">'
-        f"{escape(token)}</th>{''.join(map(_cell, values))}</tr>"
-        for token, values in zip(labels_of(tgt), weights.tolist(), strict=True)
-    )
+    rows = []
+    for index, (token, values) in enumerate(zip(tgt, weights.tolist(), strict=True)):
+        cells = "".join(
+            _cell(f"{label_of(token)} \N{LEFTWARDS ARROW} {label_of(source)}", value)
+            for source, value in zip(src, values, strict=True)
+        )
+        style = f"{_HEAD};text-align:right{_word_rule(tgt, index, 'top')}"
+        label = f'<th scope="row" style="{style}" dir="auto">{escape(label_of(token))}</th>'
+        rows.append(f'<tr style="background:none">{label}{cells}</tr>\n')
     return (
         f'<div style="overflow-x:auto"><table style="{_TABLE}"><thead><tr style="background:none">'
-        f'<td style="border:0"></td>{columns}</tr></thead><tbody>{rows}</tbody></table></div>'
+        f'<td style="border:0"></td>{columns}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+        "</div>"
     )
 
 
-def _cell(weight: float) -> str:
-    percent = f"{100 * weight:.0f}" if weight >= MIN_SHOWN else ""
-    return f'<td style="{_CELL};background:rgba({_HEAT},{OPACITY * weight:.3f})">{percent}</td>'
+def _word_rule(tokens: Sequence[str], index: int, side: str) -> str:
+    return f";border-{side}:2px {_RULE}" if starts_word(tokens, index) else ""
+
+
+def _cell(hint: str, weight: float) -> str:
+    percent = f"{100 * weight:.0f}" if weight >= MIN_PRINTED else ""
+    style = f"{_CELL};background:rgba({_HEAT},{OPACITY * weight:.3f})"
+    return f'<td style="{style}" title="{escape(hint)}: {weight:.3f}">{percent}</td>'

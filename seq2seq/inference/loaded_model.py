@@ -18,8 +18,6 @@ from seq2seq.runtime.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.inference.shortlist_search import ShortlistSearch
-
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
 
 
@@ -30,7 +28,6 @@ class ModelOptions:
     device: str = "auto"
     int8: bool = False
     float16: bool = False
-    shortlist: bool = False
     overrides: Iterable[str] = ()  # in the config's section `decoding`
 
 
@@ -52,11 +49,10 @@ class LoadedModel:
     device: "torch.device | str"  # "cpu" for ONNX Runtime
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
-    shortlisted: "ShortlistSearch | None" = None  # in place of search over all tokens
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights."""
-        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self.device == "cpu":
             return _restored, (type(self), None, fields)
         return _restored, (type(self), _DeviceName(str(self.device)), fields)
@@ -78,8 +74,6 @@ class LoadedModel:
         on_found: Callable[[int], None] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses for each request, best first; see `search.search.search`."""
-        if self.shortlisted is not None:
-            return self.shortlisted.search(self.engine, requests, options, on_found)
         return search(self.engine, requests, options, on_found)
 
 

@@ -15,6 +15,7 @@ from seq2seq.engines.onnx.files import GraphFiles, load_network
 from seq2seq.engines.onnx.network import Network
 from seq2seq.inference.loaded_model import AnyLoaded, ModelOptions, check_ensemble
 from seq2seq.runs.engine_folder import (
+    DESCRIPTION,
     Description,
     is_export,
     overridden,
@@ -22,7 +23,6 @@ from seq2seq.runs.engine_folder import (
     read_graph,
     read_vocabularies,
 )
-from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.extras import needs_train
@@ -54,7 +54,7 @@ def load_folders(
         return _load_exports(kind, paths, options)
     with _needs_train(paths[0]):
         from seq2seq.inference import run_loading
-    if on_cpu and not options.shortlist:
+    if on_cpu:
         loaded = run_loading.load_stored(kind, paths, options)
         if loaded is not None:
             return loaded
@@ -81,9 +81,6 @@ def _load_exports(
     Raises UserError for options that they do not have, and for folders that are damaged or do not
     fit together.
     """
-    if options.shortlist:
-        text = f"{folders[0]} is an exported model, which has none; use the run folder, or leave it"
-        raise UserError(f"{text} out", argument="shortlist", value=True)
     if options.device not in ("auto", "cpu"):
         text = "an exported model runs on the CPU; use the run folder, or cpu"
         raise UserError(text, argument="device", value=options.device)

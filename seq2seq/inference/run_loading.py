@@ -16,8 +16,7 @@ from seq2seq.engines.onnx.files import GraphFiles, load_network
 from seq2seq.inference.loaded_model import AnyLoaded, ModelOptions, check_ensemble
 from seq2seq.runs import run_config, tensor_file
 from seq2seq.runs.engine_folder import stored_graphs
-from seq2seq.runs.exported_files import ENGINE
-from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY, with_recovery_hint
+from seq2seq.runs.layout import BEST, CONFIG, ENGINE, VOCABULARY, with_recovery_hint
 from seq2seq.runs.provenance import check_model_keys, recorded_vocabularies
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument
@@ -50,7 +49,9 @@ def stored_run(folder: Path) -> StoredRun:
 
 def check_fit(paths: Sequence[Path], runs: Iterable[tuple[Config, Vocabularies]]) -> None:
     """Raise UserError for runs that form no ensemble."""
-    described = [(checksums_of(each), config.data.direction) for config, each in runs]
+    described = [
+        (checksums_of(vocabularies), config.data.direction) for config, vocabularies in runs
+    ]
     for path, (checksums, direction) in zip(paths, described, strict=True):
         same = checksums == described[0][0]
         check_ensemble(path, paths[0], same, direction, described[0][1])
@@ -94,10 +95,7 @@ def load_by_torch(kind: type[AnyLoaded], paths: Sequence[Path], options: ModelOp
     """Return run folders as a model of torch."""
     from seq2seq.engines.torch.ensemble import Ensemble
     from seq2seq.engines.torch.graphs import engine_for
-    from seq2seq.inference.shortlist import Shortlist
-    from seq2seq.inference.shortlist_search import ShortlistedModel, ShortlistSearch, projection_of
     from seq2seq.runs.checkpoint import load_model
-    from seq2seq.runs.shortlist_file import read_shortlist
     from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
@@ -111,24 +109,16 @@ def load_by_torch(kind: type[AnyLoaded], paths: Sequence[Path], options: ModelOp
         kind, paths, engine, StoredRun(first.config, vocabularies, first.limit, ""), options
     )
     loaded.device = device
-    if options.shortlist:
-        table = Shortlist.of(read_shortlist(paths[0], vocabularies), vocabularies)
-        listed = [ShortlistedModel(model, table, *projection_of(model)) for model in models]
-        loaded.shortlisted = ShortlistSearch(table, listed)
     return loaded
 
 
 def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:
     """Raise UserError for options that torch does not compute on the device."""
-    for name in ("int8", "shortlist"):
-        if getattr(options, name) and device.type != "cpu":
-            remedy = f"add {argument('device', 'cpu')}"
-            text = f"runs on the CPU only, not on {device}; {remedy}"
-            raise UserError(text, argument=name, value=True)
+    if options.int8 and device.type != "cpu":
+        text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
+        raise UserError(text, argument="int8", value=True)
     if options.int8:
-        shortlist = f"with {argument('shortlist', True)}"
-        reason = shortlist if options.shortlist else "as it has no ONNX form"
-        text = f"torch computes {path} {reason}; remove one of the options"
+        text = f"torch computes {path}, as it has no ONNX form; remove the option"
         raise UserError(text, argument="int8", value=True)
     if options.float16 and device.type != "cuda":
         text = f"needs a CUDA GPU, not {device}; remove it"

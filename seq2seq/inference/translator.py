@@ -34,7 +34,6 @@ class Translator(LoadedModel):
         device: str = "auto",
         int8: bool = False,
         overrides: Iterable[str] = (),
-        shortlist: bool = False,
         float16: bool = False,
     ) -> Self:
         """Load a run folder, or several as an ensemble.
@@ -42,14 +41,12 @@ class Translator(LoadedModel):
         For speed, `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a
         CUDA GPU.
 
-        With `shortlist`, search chooses among the tokens that suit a source, by the table that
-        `seq2seq shortlist` wrote into the run folder. Folders that `seq2seq export` wrote are
-        loaded without torch. Overrides of the config's `decoding` section are such as
-        "decoding.length_penalty=0.6". An ensemble uses the `decoding` section, the length limits
-        and the shortlist of its first run. Raises UserError if the runs do not fit together, the
-        device does not compute in the precision, or there is no shortlist.
+        Folders that `seq2seq export` wrote are loaded without torch. Overrides of the config's
+        `decoding` section are such as "decoding.length_penalty=0.6". An ensemble uses the
+        `decoding` section and the length limits of its first run. Raises UserError if the runs do
+        not fit together, or the device does not compute in the precision.
         """
-        return cls.load_with(runs, ModelOptions(device, int8, float16, shortlist, overrides))
+        return cls.load_with(runs, ModelOptions(device, int8, float16, overrides))
 
     @classmethod
     def load_with(cls, runs: Sequence[Path | str], options: ModelOptions) -> Self:

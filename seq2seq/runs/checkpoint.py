@@ -43,11 +43,11 @@ _TO_LOAD = "free memory"
 
 
 class CheckpointHeader(NamedTuple):
-    """What a file of weights records beside them."""
+    """Fields that the header of a file of weights records."""
 
-    limit: LengthLimit  # of search
+    limit: LengthLimit
     step: int
-    bleu: float | None  # of validation at this step
+    bleu: float | None  # validation BLEU at this step
     provenance: Header
 
     def to_json(self) -> Header:

@@ -5,7 +5,6 @@ vocabulary/            joint.model, or src.model and tgt.model; names.json, if t
 best.safetensors       best weights, with the length limit of search
 step-N.safetensors     snapshots: the weights of other validations
 engine/                the best weights as ONNX graphs, for translation without torch
-shortlist.safetensors  lexical table for translation, which `seq2seq shortlist` writes
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
 metrics.jsonl          losses and scores, which the seed determines
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.runs import tensor_file
-from seq2seq.runs.exported_files import ENGINE as ENGINE
+from seq2seq.runs.engine_folder import ENGINE as ENGINE
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError, argument
 from seq2seq.runtime.files import PART_SUFFIX, same_file
 from seq2seq.runtime.locks import LOCK
@@ -40,7 +39,6 @@ _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
-SHORTLIST = "shortlist.safetensors"
 PAGE, MODEL_CARD = "report.html", "README.md"
 FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
 RESERVED = (
@@ -49,7 +47,6 @@ RESERVED = (
     BEST,
     LAST,
     PREVIOUS,
-    SHORTLIST,
     ENGINE,
     LOCK,
     *FIGURES,

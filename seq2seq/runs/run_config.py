@@ -11,7 +11,7 @@ from seq2seq.config.schema import Config, DecodingConfig, read_config_file, with
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs import tensor_file
-from seq2seq.runs.exported_files import DESCRIPTION
+from seq2seq.runs.engine_folder import DESCRIPTION
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from seq2seq.config.schema import Config, dump_config, read_config_file
 from seq2seq.data.training_data import FOLDER as CACHE
 from seq2seq.runs.checkpoint import check_score_class, remove_snapshots
-from seq2seq.runs.exported_files import ENGINE
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
+    ENGINE,
     FIGURES,
     LAST,
     LOG,
@@ -24,7 +24,6 @@ from seq2seq.runs.layout import (
     PREVIOUS,
     RESERVED,
     SAMPLES,
-    SHORTLIST,
     TENSORBOARD,
     TIMING,
     VOCABULARY,
@@ -210,7 +209,7 @@ def _is_empty(folder: Path) -> bool:
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
     with writing(folder, folder):
-        for name in (PREVIOUS, LAST, BEST, SHORTLIST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
+        for name in (PREVIOUS, LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
         for name in (MODEL_CARD, PAGE):
             if is_own_report(folder / name):
@@ -229,7 +228,7 @@ def clear(folder: Path) -> None:
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
     with writing(folder, folder):
-        for name in (LAST, BEST, SHORTLIST, METRICS, METRICS_TABLE, SAMPLES, CONFIG):
+        for name in (LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
         for path in folder.glob(f"step-*{PART_SUFFIX}"):
             if snapshot_step(path.with_suffix("")) is not None:

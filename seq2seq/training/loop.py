@@ -21,7 +21,7 @@ from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.batches import StepBatches
 from seq2seq.training.callbacks import Callback, check_callbacks
-from seq2seq.training.clock import Clock
+from seq2seq.training.clock import Clock, TimeLeft, describe_time_left, estimate_time_left
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
@@ -40,7 +40,6 @@ from seq2seq.training.stopping import (
     training_length,
     why_stop,
 )
-from seq2seq.training.time_left import TimeLeft, describe_time_left, estimate_time_left
 from seq2seq.training.validation import validate
 
 

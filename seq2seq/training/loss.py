@@ -14,7 +14,7 @@ from seq2seq.model.copying import Copying, CopyOutputs
 from seq2seq.model.layers import pad_rows
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions, Unrolled
-from seq2seq.training.mixture_loss import TokenChunk, CopyTerms, LossWeights, mixture_loss
+from seq2seq.training.mixture_loss import CopyTerms, LossWeights, TokenChunk, mixture_loss
 
 CHUNK = 512  # rows whose logits are in memory at a time; even
 BLOCK = 4 * CHUNK  # rows whose logit gradients are in memory at a time
@@ -276,7 +276,7 @@ def _chunk_and_block(tokens: int, device: torch.device, needs_grad: bool) -> tup
     return rows + rows % 2, rows + rows % 2
 
 
-def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights) -> tuple[Tensor, ...]:
+def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights) -> list[Tensor]:
     """Return summed objective and negative log-likelihood [2] of a chunk.
 
     With the terms of copying, return also the gradients of gate and mass. Turns the probabilities,
@@ -290,7 +290,7 @@ def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights
     surprisal = _surprisal(logits, probabilities, logit, likelihood)
     if terms is not None:
         mixture = mixture_loss(chunk, surprisal, terms, weights)
-        return torch.stack(mixture[:2]), *mixture[2:]
+        return [torch.stack(mixture[:2]), *mixture[2:]]
     costs = smoothing * (logit - means) + surprisal
     if real is not None:
         costs, surprisal = costs * real, surprisal * real
@@ -302,7 +302,7 @@ def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights
     probabilities[rows, tgt] = (likelihood - (1 - smoothing)).to(probabilities.dtype)
     if consistency:
         probabilities.add_(by_logits, alpha=consistency / 2)
-    return (torch.stack([objective, surprisal.sum()]),)
+    return [torch.stack([objective, surprisal.sum()])]
 
 
 def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ class LossWeights(NamedTuple):
     smoothing: float = 0.0
     consistency: float = 0.0
     coverage: float = 0.0
-    guided: float = 0.0  # of attention by alignments
+    guided: float = 0.0  # guided alignment
 
 
 class TokenChunk(NamedTuple):

@@ -103,6 +103,7 @@ class RunWriter(NullWriter):
             checkpoint.save_snapshot(folder, weights, header, keep)
 
     def save_engine(self, session: "TrainingSession") -> None:
+
         from seq2seq.runs import engine_files  # torch's exporter
 
         self.verify_lock()

@@ -420,7 +420,7 @@ def test_a_list_of_lines_shows_the_first_few() -> None:
 
 # --------------------------------------------------------------------------------------------- cost
 
-COST = Forecast("cpu", 1000, 16_000, 2**30, 2**34, 400, 8000, 40, 2000.0, 60.0, 1.0)
+COST = Forecast("cpu", 1000, 16_000, 2**30, 2**34, 400, 8000, 40, 2000.0, 60.0)
 
 
 def findings_of(cost: Forecast, **training: object) -> dict[str, str]:
@@ -444,7 +444,7 @@ def test_a_time_limit_that_is_too_short_is_reported_with_its_share() -> None:
     assert by_steps.endswith("Raise it, or lower training.max_steps.")
 
 
-def test_few_steps_much_memory_and_a_busy_machine_give_warnings() -> None:
+def test_few_steps_and_much_memory_give_warnings() -> None:
     short = COST._replace(total_steps=40)
     assert "about 40 steps" in findings_of(short)["steps"]
     by_epochs = findings_of(short, max_epochs=3, max_steps=900)["steps"]
@@ -458,18 +458,6 @@ def test_few_steps_much_memory_and_a_busy_machine_give_warnings() -> None:
         assert "than 500: raise training.max_minutes (now 1), or lower" in by_clock["steps"]
     assert "batch_tokens" in findings_of(COST._replace(peak_bytes=2**34))["memory"]
     assert findings_of(COST._replace(peak_bytes=None)) == {}
-    load = findings_of(COST._replace(core_share=0.5))["load"]
-    assert (
-        "50% of a core; with a full core an epoch would take about 30.0 s instead of 1 min" in load
-    )
-    assert findings_of(COST._replace(core_share=None)) == {}
-
-
-def test_a_busy_machine_is_judged_as_if_it_were_idle() -> None:
-    busy = COST._replace(core_share=0.1)
-    assert "time" in findings_of(COST, max_minutes=15)
-    assert set(findings_of(busy, max_minutes=15)) == {"load"}
-    assert set(findings_of(busy, max_minutes=1)) == {"load", "time"}
 
 
 def test_the_length_of_training_is_the_first_limit_reached() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.analysis.check.columns import column_findings
-from seq2seq.analysis.check.split_order import order_findings, split_order
-from seq2seq.analysis.check.text_form import form_findings, is_header
+from seq2seq.analysis.check.data_statistics import split_order
+from seq2seq.analysis.check.findings import order_findings
+from seq2seq.analysis.check.text_form import column_findings, form_findings, is_header
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.demo_corpora import _members

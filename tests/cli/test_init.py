@@ -20,7 +20,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 CPU = torch.device("cpu")
 LANGUAGES = ["--src-lang", "en", "--tgt-lang", "de"]
 ALL = ["--train", "all.en", "all.de"]
-COST = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0, 1.0)  # one second an epoch
+COST = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0)  # one second an epoch
 
 
 @pytest.fixture

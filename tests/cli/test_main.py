@@ -945,9 +945,9 @@ def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> Non
 @pytest.mark.parametrize(
     ("part", "last"),
     [
-        ("_splits", "lines "),
-        ("_alignments", "target/source characters "),
-        ("_compare", "correlation of lengths "),
+        ("data_statistics.text_statistics", "lines "),
+        ("measure_alignment", "target/source characters "),
+        ("data_statistics.overlap", "correlation of lengths "),
         ("forecast", "test yy "),
         ("cost_findings", "training "),
     ],

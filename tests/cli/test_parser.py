@@ -29,7 +29,6 @@ ARGUMENTS = {
     "distill": ["-m", "run", "-o", "out.tsv"],
     "back-translate": ["-m", "run", "-i", "text", "-o", "out.tsv"],
     "average": ["run", "-o", "new"],
-    "shortlist": ["-m", "run"],
     "export": ["-m", "run", "-o", "new"],
     "attention": ["-m", "run", "-o", "out.html"],
     "serve": ["-m", "run"],

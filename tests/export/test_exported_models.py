@@ -20,6 +20,7 @@ from name_cases import name_pairs, some_names
 from tiers import one_quick
 
 from seq2seq.config.schema import Config
+from seq2seq.config.vocabulary import NamesConfig
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -373,7 +374,7 @@ def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
     names = some_names(60, seed=1)
     pairs = name_pairs(names, 400, seed=2)
     config = tiny_config(tmp_path, "luong").vocabulary.model_copy(
-        update={"size": 310, "names": "placeholders"}
+        update={"size": 310, "names": NamesConfig(kind="placeholders")}
     )
     src, tgt = [each.src for each in pairs], [each.tgt for each in pairs]
     vocabularies = train_vocabularies(config, src, tgt)

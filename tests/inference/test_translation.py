@@ -13,6 +13,7 @@ from seq2seq import Translator
 from seq2seq.inference import heat_map
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import score_lines
+from seq2seq.inference.token_labels import labels_of
 from seq2seq.inference.translation import Translation, join_parts
 
 LINES, OTHERS = toy_pairs(6, seed=3)
@@ -166,8 +167,8 @@ def test_a_notebook_shows_a_heat_map(translator: Translator) -> None:
     found = translator.translate(LINES[0])
     table = Table(found._repr_html_())
     assert found.attention is not None
-    assert table.labels["col"] == heat_map.labels_of(found.src_tokens)
-    assert table.labels["row"] == heat_map.labels_of(found.tokens)
+    assert table.labels["col"] == labels_of(found.src_tokens)
+    assert table.labels["row"] == labels_of(found.tokens)
     shown = [opacity(style) / heat_map.OPACITY for style, _ in table.cells]
     assert shown == pytest.approx(found.attention.ravel().tolist(), abs=0.001)
     percent = [f"{100 * weight:.0f}" for weight in found.attention.ravel().tolist()]
@@ -183,7 +184,7 @@ def test_the_heat_map_is_escaped_and_self_contained() -> None:
     table = Table(html)
     assert table.labels == {"col": ["&amp;", "</s>"], "row": ["<b>", "U+0007", "</s>"]}
     assert not {"script", "style", "link", "img", "b>"} & set(table.tags)
-    assert table.attributes <= {"style", "dir", "scope"}
+    assert table.attributes <= {"style", "dir", "scope", "title"}
     assert "color:inherit" in html  # tables of pages without a doctype do not inherit it
     assert "url(" not in html
     assert "http" not in html

@@ -17,8 +17,7 @@ from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.files import traced_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import engine_files, engine_folder, tensor_file
-from seq2seq.runs.exported_files import ENGINE
-from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY
+from seq2seq.runs.layout import BEST, CONFIG, ENGINE, VOCABULARY
 from seq2seq.training.loop import train
 
 LINES = toy_pairs(9, seed=2)[0]

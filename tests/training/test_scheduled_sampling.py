@@ -13,7 +13,7 @@ from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.mixture_loss import LossWeights
-from seq2seq.training.scheduled_sampling import (
+from seq2seq.training.step import (
     draw_references,
     sample_inputs,
     teacher_forcing_rate,

@@ -1,16 +1,24 @@
 """Word alignments from attention, in Pharaoh form, and their error rate against gold alignments."""
 
+import unicodedata
 from collections.abc import Sequence
+from difflib import SequenceMatcher
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seq2seq.analysis.attention.maps import AttentionMap, by_words
-from seq2seq.analysis.attention.text_words import in_text_words
 from seq2seq.data.lines import read_lines
 from seq2seq.data.pharaoh import LINK
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.vocabulary.vocabulary import words_of
+from seq2seq.inference.token_labels import EOS
 from seq2seq.runtime.errors import UserError
+
+_FINAL_MARKS = ".!?\u0964\u3002"  # may be added to a part that has none
 
 Links = frozenset[tuple[int, int]]  # indices of a source and a target word, from 0
 
@@ -51,7 +59,7 @@ def read_gold(path: Path) -> list[GoldLine]:
 
     Raises UserError for anything else.
     """
-    found = []
+    gold = []
     for number, line in enumerate(read_lines(path), start=1):
         sure, possible = set(), set()
         for word in line.split():
@@ -64,8 +72,8 @@ def read_gold(path: Path) -> list[GoldLine]:
             possible.add(pair)
             if link[2] == "-":
                 sure.add(pair)
-        found.append(GoldLine(frozenset(sure), frozenset(possible)))
-    return found
+        gold.append(GoldLine(frozenset(sure), frozenset(possible)))
+    return gold
 
 
 def alignment_error_rate(links: Sequence[Links], gold: Sequence[GoldLine]) -> float:
@@ -75,7 +83,53 @@ def alignment_error_rate(links: Sequence[Links], gold: Sequence[GoldLine]) -> fl
     links S and possible ones P; 0 without any link.
     """
     hits = total = 0
-    for found, (sure, possible) in zip(links, gold, strict=True):
-        hits += len(found & sure) + len(found & possible)
-        total += len(found) + len(sure)
+    for guess, (sure, possible) in zip(links, gold, strict=True):
+        hits += len(guess & sure) + len(guess & possible)
+        total += len(guess) + len(sure)
     return 1 - hits / total if total else 0.0
+
+
+def in_text_words(tokens: Sequence[str], text: str) -> NDArray[np.float64]:
+    """Return a matrix [N, W]: 1 if words of tokens (N, in order) are in words of the text (W).
+
+    EOS, and what the text does not contain, such as the tag of a later part, is in no word.
+    """
+    words = words_of(text)
+    rows = [row for row, token in enumerate(tokens) if token != EOS]
+    matrix = np.zeros((len(tokens), len(words)))
+    if len(rows) == len(words):
+        matrix[rows, range(len(words))] = 1
+        return matrix
+    keys = [_key(tokens[row]) for row in rows], [_key(word) for word in words]
+    for kind, first, last, start, end in SequenceMatcher(None, *keys, False).get_opcodes():
+        block = np.ix_(rows[first:last], range(start, end))
+        if kind == "equal":
+            matrix[block] = np.eye(end - start)
+        elif kind == "replace":
+            matrix[block] = _overlap(keys[0][first:last], keys[1][start:end])
+    return matrix
+
+
+def _key(word: str) -> str:
+    """Return a word as both sides of a comparison have it, whatever a model normalizes."""
+    text = "".join(unicodedata.normalize("NFKC", word).casefold().replace(SPACE, " ").split())
+    return text.rstrip(_FINAL_MARKS) or text
+
+
+def _overlap(left: Sequence[str], right: Sequence[str]) -> NDArray[np.bool_]:
+    """Return a matrix [L, R]: whether one of two words contains the middle of the other.
+
+    Both sequences of words spell one text, so that a word is in the same share of each.
+    """
+    (starts, ends), (right_starts, right_ends) = _shares(left)[:, :, None], _shares(right)
+    middle, right_middle = (starts + ends) / 2, (right_starts + right_ends) / 2
+    inside = (right_starts <= middle) & (middle < right_ends)
+    overlapping: NDArray[np.bool_] = inside | ((starts <= right_middle) & (right_middle < ends))
+    return overlapping
+
+
+def _shares(words: Sequence[str]) -> NDArray[np.float64]:
+    """Return where each word starts and ends [2, N], in 0..1."""
+    ends = list(accumulate((max(1, len(word)) for word in words), initial=0))
+    shares: NDArray[np.float64] = np.array(list(pairwise(ends))).T / ends[-1]
+    return shares

@@ -1,19 +1,17 @@
 """Attention maps as a PNG, SVG or PDF figure; only the drawing functions import matplotlib."""
 
 from collections.abc import Sequence
-from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.analysis.attention.maps import AttentionMap
-from seq2seq.analysis.figures import choose_fonts, save, widest
-from seq2seq.inference.token_labels import label_of, labels_of, starts_word
+from seq2seq.analysis.figures import installed_families, save, widest
+from seq2seq.inference.token_labels import labels_of, word_spans
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.font_manager import FontProperties
 
-INSTEAD = "write .html or .svg"
 CELL = 0.28  # inches, like all lengths below
 MARGIN = 0.15
 LABEL_GAP = 0.12  # between labels and cells: room for the word bars
@@ -24,10 +22,7 @@ SCALE = 0.7  # width of the colour scale with its labels
 
 def draw(maps: Sequence[AttentionMap], suffix: str) -> tuple[bytes, list[str]]:
     """Draw maps one below the other; return the file's content and notes on its legibility."""
-    texts = ((*m.headings(), *map(label_of, (*m.src_tokens, *m.tgt_tokens))) for m in maps)
-    families, notes = choose_fonts(chain.from_iterable(texts), suffix, INSTEAD)
-    content, more = save(_figure(maps, families), suffix, INSTEAD)
-    return content, [*notes, *more]
+    return save(_figure(maps, installed_families()), suffix)
 
 
 def _figure(maps: Sequence[AttentionMap], families: list[str]) -> "Figure":
@@ -100,17 +95,11 @@ def _draw_map(
 def _draw_word_bars(axes: "Axes", attention: AttentionMap) -> None:
     """Join the labels of each word's tokens by a bar beside the cells."""
     beside = -0.5 * LABEL_GAP / CELL
-    across = [(span, (beside, beside)) for span in _bars(attention.src_tokens)]
-    down = [((beside, beside), span) for span in _bars(attention.tgt_tokens)]
-    for xs, ys in across + down:
-        axes.plot(xs, ys, color="#9aa0a8", linewidth=1.2, clip_on=False)
-
-
-def _bars(tokens: Sequence[str]) -> list[tuple[float, float]]:
-    """Return the extent of each word in cells, slightly shortened."""
-    starts = [index for index in range(len(tokens)) if starts_word(tokens, index)]
-    ends = [*starts[1:], len(tokens)]
-    return [(start + 0.15, end - 0.15) for start, end in zip(starts, ends, strict=True)]
+    style: dict[str, Any] = {"color": "#9aa0a8", "linewidth": 1.2, "clip_on": False}
+    for word in word_spans(attention.src_tokens):
+        axes.plot((word.start + 0.15, word.stop - 0.15), (beside, beside), **style)
+    for word in word_spans(attention.tgt_tokens):
+        axes.plot((beside, beside), (word.start + 0.15, word.stop - 0.15), **style)
 
 
 def _box(

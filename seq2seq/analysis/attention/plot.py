@@ -2,13 +2,14 @@
 
 import importlib.util
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from itertools import chain, starmap
 from pathlib import Path
 
 from seq2seq.analysis.attention.figure import draw
-from seq2seq.analysis.attention.html import page
 from seq2seq.analysis.attention.maps import AttentionMap, maps_of
 from seq2seq.data.lines import is_blank
+from seq2seq.inference.heat_map import heat_map
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
@@ -52,9 +53,9 @@ def write_attention(
     """
     check_plot_path(path)
     suffix = path.suffix.lower()
-    shown = _Shown(MAX_TABLES if suffix == ".html" else MAX_PANELS)
+    limited = _Limited(MAX_TABLES if suffix == ".html" else MAX_PANELS)
     pairs = zip(translations, sources, strict=False)  # not all may be taken
-    maps = shown.first_of(chain.from_iterable(starmap(maps_of, pairs)))
+    maps = limited.first_of(chain.from_iterable(starmap(maps_of, pairs)))
     first = next(maps, None)
     if first is None:
         raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
@@ -66,10 +67,24 @@ def write_attention(
         else:
             content, notes = draw([first, *maps], suffix)
             file.write(content)
-    return [*shown.notes(path, sum(not is_blank(source) for source in sources)), *notes]
+    return [*limited.notes(path, sum(not is_blank(source) for source in sources)), *notes]
 
 
-class _Shown:
+def page(maps: Iterable[AttentionMap]) -> Iterator[str]:
+    """Yield the parts of a self-contained page with a table for each map."""
+    template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    head, _, foot = template.partition("$sections")
+    yield head
+    for attention in maps:
+        source, *texts = map(escape, attention.headings())
+        yield f'<section>\n<h2 dir="auto">{source}</h2>\n'
+        yield "".join(f'<p dir="auto">{text}</p>\n' for text in texts)
+        yield heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
+        yield "\n</section>\n"
+    yield foot
+
+
+class _Limited:
     """Maps that a file has room for."""
 
     def __init__(self, limit: int) -> None:
@@ -78,16 +93,16 @@ class _Shown:
     def first_of(self, maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
         """Yield maps of at most MAX_CELLS cells, up to the limit."""
         number = 0
-        for each in maps:
-            self._heads = self._heads or bool(each.head)
-            if len(each.src_tokens) * len(each.tgt_tokens) > MAX_CELLS:
+        for attention in maps:
+            self._heads = self._heads or bool(attention.head)
+            if attention.weights.size > MAX_CELLS:
                 self._large += 1
                 continue
             if number == self._limit:
                 self._more = True
                 return
             number += 1
-            yield each
+            yield attention
 
     def notes(self, path: Path, sentences: int) -> list[str]:
         """Return notes on what is not shown of a number of sentences."""

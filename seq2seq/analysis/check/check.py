@@ -9,6 +9,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 import torch
 from tqdm import tqdm
 
+from seq2seq.analysis.check import data_statistics, findings
 from seq2seq.analysis.check.alignment import (
     Alignment,
     Evidence,
@@ -22,29 +23,14 @@ from seq2seq.analysis.check.cleaning import (
     together,
     write_cleaned,
 )
-from seq2seq.analysis.check.columns import column_findings
-from seq2seq.analysis.check.data_statistics import (
-    Overlap,
-    Resemblance,
-    overlap,
-    resemblance,
-    text_statistics,
-)
-from seq2seq.analysis.check.findings import (
-    Finding,
-    Split,
-    data_findings,
-    language_findings,
-    overlap_findings,
-)
+from seq2seq.analysis.check.findings import Finding, Split
 from seq2seq.analysis.check.forecast import Forecast, cost_findings, forecast
-from seq2seq.analysis.check.split_order import SplitOrder, order_findings, split_order
-from seq2seq.analysis.check.text_form import form_findings
+from seq2seq.analysis.check.text_form import column_findings, form_findings
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import ParallelText, check_directions, joined, read_pairs, tagged, usable
 from seq2seq.data.vocabulary.training import train_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
+from seq2seq.data.vocabulary.vocabulary import check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.console import hides_bars
@@ -67,9 +53,9 @@ class SplitComparison(NamedTuple):
 
     split: str
     other: str
-    shared: Overlap
-    alike: Resemblance
-    order: SplitOrder
+    shared: data_statistics.Overlap
+    alike: data_statistics.Resemblance
+    order: data_statistics.SplitOrder
 
 
 class Report:
@@ -116,19 +102,44 @@ class Report:
     def splits(self) -> dict[str, Split]:
         """The lines, characters and tokens of each split."""
         self._show("counting lines and characters")
-        return _splits(self.config.data, self._named, self._vocabularies)
+        longest = self.config.data.max_length
+        return {
+            name: Split(
+                name,
+                *_sides(files_by_name(self.config.data)[name]),
+                data_statistics.text_statistics(text, self._vocabularies, longest),
+            )
+            for name, text in self._named.items()
+        }
 
     @cached_property
     def alignments(self) -> dict[str, Alignment]:
-        """The agreement of the sides of each split."""
+        """The agreement of the sides of each split, by the evidence of the first one, too."""
         self._show("measuring the alignment")
-        return _alignments(self._named)
+        alignments: dict[str, Alignment] = {}
+        evidence: Evidence | None = None
+        for name, text in self._named.items():
+            alignments[name], evidence_of_text = measure_alignment(text, evidence)
+            evidence = evidence or evidence_of_text
+        return alignments
 
     @cached_property
     def comparisons(self) -> list[SplitComparison]:
         """The comparisons of the splits with one another."""
         self._show("comparing the splits")
-        return _compare(self._named)
+        named = self._named
+        return [
+            SplitComparison(
+                name,
+                reference,
+                data_statistics.overlap(named[name], named[reference]),
+                data_statistics.resemblance(named[name], named[reference]),
+                data_statistics.split_order(named[name], named[reference]),
+            )
+            for name in ("valid", "test")
+            for reference in named
+            if name in named and (is_train(reference) or (name, reference) == ("test", "valid"))
+        ]
 
     @cached_property
     def cost(self) -> Forecast:
@@ -139,28 +150,72 @@ class Report:
     @cached_property
     def findings(self) -> list[Finding]:
         """The findings in the parts above, warnings first."""
-        config, splits, named = self.config, self.splits, self._named
-        findings = [
-            *data_findings(list(splits.values()), config.data.max_length),
+        splits, config = self.splits, self.config
+        everything = [
+            *findings.data_findings(list(splits.values()), config.data.max_length),
             *(
-                each
-                for name in named
-                for each in alignment_findings(splits[name], self.alignments[name])
+                finding
+                for name, alignment in self.alignments.items()
+                for finding in alignment_findings(splits[name], alignment)
             ),
-            *_form_findings(config.data, splits, named),
-            *_comparison_findings(splits, self.comparisons),
+            *self._form_findings(),
+            *self._comparison_findings(),
             *cost_findings(config.training, self.cost),
             *_setup_findings(config, self._device),
         ]
-        return sorted(findings, key=lambda finding: not finding.warning)
+        return sorted(everything, key=lambda finding: not finding.warning)
 
     @cached_property
     def cleaning(self) -> Cleaning | None:
         """The cleaned copy of the training text, if one is to be written."""
-        if self._write is None:
+        folder, files = self._write, self.config.data.train
+        if folder is None:
             return None
         self._show("writing the cleaned text")
-        return _clean(self.config.data, self._named, self.splits, self.alignments, self._write)
+        corpora = [self._reasons_to_drop(name) for name in filter(is_train, self._named)]
+        sizes = [len(text) for name, text in self._named.items() if is_train(name)]
+        if len(corpora) == 1:
+            return write_cleaned(folder, files[0], sizes[0], corpora[0])
+        with write_errors(folder):
+            folder.mkdir(exist_ok=True)
+        folders = [folder / str(number) for number in range(1, len(corpora) + 1)]
+        return together(list(map(write_cleaned, folders, files, sizes, corpora)))
+
+    def _reasons_to_drop(self, name: str) -> dict[int, str]:
+        train = self._named[name]
+        held_out = [
+            line
+            for split, text in self._named.items()
+            if not is_train(split)
+            for line in data_statistics.overlap(train, text).pairs
+        ]
+        statistics, longest = self.splits[name].statistics, self.config.data.max_length
+        return reasons_to_drop(train, statistics, self.alignments[name], held_out, longest)
+
+    def _form_findings(self) -> Iterator[Finding]:
+        data = self.config.data
+        languages, warned = (data.src_lang, data.tgt_lang), False
+        for name, text in self._named.items():
+            split, files = self.splits[name], files_by_name(data)[name]
+            forms: list[Finding] = []
+            if files.file is not None and files.is_table and files.columns is None:
+                forms += column_findings(name, files.file)
+            for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
+                forms += form_findings(file, lines, languages, files.is_table)
+            warned = warned or any(finding.warning for finding in forms)
+            yield from forms
+        if not warned:
+            text_ = "no sign of segmented or tokenised text, markers, quotes, headers or "
+            yield Finding("form", False, f"{text_}identifiers")
+
+    def _comparison_findings(self) -> Iterator[Finding]:
+        splits = self.splits
+        for comparison in self.comparisons:
+            split, reference = splits[comparison.split], splits[comparison.other]
+            yield from findings.overlap_findings(split, reference, comparison.shared)
+            if is_train(reference.name):
+                yield from findings.language_findings(split, comparison.alike)
+                yield from findings.order_findings(split.name, reference.name, comparison.order)
 
     def _new_session(self) -> TrainingSession:
         config, vocabularies, start = self.config, self._vocabularies, self._start
@@ -216,8 +271,8 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
         for name, files in files_by_name(data).items()
     }
     train = joined([text for name, text in named.items() if is_train(name)])
-    others = [text for name, text in named.items() if not is_train(name)]
-    check_directions(train, others, data.src_lang)
+    held_out = [text for name, text in named.items() if not is_train(name)]
+    check_directions(train, held_out, data.src_lang)
     return named
 
 
@@ -232,102 +287,6 @@ def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
 def is_train(name: str) -> bool:
     """Return whether this is the name of a training text."""
     return name.startswith("train")
-
-
-def _splits(
-    data: DataConfig, named: dict[str, ParallelText], vocabularies: Vocabularies
-) -> dict[str, Split]:
-    return {
-        name: Split(
-            name,
-            *_sides(files_by_name(data)[name]),
-            text_statistics(text, vocabularies, data.max_length),
-        )
-        for name, text in named.items()
-    }
-
-
-def _alignments(named: dict[str, ParallelText]) -> dict[str, Alignment]:
-    """Measure each split, the others by the evidence of the training text, too."""
-    found: dict[str, Alignment] = {}
-    evidence: Evidence | None = None
-    for name, text in named.items():
-        found[name], own = measure_alignment(text, evidence)
-        evidence = evidence or own  # the first training text's
-    return found
-
-
-def _compare(named: dict[str, ParallelText]) -> list[SplitComparison]:
-    return [
-        SplitComparison(
-            name,
-            other,
-            overlap(named[name], named[other]),
-            resemblance(named[name], named[other]),
-            split_order(named[name], named[other]),
-        )
-        for name in ("valid", "test")
-        for other in named
-        if name in named and (is_train(other) or (name, other) == ("test", "valid"))
-    ]
-
-
-def _clean(
-    data: DataConfig,
-    named: dict[str, ParallelText],
-    splits: dict[str, Split],
-    alignments: dict[str, Alignment],
-    folder: Path,
-) -> Cleaning:
-    corpora = {}
-    for name in filter(is_train, named):
-        train = named[name]
-        held_out = [
-            line
-            for other, text in named.items()
-            if not is_train(other)
-            for line in overlap(train, text).pairs
-        ]
-        corpora[name] = reasons_to_drop(
-            train, splits[name].statistics, alignments[name], held_out, data.max_length
-        )
-    if len(corpora) == 1:
-        return write_cleaned(folder, data.train[0], len(named["train"]), corpora["train"])
-    with write_errors(folder):
-        folder.mkdir(exist_ok=True)
-    return together(
-        [
-            write_cleaned(folder / str(number), files, len(named[name]), corpora[name])
-            for number, (name, files) in enumerate(zip(corpora, data.train, strict=True), start=1)
-        ]
-    )
-
-
-def _form_findings(
-    data: DataConfig, splits: dict[str, Split], named: dict[str, ParallelText]
-) -> Iterator[Finding]:
-    languages = (data.src_lang, data.tgt_lang)
-    found: list[Finding] = []
-    for name, text in named.items():
-        split, files = splits[name], files_by_name(data)[name]
-        if files.file is not None and files.is_table and files.columns is None:
-            found += column_findings(name, files.file)
-        for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
-            found += form_findings(file, lines, languages, files.is_table)
-    yield from found
-    if not any(finding.warning for finding in found):
-        text_ = "no sign of segmented or tokenised text, markers, quotes, headers or identifiers"
-        yield Finding("form", False, text_)
-
-
-def _comparison_findings(
-    splits: dict[str, Split], comparisons: list[SplitComparison]
-) -> Iterator[Finding]:
-    for each in comparisons:
-        yield from overlap_findings(splits[each.split], splits[each.other], each.shared)
-        if is_train(each.other):
-            yield from language_findings(splits[each.split], each.alike)
-            yield from order_findings(each.split, each.other, each.order)
 
 
 def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:

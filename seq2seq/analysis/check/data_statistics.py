@@ -3,9 +3,10 @@
 import math
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
 SHOWN_CHARACTERS = 5  # characters that the vocabulary lacks, the most frequent ones
 PROFILE_LINES = 4000  # lines of a side from which its trigram profile is counted
+
+MIN_ORDER_LINES = 20
+ORDER_SAMPLE = 2000  # lines of a split whose order is compared
 
 PATTERNS = {  # unusual characters by kind
     "control": re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]"),
@@ -75,6 +79,15 @@ class Overlap(NamedTuple):
 
     sources: list[int]
     pairs: list[int]
+
+
+class SplitOrder(NamedTuple):
+    """Shares of comparisons in which a source of one text exceeds one of another."""
+
+    longer: float | None  # None for fewer than MIN_ORDER_LINES lines
+    later: float | None  # in alphabetical order
+    median: int  # characters
+    other_median: int
 
 
 class Resemblance(NamedTuple):
@@ -135,12 +148,12 @@ def unusual_characters(lines: Sequence[str]) -> dict[str, list[int]]:
         MOJIBAKE: mojibake_test(),
         NOT_NFC: lambda line: not unicodedata.is_normalized("NFC", line),
     }
-    found = {
+    numbers = {
         kind: [number for number, line in enumerate(lines, start=1) if test(line)]
         for kind, test in tests.items()
         if test is not None
     }
-    return {kind: numbers for kind, numbers in found.items() if numbers}
+    return {kind: lines for kind, lines in numbers.items() if lines}
 
 
 def mojibake_test() -> Callable[[str], bool] | None:
@@ -152,24 +165,51 @@ def mojibake_test() -> Callable[[str], bool] | None:
     return lambda line: not line.isascii() and is_bad(line)
 
 
-def overlap(text: ParallelText, other: ParallelText) -> Overlap:
+def overlap(text: ParallelText, reference: ParallelText) -> Overlap:
     """Find the lines of `text` that occur in `other`; blank lines and outer spaces are ignored."""
-    own, others = (
-        [(src.strip(), tgt.strip()) for src, tgt in zip(each.src, each.tgt, strict=True)]
-        for each in (text, other)
-    )
-    pairs, sources = set(others), {src for src, _ in others}
-    both = [(number, pair) for number, pair in enumerate(own, start=1) if has_text(*pair)]
-    return Overlap(
-        [number for number, (src, _) in both if src in sources],
-        [number for number, pair in both if pair in pairs],
-    )
+    pairs = {
+        (src.strip(), tgt.strip()) for src, tgt in zip(reference.src, reference.tgt, strict=True)
+    }
+    sources = {src for src, _ in pairs}
+    shared = Overlap([], [])
+    for number, pair in enumerate(zip(text.src, text.tgt, strict=True), start=1):
+        src, tgt = (line.strip() for line in pair)
+        if has_text(src, tgt):
+            if src in sources:
+                shared.sources.append(number)
+            if (src, tgt) in pairs:
+                shared.pairs.append(number)
+    return shared
 
 
-def resemblance(text: ParallelText, other: ParallelText) -> Resemblance:
+def resemblance(text: ParallelText, reference: ParallelText) -> Resemblance:
     """Compare each side of one text with each side of another."""
-    sides, others = ([_profile(side) for side in (each.src, each.tgt)] for each in (text, other))
-    return Resemblance(*(_cosine(one, another) for one in sides for another in others))
+    profiles = [_profile(side) for side in (text.src, text.tgt)]
+    other_profiles = [_profile(side) for side in (reference.src, reference.tgt)]
+    return Resemblance(*(_cosine(left, right) for left in profiles for right in other_profiles))
+
+
+def split_order(text: ParallelText, reference: ParallelText) -> SplitOrder:
+    """Compare the sources of one text with those of another by length and by alphabet."""
+    lines, other_lines = (
+        [line.strip() for line in side if line.strip()] for side in (text.src, reference.src)
+    )
+    if min(len(lines), len(other_lines)) < MIN_ORDER_LINES:
+        return SplitOrder(None, None, 0, 0)
+    sample = spread(lines, ORDER_SAMPLE)
+    lengths, other_lengths = list(map(len, sample)), sorted(map(len, other_lines))
+    return SplitOrder(
+        _exceeding(lengths, other_lengths),
+        _exceeding(sample, sorted(other_lines)),
+        int(np.median(lengths)),
+        int(np.median(other_lengths)),
+    )
+
+
+def _exceeding(values: Sequence[Any], ordered: Sequence[Any]) -> float:
+    """Return how often a value exceeds one of the ordered ones; ties count half."""
+    sums = (bisect_left(ordered, value) + bisect_right(ordered, value) for value in values)
+    return sum(sums) / (2 * len(values) * len(ordered))
 
 
 def _side_statistics(
@@ -250,7 +290,7 @@ def _profile(lines: Sequence[str]) -> Counter[str]:
     return counts
 
 
-def _cosine(one: Counter[str], other: Counter[str]) -> float:
-    norms = [math.hypot(*counts.values()) for counts in (one, other)]
-    product = sum(n * other[trigram] for trigram, n in one.items())
+def _cosine(left: Counter[str], right: Counter[str]) -> float:
+    norms = [math.hypot(*counts.values()) for counts in (left, right)]
+    product = sum(n * right[trigram] for trigram, n in left.items())
     return product / math.prod(norms) if all(norms) else 0.0

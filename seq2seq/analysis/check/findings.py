@@ -1,15 +1,17 @@
-"""Findings about the data of a training: place, problem and remedy."""
+"""Findings about the data of a training: place, problem and remedy, from one table of checks."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from seq2seq.analysis.check.data_statistics import (
     MAX_RATIO,
+    MIN_ORDER_LINES,
     MOJIBAKE,
     NOT_NFC,
     Overlap,
     Resemblance,
     SideStatistics,
+    SplitOrder,
     TextStatistics,
     mojibake_test,
 )
@@ -17,13 +19,13 @@ from seq2seq.runtime.console import counted
 from seq2seq.runtime.extras import install_command
 
 FEW_PAIRS = 1000
-SHOWN = 5  # line numbers listed in a message
-# Shares of pairs, tokens or sources above which a warning is given.
-MANY_DUPLICATES, MANY_IDENTICAL, MANY_OUTLIERS, MANY_TOO_LONG = 0.05, 0.05, 0.005, 0.01
-MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05
-MANY_KNOWN_PAIRS, MANY_KNOWN_SOURCES = 0.01, 0.1
+LISTED = 5  # line numbers in a message
+MANY_TOO_LONG = 0.01  # share of pairs
+MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05  # shares of tokens
+MANY_SHARED_PAIRS, MANY_SHARED_SOURCES = 0.01, 0.1
 # Cosine similarities: by how much the wrong side must resemble more; of different languages.
 MARGIN, FOREIGN = 0.1, 0.1
+APART = 0.9  # share of comparisons in which one split is longer, or later in the alphabet
 
 # An entity that is white space, such as &#10; or &#9;, becomes a single space.
 UNESCAPE = (
@@ -80,99 +82,38 @@ class Split(NamedTuple):
     tgt_file: str
     statistics: TextStatistics
 
-
-def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]:
-    """Yield the warnings about each split, or one finding for each check that all splits pass."""
-    checks: tuple[tuple[str, Callable[[Split], Iterator[str]], str], ...] = (
-        ("blank", _blank, "no pairs with a blank side"),
-        ("unusual characters", _unusual_characters, "no unusual characters"),
-        ("duplicates", _duplicates, "few or no duplicate pairs"),
-        ("identical", _identical, "few or no pairs with identical sides"),
-        ("length ratio", _length_ratio, "few or no pairs with an unusual length ratio"),
-        ("unknown", _unknown, "few or no tokens that the vocabulary lacks"),
-    )
-    for check, warnings_of, passed in checks:
-        texts = [text for split in splits for text in warnings_of(split)]
-        yield from (Finding(check, True, text) for text in texts)
-        if not texts:
-            yield Finding(check, False, passed)
-    if mojibake_test() is None:
-        text = f"mojibake: not checked; it needs ftfy. Run: {install_command('check')}"
-        yield Finding(MOJIBAKE, False, text, done=False)
-    train = [split for split in splits if split.name.startswith("train")]
-    yield from (_too_long(split, max_length) for split in train)
-    yield _size(train)
+    @property
+    def sides(self) -> tuple[tuple[str, SideStatistics], tuple[str, SideStatistics]]:
+        """Return file and statistics of each side."""
+        statistics = self.statistics
+        return (self.src_file, statistics.src), (self.tgt_file, statistics.tgt)
 
 
-def overlap_findings(split: Split, other: Split, found: Overlap) -> Iterator[Finding]:
-    """Judge how many lines of `split` occur in `other`, on which the model is trained."""
-    lines = split.statistics.lines
-    pairs, sources = len(found.pairs), len(found.sources)
-    known = f"{split.name}: {pairs or 'none'} of {lines:,} pairs occur in {other.name}"
-    if pairs > MANY_KNOWN_PAIRS * lines:
-        text = f"{known} ({list_lines(found.pairs)} of {split.name}), so scores will be too high"
-    elif sources > MANY_KNOWN_SOURCES * lines:
-        text = (
-            f"{split.name}: {sources:,} of {lines:,} sources occur in {other.name}, with other "
-            f"targets ({list_lines(found.sources)} of {split.name}), so scores may be too high"
-        )
-    else:
-        yield Finding("overlap", False, known)
-        return
-    yield Finding("overlap", True, f"{text}. Remove them from {other.name}.")
+class Check(NamedTuple):
+    """Row of the table: the texts of its warnings about a split, and the text if there are none."""
+
+    name: str
+    warnings: Callable[[Split], Iterator[str]]
+    passed: str
 
 
-def language_findings(split: Split, found: Resemblance) -> Iterator[Finding]:
-    """Judge by character trigrams if each side of a split is in the language of that of train."""
-    name, place = split.name, f"data.{split.name}"
-    src_crosses = found.src_tgt > found.src_src + MARGIN
-    tgt_crosses = found.tgt_src > found.tgt_tgt + MARGIN
-    if src_crosses and tgt_crosses:
-        text = (
-            f"{name}: the sides seem to be swapped relative to train. Exchange src and tgt in "
-            f"{place} or in data.train."
-        )
-    elif src_crosses:
-        text = (
-            f"{name}: the source, {split.src_file}, resembles the target of train. "
-            f"Check {place}.src."
-        )
-    elif tgt_crosses:
-        text = (
-            f"{name}: the target, {split.tgt_file}, resembles the source of train. "
-            f"Check {place}.tgt."
-        )
-    elif min(found.src_src, found.tgt_tgt) < FOREIGN:
-        side = "source" if found.src_src < found.tgt_tgt else "target"
-        text = f"{name}: the {side} seems to be in another language than in train. Check {place}."
-    else:
-        text = f"{name}: each side resembles the same side of train"
-        yield Finding("languages", False, text)
-        return
-    yield Finding("languages", True, text)
+def _more_than(share: float, field: str, text: str) -> Callable[[Split], Iterator[str]]:
+    """Warn if more than this share of the pairs has its lines in a field of the statistics."""
 
+    def warnings(split: Split) -> Iterator[str]:
+        lines = getattr(split.statistics, field)
+        count, total = len(lines), split.statistics.lines
+        if count > share * total:
+            fate = "skipped" if split.name != "test" else "scored as they are"
+            pairs, part = counted(count, "pair"), percent(count / total)
+            message = text.format(pairs=pairs, share=part, lines=list_lines(lines), fate=fate)
+            yield f"{split.name}: {message}"
 
-def list_lines(lines: Sequence[int]) -> str:
-    """Format the first few of some line numbers."""
-    shown = ", ".join(map(str, lines[:SHOWN]))
-    return f"line{'s' * (len(lines) > 1)} {shown}{', ...' * (len(lines) > SHOWN)}"
-
-
-def list_and_count(lines: Sequence[int]) -> str:
-    return f"{list_lines(lines)}{f' ({len(lines):,} in all)' * (len(lines) > SHOWN)}"
-
-
-def _blank(split: Split) -> Iterator[str]:
-    if lines := split.statistics.blank:
-        fate = "skipped" if split.name != "test" else "scored as they are"
-        yield (
-            f"{split.name}: {_pairs(lines)} with a blank side ({list_lines(lines)}) will be "
-            f"{fate}. Fill in the blank side, or delete the pair."
-        )
+    return warnings
 
 
 def _unusual_characters(split: Split) -> Iterator[str]:
-    for file, side in _sides(split):
+    for file, side in split.sides:
         for kind, lines in side.unusual_characters.items():
             if kind != NOT_NFC:
                 description, remedy = UNUSUAL[kind]
@@ -186,89 +127,182 @@ def _unusual_characters(split: Split) -> Iterator[str]:
         )
 
 
-def _duplicates(split: Split) -> Iterator[str]:
-    lines = split.statistics.duplicates
-    if len(lines) > MANY_DUPLICATES * split.statistics.lines:
-        yield (
-            f"{split.name}: {_pairs(lines)} are duplicates ({list_lines(lines)}) and weigh more "
-            "than others. Keep one of each, unless intended."
-        )
-
-
-def _identical(split: Split) -> Iterator[str]:
-    lines = split.statistics.identical
-    share = len(lines) / split.statistics.lines
-    if share > MANY_IDENTICAL:
-        yield (
-            f"{split.name}: {_pairs(lines)} ({_percent(share)}) have identical sides "
-            f"({list_lines(lines)}), which trains the model to copy. Delete untranslated pairs, "
-            "and check that src and tgt are different files."
-        )
-
-
-def _length_ratio(split: Split) -> Iterator[str]:
-    lines = split.statistics.length_outliers
-    if len(lines) > MANY_OUTLIERS * split.statistics.lines:
-        yield (
-            f"{split.name}: {_pairs(lines)} with one side more than {MAX_RATIO} times as long as "
-            f"usual for the other ({list_lines(lines)}). Inspect some, and delete mistranslations."
-        )
-
-
 def _unknown(split: Split) -> Iterator[str]:
-    for file, side in _sides(split):
+    for file, side in split.sides:
         if side.unknown > MANY_UNKNOWN:
             yield (
-                f"{file}: {_percent(side.unknown)} of the words are unknown to the vocabulary. "
+                f"{file}: {percent(side.unknown)} of the words are unknown to the vocabulary. "
                 "Raise vocabulary.size, or set vocabulary.type=unigram (subwords)."
             )
         if side.bytes > MANY_BYTES:
             yield (
-                f"{file}: {_percent(side.bytes)} of the tokens are bytes, which spell characters "
+                f"{file}: {percent(side.bytes)} of the tokens are bytes, which spell characters "
                 f"that are not in the vocabulary, most often {', '.join(side.byte_characters)} "
                 f"({list_and_count(side.byte_lines)}). Check the markup, the language and the "
                 "encoding of these lines."
             )
 
 
+CHECKS = (
+    Check(
+        "blank",
+        _more_than(
+            0,
+            "blank",
+            "{pairs} with a blank side ({lines}) will be {fate}. Fill in the blank side, or delete "
+            "the pair.",
+        ),
+        "no pairs with a blank side",
+    ),
+    Check("unusual characters", _unusual_characters, "no unusual characters"),
+    Check(
+        "duplicates",
+        _more_than(
+            0.05,
+            "duplicates",
+            "{pairs} are duplicates ({lines}) and weigh more than others. Keep one of each, unless "
+            "intended.",
+        ),
+        "few or no duplicate pairs",
+    ),
+    Check(
+        "identical",
+        _more_than(
+            0.05,
+            "identical",
+            "{pairs} ({share}) have identical sides ({lines}), which trains the model to copy. "
+            "Delete untranslated pairs, and check that src and tgt are different files.",
+        ),
+        "few or no pairs with identical sides",
+    ),
+    Check(
+        "length ratio",
+        _more_than(
+            0.005,
+            "length_outliers",
+            f"{{pairs}} with one side more than {MAX_RATIO} times as long as usual for the other "
+            "({lines}). Inspect some, and delete mistranslations.",
+        ),
+        "few or no pairs with an unusual length ratio",
+    ),
+    Check("unknown", _unknown, "few or no tokens that the vocabulary lacks"),
+)
+
+
+def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]:
+    """Yield the warnings about each split, or one finding for each check that all splits pass."""
+    for check in CHECKS:
+        texts = [text for split in splits for text in check.warnings(split)]
+        yield from (Finding(check.name, True, text) for text in texts)
+        if not texts:
+            yield Finding(check.name, False, check.passed)
+    if mojibake_test() is None:
+        text = f"mojibake: not checked; it needs ftfy. Run: {install_command('check')}"
+        yield Finding(MOJIBAKE, False, text, done=False)
+    train = [split for split in splits if split.name.startswith("train")]
+    yield from (_too_long(split, max_length) for split in train)
+    usable = sum(
+        split.statistics.lines - len({*split.statistics.blank, *split.statistics.too_long})
+        for split in train
+    )
+    few = usable < FEW_PAIRS
+    remedy = f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if few else ""
+    yield Finding("size", few, f"train: {usable:,} usable pairs{remedy}")
+
+
 def _too_long(train: Split, max_length: int) -> Finding:
     lines = train.statistics.too_long
-    share = len(lines) / train.statistics.lines
+    share, many = len(lines) / train.statistics.lines, counted(len(lines), "pair")
     limit = f"more than {max_length} tokens on a side (data.max_length)"
+    skipped = f"will be skipped ({list_lines(lines)})"
+    if not lines:
+        return Finding("too long", False, f"{train.name}: no pairs with {limit}")
     if share <= MANY_TOO_LONG:
-        skipped = f" will be skipped ({list_lines(lines)})" * bool(lines)
-        return Finding("too long", False, f"{train.name}: {_pairs(lines)} with {limit}{skipped}")
+        return Finding("too long", False, f"{train.name}: {many} with {limit} {skipped}")
     return Finding(
         "too long",
         True,
-        f"{train.name}: {_pairs(lines)} ({_percent(share)}) with {limit} will be skipped "
-        f"({list_lines(lines)}). Raise data.max_length, raise vocabulary.size (fewer, longer "
-        "tokens), or split these lines at sentence ends.",
+        f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}. Raise data.max_length, "
+        "raise vocabulary.size (fewer, longer tokens), or split these lines at sentence ends.",
     )
 
 
-def _size(train: Sequence[Split]) -> Finding:
-    usable = 0
-    for found in (split.statistics for split in train):
-        usable += found.lines - len({*found.blank, *found.too_long})
-    few = usable < FEW_PAIRS
-    remedy = f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if few else ""
-    return Finding("size", few, f"train: {usable:,} usable pairs{remedy}")
+def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterator[Finding]:
+    """Judge how many lines of `split` occur in `other`, on which the model is trained."""
+    lines = split.statistics.lines
+    pairs, sources = len(shared.pairs), len(shared.sources)
+    text = f"{split.name}: {pairs or 'none'} of {lines:,} pairs occur in {reference.name}"
+    if pairs > MANY_SHARED_PAIRS * lines:
+        places = f"{list_lines(shared.pairs)} of {split.name}"
+        text = f"{text} ({places}), so scores will be too high"
+    elif sources > MANY_SHARED_SOURCES * lines:
+        text = (
+            f"{split.name}: {sources:,} of {lines:,} sources occur in {reference.name}, with other "
+            f"targets ({list_lines(shared.sources)} of {split.name}), so scores may be too high"
+        )
+    else:
+        yield Finding("overlap", False, text)
+        return
+    yield Finding("overlap", True, f"{text}. Remove them from {reference.name}.")
 
 
-def _sides(split: Split) -> Iterator[tuple[str, SideStatistics]]:
-    yield split.src_file, split.statistics.src
-    yield split.tgt_file, split.statistics.tgt
+def language_findings(split: Split, alike: Resemblance) -> Iterator[Finding]:
+    """Judge by character trigrams if each side of a split is in the language of that of train."""
+    name, place = split.name, f"data.{split.name}"
+    src_crosses = alike.src_tgt > alike.src_src + MARGIN
+    tgt_crosses = alike.tgt_src > alike.tgt_tgt + MARGIN
+    warning = True
+    if src_crosses and tgt_crosses:
+        text = "the sides seem to be swapped relative to train. Exchange src and tgt in "
+        text += f"{place} or in data.train."
+    elif src_crosses:
+        text = f"the source, {split.src_file}, resembles the target of train. Check {place}.src."
+    elif tgt_crosses:
+        text = f"the target, {split.tgt_file}, resembles the source of train. Check {place}.tgt."
+    elif min(alike.src_src, alike.tgt_tgt) < FOREIGN:
+        side = "source" if alike.src_src < alike.tgt_tgt else "target"
+        text = f"the {side} seems to be in another language than in train. Check {place}."
+    else:
+        text, warning = "each side resembles the same side of train", False
+    yield Finding("languages", warning, f"{name}: {text}")
 
 
-def _pairs(lines: Sequence[int]) -> str:
-    return counted(len(lines), "pair") if lines else "no pairs"
+def order_findings(name: str, reference: str, order: SplitOrder) -> Iterator[Finding]:
+    """Judge whether a split differs from the training text as parts of a sorted text do."""
+    if order.longer is None or order.later is None:
+        text = f"{name}: lengths not compared with {reference}: fewer than {MIN_ORDER_LINES} lines"
+        yield Finding("split", False, text, done=False)
+        return
+    remedy = f"If {name} and {reference} are parts of a sorted text, shuffle it and split it again."
+    longer, later = (max(share, 1 - share) for share in (order.longer, order.later))
+    if longer > APART:
+        word = "longer" if order.longer > 0.5 else "shorter"
+        text = (
+            f"{name}: a source is {word} than one of {reference} in {100 * longer:.0f}% of "
+            f"comparisons (median {order.median:,} and {order.other_median:,} characters): scores "
+            f"will not be those of text like {reference}. {remedy}"
+        )
+    elif later > APART:
+        word = "after" if order.later > 0.5 else "before"
+        text = (
+            f"{name}: a source comes {word} one of {reference} in alphabetical order in "
+            f"{100 * later:.0f}% of comparisons. {remedy}"
+        )
+    else:
+        text = f"{name}: sources are neither longer nor shorter than those of {reference}"
+    yield Finding("split", max(longer, later) > APART, text)
 
 
-def _percent(share: float) -> str:
+def list_lines(lines: Sequence[int]) -> str:
+    """Format the first few of some line numbers."""
+    numbers = [*map(str, lines[:LISTED]), *(["..."] if len(lines) > LISTED else [])]
+    return f"{'lines' if len(lines) > 1 else 'line'} {', '.join(numbers)}"
+
+
+def list_and_count(lines: Sequence[int]) -> str:
+    count = f" ({len(lines):,} in all)" if len(lines) > LISTED else ""
+    return list_lines(lines) + count
+
+
+def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
-
-
-def count_lines(lines: Sequence[int]) -> str:
-    """Format the number of some lines."""
-    return counted(len(lines), "line")

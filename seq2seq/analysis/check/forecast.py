@@ -24,7 +24,6 @@ WARM_UP_STEPS = 3  # not measured
 MIN_STEPS, MAX_STEPS = 5, 40
 MAX_SECONDS, MIN_STEPS_SECONDS = 6.0, 30.0  # to measure up to MAX_STEPS; for the first MIN_STEPS
 HIGH_MEMORY = 0.6  # share of machine memory; later training may take half as much again
-BUSY = 0.8  # share of a core; below it, other processes took the time
 
 
 class Forecast(NamedTuple):
@@ -40,7 +39,6 @@ class Forecast(NamedTuple):
     measured_steps: int
     tokens_per_second: float  # target tokens
     epoch_seconds: float  # validation excluded
-    core_share: float | None  # CPU time per second of wall time, on a CPU; over 1 on many cores
 
 
 def forecast(session: TrainingSession) -> Forecast:
@@ -57,7 +55,7 @@ def forecast(session: TrainingSession) -> Forecast:
     last = training_length(session.config, session.data.train).last_step
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
         _step(session, batches, last)
-    count, tokens, seconds, core_share = _measure(session, steps, last)
+    count, tokens, seconds = _measure(session, steps, last)
     rows = np.concatenate(order[:])  # by weight, an epoch draws a part of a corpus
     epoch_tokens = int(session.data.train.tgt.lengths[rows].sum()) + len(rows)
     return Forecast(
@@ -71,7 +69,6 @@ def forecast(session: TrainingSession) -> Forecast:
         count,
         tokens / seconds,
         epoch_tokens * seconds / tokens,
-        core_share if session.device.type == "cpu" else None,
     )
 
 
@@ -79,20 +76,6 @@ def training_seconds(settings: TrainingConfig, cost: Forecast) -> float | None:
     """Return the expected training time, validation excluded; None if only patience ends it."""
     limits = [settings.max_minutes and 60 * settings.max_minutes, _seconds_of_all_steps(cost)]
     return min((limit for limit in limits if limit is not None), default=None)
-
-
-def ending_limit(settings: TrainingConfig, cost: Forecast) -> str | None:
-    """Return the limit that is expected to end training; None if only patience ends it."""
-    needed, minutes = _seconds_of_all_steps(cost), settings.max_minutes
-    if minutes is not None and (needed is None or 60 * minutes < needed):
-        return "max_minutes"
-    return _limit_of_steps(settings, cost)
-
-
-def _limit_of_steps(settings: TrainingConfig, cost: Forecast) -> str | None:
-    if cost.total_steps is None:
-        return None
-    return "max_steps" if settings.max_steps == cost.total_steps else "max_epochs"
 
 
 def training_steps(settings: TrainingConfig, cost: Forecast) -> int | None:
@@ -106,18 +89,44 @@ def _seconds_of_all_steps(cost: Forecast) -> float | None:
     return None if steps is None else steps / cost.steps_per_epoch * cost.epoch_seconds
 
 
+def _limit_of_steps(settings: TrainingConfig, cost: Forecast) -> str | None:
+    if cost.total_steps is None:
+        return None
+    return "max_steps" if settings.max_steps == cost.total_steps else "max_epochs"
+
+
+def ending_limit(settings: TrainingConfig, cost: Forecast) -> str | None:
+    """Return the limit that is expected to end training; None if only patience ends it."""
+    needed, minutes = _seconds_of_all_steps(cost), settings.max_minutes
+    if minutes is not None and (needed is None or 60 * minutes < needed):
+        return "max_minutes"
+    return _limit_of_steps(settings, cost)
+
+
 def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
     """Check that a training fits into memory and into its time limit, and has enough steps."""
-    yield _memory_finding(cost)
-    if cost.core_share is not None and cost.core_share < BUSY:
-        busy, cost = cost, on_an_idle_core(cost)
+    peak, machine = cost.peak_bytes, cost.machine_bytes
+    if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
         text = (
-            f"the machine is busy: the measured steps had {100 * (busy.core_share or 0):.0f}% of "
-            f"a core; with a full core an epoch would take about {duration(cost.epoch_seconds)} "
-            f"instead of {duration(busy.epoch_seconds)}. Train when it is idle."
+            f"{size(peak)} of {size(machine)} of memory were in use. Lower training.batch_tokens "
+            "and raise training.accumulate instead, or lower data.max_length."
         )
-        yield Finding("load", True, text)
-    yield from _time_finding(settings, cost)
+        yield Finding("memory", True, text)
+    else:
+        yield Finding("memory", False, f"an optimizer step fits into memory ({cost.device})")
+    needed, minutes = _seconds_of_all_steps(cost), settings.max_minutes
+    if needed is not None and minutes is not None and needed <= 60 * minutes:
+        yield Finding("time", False, "training.max_minutes is enough for all steps")
+    elif needed is not None and minutes is not None:
+        decays = settings.decay.name in ("linear", "cosine")
+        completes = f" so that the {settings.decay.name} decay completes" if decays else ""
+        text = (
+            f"training.max_minutes={minutes:g} ends training after about "
+            f"{100 * 60 * minutes / needed:.0f}% of its {cost.total_steps:,} steps (all take "
+            f"{duration(needed)}, validation excluded). Raise it, or lower "
+            f"training.{_limit_of_steps(settings, cost)}{completes}."
+        )
+        yield Finding("time", True, text)
     steps = training_steps(settings, cost)
     if steps is not None and steps < FEW_STEPS:
         limit = ending_limit(settings, cost)
@@ -129,47 +138,6 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
         yield Finding("steps", True, text)
 
 
-def _memory_finding(cost: Forecast) -> Finding:
-    peak, machine = cost.peak_bytes, cost.machine_bytes
-    if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
-        text = (
-            f"{size(peak)} of {size(machine)} of memory were in use. Lower training.batch_tokens "
-            "and raise training.accumulate instead, or lower data.max_length."
-        )
-        return Finding("memory", True, text)
-    return Finding("memory", False, f"an optimizer step fits into memory ({cost.device})")
-
-
-def _time_finding(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
-    """Check that max_minutes is enough for max_epochs or max_steps."""
-    needed = _seconds_of_all_steps(cost)
-    if needed is None or settings.max_minutes is None:
-        return
-    if needed <= 60 * settings.max_minutes:
-        yield Finding("time", False, "training.max_minutes is enough for all steps")
-        return
-    share = 60 * settings.max_minutes / needed
-    decays = settings.decay.name in ("linear", "cosine")
-    text = (
-        f"training.max_minutes={settings.max_minutes:g} ends training after about "
-        f"{100 * share:.0f}% of its {cost.total_steps:,} steps (all take {duration(needed)}, "
-        f"validation excluded). Raise it, or lower training.{_limit_of_steps(settings, cost)}"
-        + (f" so that the {settings.decay.name} decay completes." if decays else ".")
-    )
-    yield Finding("time", True, text)
-
-
-def on_an_idle_core(cost: Forecast) -> Forecast:
-    """Scale the measured times as if the steps had had a full core, if other processes took it."""
-    if cost.core_share is None or cost.core_share >= BUSY:
-        return cost
-    share = cost.core_share
-    return cost._replace(
-        tokens_per_second=cost.tokens_per_second / share,
-        epoch_seconds=cost.epoch_seconds * share,
-    )
-
-
 def size(number: int) -> str:
     """Format a number of bytes."""
     return f"{number / 2**30:.1f} GiB" if number >= 2**30 else f"{number / 2**20:.0f} MiB"
@@ -177,15 +145,12 @@ def size(number: int) -> str:
 
 def _measure(
     session: TrainingSession, steps: Sequence[Sequence[Rows]], last: int | None
-) -> tuple[int, int, float, float]:
-    """Take steps, cycling through a short epoch.
-
-    Returns the number of steps and of target tokens, the seconds, and the CPU time per second.
-    """
+) -> tuple[int, int, float]:
+    """Take steps, cycling through a short epoch; return their number, target tokens, seconds."""
     count = tokens = 0
     seconds = 0.0
     synchronize(session.device)
-    started, cpu_started = time.perf_counter(), time.process_time()
+    started = time.perf_counter()
     while count < MAX_STEPS and (
         seconds < MAX_SECONDS or (count < MIN_STEPS and seconds < MIN_STEPS_SECONDS)
     ):
@@ -193,8 +158,7 @@ def _measure(
         count += 1
         seconds = time.perf_counter() - started
     synchronize(session.device)
-    seconds = time.perf_counter() - started
-    return count, tokens, seconds, (time.process_time() - cpu_started) / seconds
+    return count, tokens, time.perf_counter() - started
 
 
 def _step(session: TrainingSession, batches: Sequence[Rows], last: int | None) -> int:

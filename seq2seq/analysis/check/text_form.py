@@ -1,12 +1,19 @@
-"""Form of a text: segmented, tokenised, with markers, quotes or a header, or no language at all."""
+"""Form of a text: segmented, tokenised, with markers, quotes or a header, or no language at all.
+
+Also the columns of a TSV file: those that are ignored, and those that are natural language.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
-from seq2seq.analysis.check.findings import Finding, count_lines, list_and_count
+from seq2seq.analysis.check.findings import Finding, list_and_count
+from seq2seq.data.compression import commands
+from seq2seq.data.lines import iter_lines
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
+from seq2seq.runtime.console import counted
 
 SEGMENTS = {
     "subwords of subword-nmt (@@)": re.compile(r"\S@@(?= |$)"),
@@ -26,27 +33,16 @@ SPACED, ATTACHED = (
     re.compile(r"[^\s.,][.,](?=\s|$)|[^\s。、][。、]"),
 )
 QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*$')  # a field of a CSV file
-RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in each of SEGMENTS and MARKER
+RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in all of SEGMENTS and MARKER
 SAMPLE = 2000  # lines that show whether a text is tokenised
 MIN_LINES = 20  # with punctuation, or with text
 MANY = 0.5  # share of lines that are tokenised, or in quotes
 CONSTANT = 0.95  # share of lines that begin with the same word
+TABLE_SAMPLE = 5000  # first lines of a table from which its columns are judged
 HEADER_WORDS = frozenset(
-    (
-        *("column", "columns", "english", "french", "german", "id", "index", "label", "lang"),
-        *("language", "line", "original", "pair", "reference", "score", "segment", "sentence"),
-        *(
-            "sentences",
-            "source",
-            "src",
-            "target",
-            "text",
-            "tgt",
-            "translated",
-            "translation",
-            "trg",
-        ),
-    )
+    """column columns english french german id index label lang language line original pair
+    reference score segment sentence sentences source src target text tgt translated translation
+    trg""".split()  # noqa: SIM905
 )
 
 
@@ -54,9 +50,9 @@ def form_findings(
     file: str, lines: Sequence[str], languages: Sequence[str], table: bool
 ) -> Iterator[Finding]:
     """Yield the warnings about one side of a split; `table` if the file is a TSV."""
-    if (found := not_language(lines)) is not None:
+    if (unlike := not_language(lines)) is not None:
         text = (
-            f"{file}, line {found.line}: {describe(found)}; this is not natural language. "
+            f"{file}, line {unlike.line}: {describe(unlike)}; this is not natural language. "
             f"{'Keep only the columns of text' if table else 'Check that this is the right file'}."
         )
         yield Finding("language", True, text)
@@ -64,73 +60,62 @@ def form_findings(
         remedy = "Delete the line." if table else "Delete the line from both files."
         text = f"{file}, line 1: {lines[0].strip()!r} seems to be a header. {remedy}"
         yield Finding("header", True, text)
-    rare = {number: lines[number - 1] for number in _matching(RARE, lines)}
-    yield from _segments(file, rare)
-    yield from _markers(file, rare)
-    yield from _first_words(file, lines)
-    yield from _tokenised(file, lines)
-    yield from _quotes(file, lines)
+    for check, warnings in CHECKS:
+        yield from (Finding(check, True, f"{file}: {text}") for text in warnings(lines))
 
 
 def is_header(line: str, languages: Sequence[str]) -> bool:
     """Return whether all words of a line are names of columns or languages."""
     words = re.findall(r"[^\W\d_]+", line.lower())
-    known = HEADER_WORDS | {language.lower() for language in languages}
-    return 0 < len(words) <= 3 and known.issuperset(words) and not line.rstrip().endswith(".")
+    names = HEADER_WORDS | {language.lower() for language in languages}
+    return 0 < len(words) <= 3 and names.issuperset(words) and not line.rstrip().endswith(".")
 
 
-def _segments(file: str, lines: Mapping[int, str]) -> Iterator[Finding]:
+def _segments(lines: Sequence[str]) -> Iterator[str]:
+    rare = _matching(RARE, lines)
     for name, pattern in SEGMENTS.items():
-        if found := [number for number, line in lines.items() if pattern.search(line)]:
-            text = (
-                f"{file}: {name} in {list_and_count(found)}: the text is already segmented, and "
+        if numbers := [number for number in rare if pattern.search(lines[number - 1])]:
+            yield (
+                f"{name} in {list_and_count(numbers)}: the text is already segmented, and "
                 "translations would be, too. Restore the plain text; the vocabulary segments it."
             )
-            yield Finding("segmented", True, text)
 
 
-def _markers(file: str, lines: Mapping[int, str]) -> Iterator[Finding]:
-    found = {number: match[0] for number, line in lines.items() if (match := MARKER.search(line))}
-    if found:
-        text = (
-            f"{file}: markers such as {next(iter(found.values()))} in "
-            f"{list_and_count(list(found))}, which are trained on as text. Delete them; training "
-            "adds its own start and end of sentence."
+def _markers(lines: Sequence[str]) -> Iterator[str]:
+    if numbers := _matching(MARKER, lines):
+        example = MARKER.findall(lines[numbers[0] - 1])[0]
+        yield (
+            f"markers such as {example} in {list_and_count(numbers)}, which are trained on as "
+            "text. Delete them; training adds its own start and end of sentence."
         )
-        yield Finding("markers", True, text)
 
 
-def _first_words(file: str, lines: Sequence[str]) -> Iterator[Finding]:
+def _first_words(lines: Sequence[str]) -> Iterator[str]:
     words = Counter(line.split(maxsplit=1)[0] for line in lines if line.strip())
     total = sum(words.values())
     if total < MIN_LINES:
         return
     (word, count), *_ = words.most_common(1)
     if count >= CONSTANT * total and not MARKER.search(word):
-        text = (
-            f"{file}: {100 * count / total:.0f}% of the lines begin with {word!r}. If it is a "
-            "marker, delete it."
-        )
-        yield Finding("markers", True, text)
+        share = f"{100 * count / total:.0f}%"
+        yield f"{share} of the lines begin with {word!r}. If it is a marker, delete it."
 
 
-def _tokenised(file: str, lines: Sequence[str]) -> Iterator[Finding]:
+def _tokenised(lines: Sequence[str]) -> Iterator[str]:
     sample = spread(lines, SAMPLE)
     spaced, attached = set(_matching(SPACED, sample)), set(_matching(ATTACHED, sample))
     total = len(spaced | attached)
-    if total < MIN_LINES or len(spaced) <= MANY * total:
-        return
-    found = _matching(SPACED, lines)
-    text = (
-        f"{file}: tokenised text, with a space before full stops and commas, in "
-        f"{list_and_count(found)}: translations would be tokenised, too, and scores would not be "
-        "comparable. Use the raw text, or detokenise it; the vocabulary segments it."
-    )
-    yield Finding("tokenised", True, text)
+    if total >= MIN_LINES and len(spaced) > MANY * total:
+        yield (
+            "tokenised text, with a space before full stops and commas, in "
+            f"{list_and_count(_matching(SPACED, lines))}: translations would be tokenised, too, "
+            "and scores would not be comparable. Use the raw text, or detokenise it; the "
+            "vocabulary segments it."
+        )
 
 
-def _quotes(file: str, lines: Sequence[str]) -> Iterator[Finding]:
-    quoted = [n for n, line in enumerate(lines, start=1) if QUOTED.match(line)]
+def _quotes(lines: Sequence[str]) -> Iterator[str]:
+    quoted = _matching(QUOTED, lines)
     doubled = [number for number in quoted if '""' in lines[number - 1].strip()[1:-1]]
     filled = sum(bool(line.strip()) for line in lines)
     if len(doubled) == 1:  # a typing error
@@ -138,13 +123,72 @@ def _quotes(file: str, lines: Sequence[str]) -> Iterator[Finding]:
     if len(quoted) > MANY * filled and filled >= MIN_LINES:
         doubled = quoted
     if doubled:
-        text = (
-            f"{file}: quotes of a spreadsheet or CSV file around {count_lines(doubled)} "
+        yield (
+            f"quotes of a spreadsheet or CSV file around {counted(len(doubled), 'line')} "
             f"({list_and_count(doubled)}); quotes have no special meaning here. Export the table "
             "without quotes."
         )
-        yield Finding("quotes", True, text)
+
+
+CHECKS: tuple[tuple[str, Callable[[Sequence[str]], Iterator[str]]], ...] = (
+    ("segmented", _segments),
+    ("markers", _markers),
+    ("markers", _first_words),
+    ("tokenised", _tokenised),
+    ("quotes", _quotes),
+)
 
 
 def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:
     return [number for number, line in enumerate(lines, start=1) if pattern.search(line)]
+
+
+def column_findings(name: str, path: Path) -> Iterator[Finding]:
+    """Report on columns that are ignored, and on lines with another number of columns."""
+    if not path.is_file():  # a pipe cannot be read again
+        text = f"{name}: the columns of {path} were not checked: it can be read only once"
+        yield Finding("columns", False, text, done=False)
+        return
+    rows: list[list[str]] = []
+    tabs = []
+    for line in iter_lines(path):
+        tabs.append(line.count("\t"))
+        if len(rows) < TABLE_SAMPLE:
+            rows.append(line.split("\t"))
+    (usual, _), *unusual = Counter(tabs).most_common()
+    if usual > 1:
+        yield _ignored_columns(name, path, rows, usual + 1)
+    if unusual:
+        lines = [number for number, count in enumerate(tabs, start=1) if count != usual]
+        text = (
+            f"{path}:{lines[0]}: {counted(tabs[lines[0] - 1] + 1, 'column')}, where most lines "
+            f"have {usual + 1} ({list_and_count(lines)}). Remove tabs within sentences."
+        )
+        yield Finding("columns", True, text)
+
+
+def _ignored_columns(name: str, path: Path, rows: list[list[str]], count: int) -> Finding:
+    """Report that columns are ignored; warn if a used column is not text and others are."""
+    columns = [[row[k] if k < len(row) else "" for row in rows] for k in range(count)]
+    texts = [
+        number
+        for number, column in enumerate(columns, start=1)
+        if any(cell.strip() for cell in column) and not_language(column) is None
+    ]
+    example = rows[0][2] if len(rows[0]) > 2 else ""
+    ignored = "column 3 is" if count == 3 else f"columns 3 to {count} are"
+    text = (
+        f"{path}:1: {counted(count, 'column')}; columns 1 and 2 are used, {ignored} ignored "
+        f"(such as {example[:40]!r})"
+    )
+    if len(texts) >= 2 and texts[:2] != [1, 2]:
+        first, second = texts[:2]
+        unpack = commands(path)
+        read = f"{unpack[0]} | " if unpack else ""
+        source = "" if read else f" {path}"
+        text += (
+            f". Only the columns {', '.join(map(str, texts))} seem to be text. Select two: "
+            f"{read}cut -f{first},{second}{source} > NEW.tsv"
+        )
+        return Finding("columns", True, f"{name}: {text}")
+    return Finding("columns", False, f"{name}: {text}", done=False)

@@ -4,18 +4,17 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from seq2seq.analysis.attention.html import table_of
 from seq2seq.analysis.attention.plot import MAX_CELLS
-from seq2seq.analysis.report.charts import bar_chart, line_chart
+from seq2seq.analysis.charts import as_svg, bar_chart, line_chart, matplotlib_note
 from seq2seq.analysis.report.facts import (
     CHOSEN_BY,
-    Curve,
     RunFacts,
     ScoredText,
     ShownSentence,
     TextSize,
 )
-from seq2seq.evaluation.metrics import METRIC_NAMES
+from seq2seq.evaluation.metrics import METRICS
+from seq2seq.inference.heat_map import heat_map
 from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
 
@@ -43,7 +42,7 @@ def _sections(facts: RunFacts) -> Iterator[str]:
         ):
             if sentences:
                 yield f"<h2>{title}</h2>"
-                yield from (_sentence(each, *languages) for each in sentences)
+                yield from (_sentence(sentence, *languages) for sentence in sentences)
     yield "<h2>Data</h2>"
     yield _texts(facts.texts)
     yield "<h2>Config</h2>"
@@ -55,23 +54,18 @@ def _sections(facts: RunFacts) -> Iterator[str]:
 
 def _scores(scored: ScoredText) -> str:
     rows = [("", "score", "95% interval", "signature")]
-    for name, value in zip(METRIC_NAMES, scored.scores, strict=True):
-        if value is not None:
-            low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
-            rows.append((name, f"{value.score:.1f}", low_high, value.signature))
+    for key, value in scored.scores.items():
+        low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
+        rows.append((METRICS[key].name, f"{value.score:.1f}", low_high, value.signature))
     sentences = counted(scored.sentences, "sentence")
     note = f"{sentences} of the {scored.split} text, beam size {scored.beam}."
     if scored.split == "valid":
         note += f" {CHOSEN_BY}"
     parts = [f"<p>{note}</p>", _grid(rows)]
-    if scored.lengths:
+    if scored.lengths and matplotlib_note() is None:
         title = f"BLEU by length of the source, in {scored.length_unit}"
-        parts += [
-            '<figure class="bars">',
-            f"<figcaption>{title}; below, the number of sentences</figcaption>",
-            bar_chart(title, scored.lengths),
-            "</figure>",
-        ]
+        chart = bar_chart(title, "length, and number of sentences", scored.lengths)
+        parts.append(f'<figure class="bars">{as_svg(chart)}</figure>')
     return "\n".join(parts)
 
 
@@ -81,13 +75,14 @@ def _charts(facts: RunFacts) -> str:
         ("Validation scores, greedy search", facts.quality),
         ("Learning rate", facts.rates),
     )
-    figures = [_figure(title, curves) for title, curves in charts if curves]
+    if (note := matplotlib_note()) is not None:
+        return f"<p>No charts: {_text(note)}</p>"
+    figures = [
+        f"<figure>{as_svg(line_chart(title, curves))}</figure>"
+        for title, curves in charts
+        if curves
+    ]
     return f'<div class="charts">{"".join(figures)}</div>' if figures else "<p>No figures yet.</p>"
-
-
-def _figure(title: str, curves: Sequence[Curve]) -> str:
-    caption = escape(title)
-    return f"<figure><figcaption>{caption}</figcaption>{line_chart(title, curves)}</figure>"
 
 
 def _sentence(sentence: ShownSentence, src_lang: str, tgt_lang: str) -> str:
@@ -101,27 +96,24 @@ def _sentence(sentence: ShownSentence, src_lang: str, tgt_lang: str) -> str:
         for name, text, language in lines
     )
     score = f"BLEU {sentence.score.bleu:.1f}, chrF2 {sentence.score.chrf:.1f}"
-    maps = [
-        table_of(each)
-        for each in sentence.maps
-        if len(each.src_tokens) * len(each.tgt_tokens) <= MAX_CELLS
-    ]
-    shown = "".join(maps)
-    attention = f"<details><summary>attention</summary>{shown}</details>" if maps else ""
+    maps = "".join(
+        heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
+        for attention in sentence.maps
+        if attention.weights.size <= MAX_CELLS
+    )
+    attention = f"<details><summary>attention</summary>{maps}</details>" if maps else ""
     heading = f"<h3>Line {sentence.line:,}: {score}</h3>"
     return f"<section>{heading}<dl>{texts}</dl>{attention}</section>"
 
 
 def _texts(texts: Sequence[TextSize]) -> str:
     rows = [("text", "pairs", "blank", "source length", "target length", "files")]
-    for each in texts:
-        figures = ("-", "-", "-", "-")
-        files = each.files
-        if each.problem is None:
-            figures = (f"{each.pairs:,}", f"{each.blank:,}", each.src_length, each.tgt_length)
+    for text in texts:
+        figures = (f"{text.pairs:,}", f"{text.blank:,}", text.src_length, text.tgt_length)
+        if text.problem is None:
+            rows.append((text.name, *figures, text.files))
         else:
-            files = f"{files} ({each.problem})"
-        rows.append((each.name, *figures, files))
+            rows.append((text.name, *"----", f"{text.files} ({text.problem})"))
     return _grid(rows) + "<p>Lengths are means per sentence.</p>"
 
 
@@ -129,9 +121,9 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
     head = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in rows[0])
     body = "".join(
         f'<tr><th scope="row">{_text(first)}</th>'
-        + "".join(f"<td>{_text(cell)}</td>" for cell in rest)
+        + "".join(f"<td>{_text(cell)}</td>" for cell in cells)
         + "</tr>"
-        for first, *rest in rows[1:]
+        for first, *cells in rows[1:]
     )
     table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     return f'<div class="scroll"><table class="plain">{table}</table></div>'

@@ -1,0 +1,103 @@
+"""Charts of reports and comparisons, by matplotlib, which only the functions import."""
+
+import importlib.util
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seq2seq.analysis.figures import installed_families, save
+from seq2seq.runtime.extras import install_command
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Colours of Okabe and Ito, distinct for the colour-blind; repeated with other line styles.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
+LINE_STYLES = ("-", "--", ":", "-.")
+GREY = "#5c636e"
+WIDTH, HEIGHT = 7.5, 4.2  # inches
+MAX_POINTS = 400  # in a line; more are averaged
+MARKED = 40  # points in a line, up to which all have marks
+
+
+class Curve(NamedTuple):
+    """A figure over the steps of training."""
+
+    name: str
+    points: list[tuple[float, float]]  # step, value
+
+
+def matplotlib_note() -> str | None:
+    """Return how to install matplotlib if it is missing."""
+    if importlib.util.find_spec("matplotlib") is not None:
+        return None
+    return f"figures need matplotlib. Run: {install_command('plot')}"
+
+
+def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
+    """Return a figure with one chart."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"font.family": installed_families(), "font.size": 9}):
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_xlabel(x_label, color=GREY)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#dfe2e7", linewidth=0.7)
+    axes.tick_params(colors=GREY, labelsize=8)
+    return figure, axes
+
+
+def style_of(index: int) -> dict[str, Any]:
+    """Return colour and line style of a line."""
+    colours = len(COLOURS)
+    line_style = LINE_STYLES[index // colours % len(LINE_STYLES)]
+    return {"color": COLOURS[index % colours], "linestyle": line_style}
+
+
+def add_legend(figure: "Figure") -> None:
+    """Name the lines of a figure beside its chart."""
+    import matplotlib
+
+    with matplotlib.rc_context({"font.family": installed_families()}):
+        figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+
+
+def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
+    """Draw curves over the steps of training, with a legend if there are several."""
+    figure, axes = new_axes(title, "step")
+    for index, curve in enumerate(curves):
+        steps, values = zip(*thinned(curve.points), strict=True)
+        marker = "o" if len(steps) <= MARKED else ""
+        axes.plot(steps, values, label=curve.name, marker=marker, markersize=3, **style_of(index))
+    if len(curves) > 1:
+        add_legend(figure)
+    return figure
+
+
+def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, int, float]]) -> "Figure":
+    """Draw a bar for each label, count and value; the count is below the label."""
+    figure, axes = new_axes(title, x_label)
+    drawn = axes.bar(range(len(bars)), [value for *_, value in bars], 0.7, color=COLOURS[0])
+    axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8)
+    axes.set_xticks(range(len(bars)), [f"{label}\n{count:,}" for label, count, _ in bars])
+    figure.set_figwidth(max(WIDTH, 0.7 * len(bars)))
+    return figure
+
+
+def as_svg(figure: "Figure") -> str:
+    """Return a figure as an element of an HTML page."""
+    text = save(figure, ".svg")[0].decode()
+    return text[text.index("<svg") :]
+
+
+def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Average neighbouring points where there are more than MAX_POINTS."""
+    size = -(-len(points) // MAX_POINTS)
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    return [
+        (sum(step for step, _ in group) / len(group), sum(value for _, value in group) / len(group))
+        for group in groups
+    ]
