@@ -16,8 +16,7 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.engines.onnx.files import quantized
 from seq2seq.engines.onnx.topk import topk_graph
 from seq2seq.inference.run_loading import StoredRun, check_fit, graphs_of, stored_run
-from seq2seq.runs.engine_folder import FORMAT
-from seq2seq.runs.exported_files import DESCRIPTION, TOPK, VOCABULARY
+from seq2seq.runs.engine_folder import DESCRIPTION, FORMAT, TOPK, VOCABULARY
 from seq2seq.runs.run_config import read_source_profile
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import atomic_write, write_errors

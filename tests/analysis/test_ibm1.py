@@ -5,9 +5,9 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
+from seq2seq.analysis.check.ibm1 import ITERATIONS, links_of, train_ibm1
 
 from seq2seq.analysis.check import ibm1
-from seq2seq.analysis.check.ibm1 import ITERATIONS, links_of, train_ibm1
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 
 SRC_SIZE, TGT_SIZE = 19, 23

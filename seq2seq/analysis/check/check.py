@@ -43,7 +43,7 @@ from seq2seq.runtime.device import (
 from seq2seq.runtime.errors import argument
 from seq2seq.runtime.files import write_errors
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
-from seq2seq.training.session import TrainingSession, new_session
+from seq2seq.training.session import TrainingSession, new_session, session_data
 
 Bar: TypeAlias = "tqdm[NoReturn]"
 
@@ -224,9 +224,8 @@ class Report:
         pairs = encode_pairs(src, tgt, vocabularies, longest, self._sizes, weights)
         valid = tagged(self._named["valid"], config.data.valid.tag)
         pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
-        return new_session(
-            config, self._device, vocabularies, pairs, valid, start=start, pretrained=pretrained
-        )
+        data = session_data(config, vocabularies, pairs, valid)
+        return new_session(config, self._device, data, start, pretrained)
 
     def _show(self, stage: str) -> None:
         """Name the current stage on a terminal."""
