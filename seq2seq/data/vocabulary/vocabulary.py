@@ -5,12 +5,11 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, groupby, repeat, takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sentencepiece
 
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
-from seq2seq.data.vocabulary.model_file import read_model_file, user_defined
 from seq2seq.names.names import Names
 from seq2seq.names.symbols import any_of
 from seq2seq.names.words import PLACEHOLDERS
@@ -47,8 +46,12 @@ class Vocabulary:
     @cached_property
     def _user_defined(self) -> dict[str, int]:
         """User-defined tokens, with or without a space before, except placeholders of names."""
-        found = user_defined(self.model)
-        return {token: i for token, i in found.items() if token not in PLACEHOLDERS}
+        tokens = enumerate(read_model(self.model).pieces)
+        return {
+            token.piece: i
+            for i, token in tokens
+            if token.type == token.USER_DEFINED and token.piece not in PLACEHOLDERS
+        }
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -62,7 +65,7 @@ class Vocabulary:
     @cached_property
     def _has_own_rules(self) -> bool:
         """Return whether the model normalizes text by rules of its own, after NFC."""
-        return read_model_file(self.model).normalizer != "identity"
+        return rules_of(read_model(self.model)) != "identity"
 
     @cached_property
     def _sampler(self) -> SubwordSampler:
@@ -207,6 +210,21 @@ def mask_with(names: Names, src: Sequence[str], tgt: Sequence[str]) -> tuple[lis
     texts = zip(map(normalized, src), map(normalized, tgt), strict=True)
     masked = [names.mask_pair(*pair) for pair in texts]
     return [src for src, _ in masked], [tgt for _, tgt in masked]
+
+
+def read_model(model: bytes) -> Any:
+    """Return a serialized SentencePiece model as a ModelProto message."""
+    from sentencepiece import sentencepiece_model_pb2 as messages
+
+    message = messages.ModelProto()  # type: ignore[attr-defined]
+    message.ParseFromString(model)
+    return message
+
+
+def rules_of(model: Any) -> str:
+    """Return the name of a model's normalization rules; "identity" without any."""
+    rules = model.normalizer_spec
+    return rules.name if rules.precompiled_charsmap else "identity"
 
 
 def check_tags(vocabularies: Vocabularies, tags: Iterable[str]) -> None:
