@@ -48,8 +48,8 @@ def usual_marks(src: Sequence[str], tgt: Sequence[str]) -> list[str]:
         if mark == usual
     )
     least = COMMON * translated.total()
-    others = [mark for mark, count in translated.most_common() if mark and count > least]
-    return [usual, *(mark for mark in others if mark != usual.strip())]
+    replacing = [mark for mark, count in translated.most_common() if mark and count > least]
+    return [usual, *(mark for mark in replacing if mark != usual.strip())]
 
 
 def lacks_mark(text: str) -> bool:
@@ -60,7 +60,7 @@ def lacks_mark(text: str) -> bool:
 def without_mark(text: str, marks: Iterable[str]) -> str:
     """Remove the final mark of a text if it is one of `marks`; initials and ellipses keep it."""
     body, mark, closing = split_ending(text)
-    if mark.strip() not in {each.strip() for each in marks} or not mark:
+    if mark.strip() not in {usual.strip() for usual in marks} or not mark:
         return text
     if body.endswith(mark) or (mark == "." and _INITIALS.search(body[-16:])):
         return text

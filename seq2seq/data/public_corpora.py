@@ -103,10 +103,10 @@ def fetch_multi30k(base_url: str, folder: Path) -> None:
             say(f"{path}: up to date")
             continue
         packed = download(f"{base_url}/{name}")
-        found = content_sha256(packed)
-        if found != expected:
+        checksum = content_sha256(packed)
+        if checksum != expected:
             raise RunError(
-                f"{name}: the content has SHA-256 {found} instead of {expected}. "
+                f"{name}: the content has SHA-256 {checksum} instead of {expected}. "
                 f"The download was discarded; try again, or another {argument('base_url')}"
             )
         folder.mkdir(parents=True, exist_ok=True)

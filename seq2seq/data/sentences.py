@@ -53,32 +53,32 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
         words.update(_key(word.rstrip(".")) for word in _WORD.findall(line))
         if "." in line[:-1]:
             dotted.update(_key(word) for word in _DOTTED.findall(line))
-    found = [
+    abbreviations = [
         word
         for word, count in dotted.most_common()
         if count >= _MIN_COUNT
         and count >= (_ORDINAL_SHARE if word == NUMBER else _DOTTED_SHARE) * words[word]
     ]
-    return sorted(found[:_MAX_ABBREVIATIONS])
+    return sorted(abbreviations[:_MAX_ABBREVIATIONS])
 
 
 def _sentence_ends(line: str, abbreviations: Collection[str]) -> Iterator[int]:
-    for found in _BOUNDARY.finditer(line):
-        if found["end"] is None or _ends_sentence(line, found, abbreviations):
-            yield found.end()
+    for boundary in _BOUNDARY.finditer(line):
+        if boundary["end"] is None or _ends_sentence(line, boundary, abbreviations):
+            yield boundary.end()
 
 
-def _ends_sentence(line: str, found: re.Match[str], abbreviations: Collection[str]) -> bool:
-    end = found["end"]
-    if found["next"].islower():
+def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection[str]) -> bool:
+    end = boundary["end"]
+    if boundary["next"].islower():
         return False
-    if end[-1] in "!?" and set(found["closing"]) & set(_QUOTES):
-        return bool(found["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
+    if end[-1] in "!?" and set(boundary["closing"]) & set(_QUOTES):
+        return bool(boundary["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
     if end != ".":
         return True
-    last = _LAST_WORD.search(line, 0, found.start())
+    last = _LAST_WORD.search(line, 0, boundary.start())
     word = _key(last[0]) if last else ""
-    return not (is_shortened(word) or word in abbreviations or found["next"].isdigit())
+    return not (is_shortened(word) or word in abbreviations or boundary["next"].isdigit())
 
 
 def _key(word: str) -> str:

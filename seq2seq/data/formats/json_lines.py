@@ -49,9 +49,9 @@ def _array_hint(line: str, place: str) -> str:
 
 def _text(fields: dict[str, object], name: str, path: Path, place: str) -> str:
     nested = fields.get(NESTED)
-    for each in (fields, nested):
-        if isinstance(each, dict) and name in each:
-            value = each[name]
+    for values in (fields, nested):
+        if isinstance(values, dict) and name in values:
+            value = values[name]
             break
     else:
         names = list(nested) if isinstance(nested, dict) else list(fields)

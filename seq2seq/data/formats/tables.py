@@ -31,7 +31,7 @@ def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, s
     numbers, skipped = as_numbers(columns), 0
     if numbers is None:
         names = next(lines).split("\t")
-        numbers, skipped = [_position(path, names, each) for each in columns], 1
+        numbers, skipped = [_position(path, names, column) for column in columns], 1
     return _chosen(path, lines, numbers, 1 + skipped)
 
 
@@ -50,7 +50,7 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     reader = csv.reader(chain(start, lines), delimiter=delimiter, strict=True)
     if numbers is None:
         next(reader)
-        numbers = [position(path, names, each) for each in columns]
+        numbers = [position(path, names, column) for column in columns]
     src, tgt = numbers
     while (record := _next_record(path, reader)) is not None:
         if not record:  # a blank line
@@ -66,16 +66,16 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _first_two(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, start=1):
-        src, tab, rest = line.partition("\t")
+        src, tab, target = line.partition("\t")
         if not tab:
-            others = sum("\t" not in later for later in islice(lines, MAX_COUNTED_LINES))
+            further = sum("\t" not in later for later in islice(lines, MAX_COUNTED_LINES))
             least = "at least " * (next(lines, None) is not None)
-            more = f" (the first of {least}{others + 1} such lines)" if others else ""
+            more = f" (the first of {least}{further + 1} such lines)" if further else ""
             raise UserError(
                 f"{path}:{number}: the line has no tab{more}. "
                 f"Each line must be: source, a tab, target{format_hint(line, '.tsv') or '.'}"
             )
-        yield src, rest.partition("\t")[0]
+        yield src, target.partition("\t")[0]
 
 
 def _chosen(
@@ -134,7 +134,7 @@ def _delimiter(path: Path, start: list[str], columns: Sequence[str]) -> tuple[st
             f"{path}:1: has {_count(len(longest), 'column')}; column {max(numbers) + 1} is to be "
             "read"
         )
-    missing = next((each for each in columns if each not in longest), columns[0])
+    missing = next((column for column in columns if column not in longest), columns[0])
     other_format = format_hint("".join(start), ".csv")
     raise missing_column(path, missing, longest, _NO_HEADER, other_format)
 

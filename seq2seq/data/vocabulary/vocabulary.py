@@ -56,7 +56,7 @@ class Vocabulary:
     @cached_property
     def symbols(self) -> tuple[str, ...]:
         """User-defined symbols of the text: each is a single token, which nothing splits."""
-        return tuple(dict.fromkeys(each.removeprefix(SPACE) for each in self._user_defined))
+        return tuple(dict.fromkeys(token.removeprefix(SPACE) for token in self._user_defined))
 
     @cached_property
     def _symbol(self) -> re.Pattern[str]:
@@ -142,8 +142,8 @@ class Vocabulary:
 
         A tag is a symbol, one of `tags` if these are given.
         """
-        known = self.symbols if tags is None else tags
-        return " ".join(takewhile(known.__contains__, text.split(" "))) or None
+        symbols = self.symbols if tags is None else tags
+        return " ".join(takewhile(symbols.__contains__, text.split(" "))) or None
 
     def cuts(self, word: str) -> list[int]:
         """Return the ends of the parts that a word can be cut into: it ends there, or a symbol."""
@@ -157,11 +157,11 @@ class Vocabulary:
         Each unknown token is printed as a separate word: the next of `unknown`, then UNKNOWN.
         Raises TypeError or UserError for anything but ids of this vocabulary.
         """
-        kept = [i for i in id_list(ids, "ids", len(self)) if i not in (PAD_ID, BOS_ID, EOS_ID)]
-        if UNK_ID not in kept:
-            return self._text(kept)
+        tokens = [i for i in id_list(ids, "ids", len(self)) if i not in (PAD_ID, BOS_ID, EOS_ID)]
+        if UNK_ID not in tokens:
+            return self._text(tokens)
         words = chain(unknown, repeat(UNKNOWN))
-        return " ".join(part for part in self._parts(kept, words) if part)
+        return " ".join(part for part in self._parts(tokens, words) if part)
 
     def _parts(self, ids: Sequence[int], words: Iterator[str]) -> Iterator[str]:
         """Yield the words of unknown tokens and the texts between them."""
