@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from seq2seq.serving.access import Access, Limits
-from seq2seq.serving.app import create_app
+from seq2seq.serving.app import address_of, create_app, listen, server_for
 from seq2seq.serving.language_pairs import LanguagePairs
-from seq2seq.serving.server import address_of, listen, server_for
 
 
 class Reply(NamedTuple):

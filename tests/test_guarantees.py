@@ -211,7 +211,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "serving/test_access.py::test_pages_of_other_sites_are_allowed_only_if_configured",
         "serving/test_access.py::test_every_answer_has_the_security_headers",
         "serving/test_browser.py::test_text_is_never_markup",
-        "serving/test_serve_command.py::test_page_and_documentation_load_nothing_from_the_network",
+        "serving/test_serve_command.py::test_the_page_loads_nothing_from_the_network",
     ),
     "an exported model translates like its run": (
         "export/test_exported_models.py::test_an_export_translates_like_its_run",

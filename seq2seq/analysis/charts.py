@@ -17,7 +17,7 @@ LINE_STYLES = ("-", "--", ":", "-.")
 GREY = "#5c636e"
 WIDTH, HEIGHT = 7.5, 4.2  # inches
 MAX_POINTS = 400  # in a line; more are averaged
-MARKED = 40  # a line of at most as many points has a mark for each
+MARKED = 40  # points in a line, up to which all have marks
 
 
 class Curve(NamedTuple):

@@ -128,17 +128,17 @@ def _translations(
     for start in range(0, len(text.sources), _BATCH_LINES):
         batch = text.sources[start : start + _BATCH_LINES]
         if text.references is None:
-            found = translator.stream(batch, options.beam, settings=settings)
+            translations = translator.stream(batch, options.beam, settings=settings)
         else:
             from seq2seq.inference.scoring import attend
 
-            given = text.references[start : start + _BATCH_LINES]
-            found = attend(translator, batch, given, options.heads)
-        for number, each in enumerate(found, start=start + 1):
-            report.note_translations(number, [each])
-            if each.attention_blocks is None and not is_blank(text.sources[number - 1]):
+            references = text.references[start : start + _BATCH_LINES]
+            translations = attend(translator, batch, references, options.heads)
+        for number, translation in enumerate(translations, start=start + 1):
+            report.note_translations(number, [translation])
+            if translation.attention_blocks is None and not is_blank(text.sources[number - 1]):
                 report.note_without_attention(number)
-            yield translation_by_words(each) if by_words else each
+            yield translation_by_words(translation) if by_words else translation
 
 
 def _suffix(options: argparse.Namespace) -> str:
@@ -188,10 +188,10 @@ def _write(
     if _NUMBER not in options.output.name:
         return write_attention(translations, text.sources, options.output)
     notes = []
-    for number, source, each in zip(text.numbers, text.sources, translations, strict=True):
+    for number, source, translation in zip(text.numbers, text.sources, translations, strict=True):
         path = options.output.with_name(options.output.name.replace(_NUMBER, str(number)))
         try:
-            notes += write_attention([each], [source], path)
+            notes += write_attention([translation], [source], path)
         except UserError:  # without weights, or with too many for a figure
             notes.append(f"{path}: not written: the line is blank or too long")
     return notes
@@ -202,8 +202,8 @@ def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
 
     with open_output(path) as output:
         start = "["
-        for each in translations:
-            output.write(f"{start}\n{translation_as_json(each)}")
+        for translation in translations:
+            output.write(f"{start}\n{translation_as_json(translation)}")
             start = ","
         output.write("[\n]\n" if start == "[" else "\n]\n")
 
@@ -220,10 +220,10 @@ def _write_alignments(
         raise UserError(f"{gold_path} has {len(gold)} lines, fewer than the text; give one each")
     links = []
     with open_output(path) as output:
-        for source, each in zip(text.sources, translations, strict=True):
-            found = align(map_of(each, source))
-            links.append(found)
-            output.write(f"{pharaoh(found)}\n")
+        for source, translation in zip(text.sources, translations, strict=True):
+            alignment = align(map_of(translation, source))
+            links.append(alignment)
+            output.write(f"{pharaoh(alignment)}\n")
     if gold is not None:
         rate = alignment_error_rate(links, [gold[number - 1] for number in text.numbers])
         say(f"alignment error rate: {100 * rate:.1f}%")
@@ -238,9 +238,9 @@ def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> li
     with open_output(None) as output:
         room = shutil.get_terminal_size().columns if output.on_terminal else None
         for pair in zip(translations, sources, strict=True):
-            for each in maps_of(*pair):
-                output.write(f"{as_text(each, room)}\n\n")
-                wider += room is not None and least_width(each) > room
+            for attention in maps_of(*pair):
+                output.write(f"{as_text(attention, room)}\n\n")
+                wider += room is not None and least_width(attention) > room
     if not wider:
         return []
     return [f"{counted(wider, 'map')} wider than the terminal ({room} columns); write .html"]
@@ -264,10 +264,10 @@ def _line_numbers(text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def _chosen(wanted: list[int] | None, lines: int, name: str) -> list[int]:
+def _chosen(numbers: list[int] | None, lines: int, name: str) -> list[int]:
     """Return the numbers of the lines to plot; raises UserError if one does not exist."""
-    if wanted is None:
+    if numbers is None:
         return list(range(1, lines + 1))
-    if beyond := [number for number in wanted if number > lines]:
+    if beyond := [number for number in numbers if number > lines]:
         raise UserError(f"--lines {beyond[0]}: {name} has {lines} lines")
-    return wanted
+    return numbers

@@ -136,33 +136,40 @@ def _pairs(report: "Report") -> Iterator[str]:
     statistics = [split.statistics for split in splits]
     yield table(
         [
-            ("with a blank side", *(_count(each.blank) for each in statistics)),
-            (too_long, *(_count(each.too_long) for each in statistics)),
-            ("duplicate pairs", *(_count(each.duplicates) for each in statistics)),
-            ("duplicate sources, other targets", *(_count(each.ambiguous) for each in statistics)),
-            ("identical sides", *(_count(each.identical) for each in statistics)),
-            ("unusual length ratio", *(_count(each.length_outliers) for each in statistics)),
-            ("target/source characters", *(_ratio(each.length_ratio) for each in statistics)),
+            ("with a blank side", *(_count(text.blank) for text in statistics)),
+            (too_long, *(_count(text.too_long) for text in statistics)),
+            ("duplicate pairs", *(_count(text.duplicates) for text in statistics)),
+            (
+                "duplicate sources, other targets",
+                *(_count(text.ambiguous) for text in statistics),
+            ),
+            ("identical sides", *(_count(text.identical) for text in statistics)),
+            ("unusual length ratio", *(_count(text.length_outliers) for text in statistics)),
+            ("target/source characters", *(_ratio(text.length_ratio) for text in statistics)),
         ]
     )
     alignments = report.alignments
     yield table(
         [
             ("agreement of the sides", *(_share(alignments[split.name]) for split in splits)),
-            ("correlation of lengths", *(_ratio(each.length_correlation) for each in statistics)),
+            ("correlation of lengths", *(_ratio(text.length_correlation) for text in statistics)),
         ]
     )
     comparisons = report.comparisons
-    for other in dict.fromkeys(each.other for each in comparisons):
-        yield table(_shared(splits, other, comparisons))
+    for name in dict.fromkeys(comparison.other for comparison in comparisons):
+        yield table(_shared(splits, name, comparisons))
 
 
-def _shared(splits: "Sequence[Split]", other: str, all_: "Sequence[SplitComparison]") -> list[Row]:
-    found = {each.split: each.shared for each in all_ if each.other == other}
-    shared = [found.get(split.name) for split in splits]
+def _shared(
+    splits: "Sequence[Split]", name: str, comparisons: "Sequence[SplitComparison]"
+) -> list[Row]:
+    """Return rows of the lines that the splits share with the one of a name."""
+    with_name = [comparison for comparison in comparisons if comparison.other == name]
+    overlaps = {comparison.split: comparison.shared for comparison in with_name}
+    shared = [overlaps.get(split.name) for split in splits]
     return [
-        (f"source also in {other}", *(_count(each.sources) if each else "" for each in shared)),
-        (f"pair also in {other}", *(_count(each.pairs) if each else "" for each in shared)),
+        (f"source also in {name}", *(_count(lines.sources) if lines else "" for lines in shared)),
+        (f"pair also in {name}", *(_count(lines.pairs) if lines else "" for lines in shared)),
     ]
 
 

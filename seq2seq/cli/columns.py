@@ -88,11 +88,11 @@ class Columns:
 def _parsed(command: str, columns: str | None, sides: int) -> Sequence[str]:
     if columns is None:
         return ()
-    found = [each.strip() for each in columns.split(",")]
-    numbers = [*map(is_column_number, found)]
-    if len(found) != sides or not all(found) or len(set(found)) < sides:
-        wanted = "one column, such as english or 2" if sides == 1 else "two columns, such as 2,1"
-        raise UserError(f"{command} --columns {columns}: give {wanted}")
-    if any(numbers) and not (all(numbers) and all(int(each[:9]) > 0 for each in found)):
+    names = [name.strip() for name in columns.split(",")]
+    numbers = [*map(is_column_number, names)]
+    if len(names) != sides or not all(names) or len(set(names)) < sides:
+        example = "one column, such as english or 2" if sides == 1 else "two columns, such as 2,1"
+        raise UserError(f"{command} --columns {columns}: give {example}")
+    if any(numbers) and not (all(numbers) and all(int(name[:9]) > 0 for name in names)):
         raise UserError(f"{command} --columns {columns}: give names, or numbers from 1 on")
-    return found
+    return names

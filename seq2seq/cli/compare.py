@@ -72,12 +72,15 @@ def run(options: argparse.Namespace) -> int:
         check_table_path(path)
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
-    runs = [each.run_dir for each in plan.run_configs()]
+    runs = [config.run_dir for config in plan.run_configs()]
     written = plan.output_paths(options.split, options.figures)
     check_paths(*map(part_of, written), *runs)
-    inputs = [*configs, *(path for each in plan.variants for path in each.config.data.paths())]
+    inputs = [
+        *configs,
+        *(path for variant in plan.variants for path in variant.config.data.paths()),
+    ]
     for path in written:
-        if any(same_file(path, each) for each in inputs):
+        if any(same_file(path, source) for source in inputs):
             raise UserError(
                 f"{path}: would be replaced by an output; set another folder, -o FOLDER"
             )
@@ -156,10 +159,10 @@ def _legend(result: "ComparisonResult") -> str:
             f"lengths with *: more {task.unit.name} than any source in training ({task.longest})"
         )
     for variant in plan.variants:
-        if (own := plan.trained_as(variant).name) != variant.name:
-            lines.append(f"{variant.name} shares the training of {own}: only decoding differs")
+        if (trained := plan.trained_as(variant).name) != variant.name:
+            lines.append(f"{variant.name} shares the training of {trained}: only decoding differs")
     lines.append(_SPLIT_NOTES[task.split])
-    lines.append(f"BLEU {scores.bleu.signature}; chrF2 {scores.chrf.signature}")
+    lines.append("BLEU {}; chrF2 {}".format(scores["bleu"].signature, scores["chrf"].signature))
     return "\n".join(map(one_line, lines))
 
 
@@ -174,40 +177,43 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
         "beam": task.beam,
         "lowercase": task.lowercase,
         "longest_source_in_training": task.longest,
-        "variants": [_variant(result, each) for each in result.variants],
+        "variants": [_variant(result, variant) for variant in result.variants],
         "lengths": [
             {
                 task.unit.name: [bucket.first, bucket.last],
                 "sentences": len(bucket.rows),
                 "beyond_training": bucket.beyond,
-                "bleu": {each.variant.name: each.by_length[i] for each in result.variants},
+                "bleu": {variant.variant.name: variant.by_length[i] for variant in result.variants},
                 "bleu_deviation": {
-                    each.variant.name: each.by_length_deviation[i] for each in result.variants
+                    variant.variant.name: variant.by_length_deviation[i]
+                    for variant in result.variants
                 },
             }
             for i, bucket in enumerate(result.buckets)
         ],
-        "pairs": [each._asdict() for each in result.pairs],
+        "pairs": [pair._asdict() for pair in result.pairs],
     }
 
 
-def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any]:
+def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, Any]:
     from statistics import mean
 
     from seq2seq.analysis.compare.scoring import bleu_scores
     from seq2seq.evaluation.bootstrap import deviation
 
-    scores = bleu_scores(each.runs)
+    scores = bleu_scores(variant.runs)
     return {
-        "name": each.variant.name,
-        "trained_as": result.plan.trained_as(each.variant).name,
-        "config": each.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"}),
+        "name": variant.variant.name,
+        "trained_as": result.plan.trained_as(variant.variant).name,
+        "config": variant.variant.config.model_dump(
+            mode="json", exclude={"name", "run_dir", "seed"}
+        ),
         "bleu_mean": mean(scores),
         "bleu_deviation": deviation(scores),
-        "chrf_mean": mean(run.output.scores.chrf.score for run in each.runs),
-        "difference": each.difference,
-        "parameters": each.parameters,
-        "ensemble": None if each.ensemble is None else _scored(each.ensemble),
+        "chrf_mean": mean(run.output.scores["chrf"].score for run in variant.runs),
+        "difference": variant.difference,
+        "parameters": variant.parameters,
+        "ensemble": None if variant.ensemble is None else _scored(variant.ensemble),
         "runs": [
             {
                 "seed": run.seed,
@@ -216,10 +222,15 @@ def _variant(result: "ComparisonResult", each: "VariantResult") -> dict[str, Any
                 **_scored(run.output),
                 "curve": run.curve,
             }
-            for run in each.runs
+            for run in variant.runs
         ],
     }
 
 
 def _scored(scored: "ScoredOutput") -> dict[str, Any]:
-    return {"translations": scored.file.as_posix(), **scored.scores._asdict()}
+    from seq2seq.evaluation.metrics import METRICS
+
+    return {
+        "translations": scored.file.as_posix(),
+        **{key: scored.scores.get(key) for key in METRICS},
+    }

@@ -93,20 +93,20 @@ def run(options: argparse.Namespace) -> int:
     how = (lists, options.lowercase, segmentation)
     if len(hypotheses) == 2:
         comparison = metrics.compare(hypotheses[0], hypotheses[1], *how)
-        scores = comparison.system_scores()
+        scores = metrics.system_scores(comparison)
         if (note := metrics.few_differences_note(comparison)) is not None:
             logger.info(f"note: {note}")
     else:
         comparison, scores = None, metrics.score(hypotheses[0], *how)
     if options.sentences:
         scored = metrics.sentence_scores(hypotheses[0], *how)
-        shown = {
+        table = {
             **({"source": sources[0][1]} if sources else {}),
             "hypothesis": hypotheses[0],
             **{_reference_name(n, len(lists)): lines for n, lines in enumerate(lists, start=1)},
         }
         with open_output(options.sentences) as output:
-            output.write(sentence_table(scored, shown))
+            output.write(sentence_table(scored, table))
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
 
@@ -136,7 +136,7 @@ def _log_notes(
 
     for note in (
         *(metrics.tokenized_note(lines) for _, lines in hypotheses),
-        *(metrics.not_nfc_note(*each) for each in files),
+        *(metrics.not_nfc_note(*file) for file in files),
         segmentation.note(),
         metrics.long_line_note([*hypotheses, *references], segmentation),
         metrics.few_lines_note(len(references[0][1])),
@@ -207,7 +207,7 @@ def _read(
         texts = [TextFile(path, None) for path in options.hyp] or [columns.source(options.input)]
         texts += [columns.target(path) for path in options.ref]
         lines = read_aligned([(str(text.path), text.lines()) for text in texts])
-        named = [(str(text.path), each) for text, each in zip(texts, lines, strict=True)]
+        named = [(str(text.path), side) for text, side in zip(texts, lines, strict=True)]
         return named[: -len(options.ref)], named[-len(options.ref) :]
     if data is None:
         raise UserError(
@@ -241,7 +241,7 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
     report = LineReport(options.input)
     report.note_translations(1, translations)
     report.log()
-    hypotheses = [each.text for each in translations]
+    hypotheses = [translation.text for translation in translations]
     if options.output is not None:
         with open_output(options.output) as output:
             output.write("".join(f"{line}\n" for line in hypotheses))
@@ -250,32 +250,38 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
 
 def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[str, Any]:
     """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
-    paired = {} if comparison is None else {"paired": comparison}
-    return {**as_tree(scores), **as_tree(paired)}
+    from seq2seq.evaluation.metrics import METRICS
+
+    tree: dict[str, Any] = {key: scores.get(key) for key in METRICS}
+    if comparison is not None:
+        tree["paired"] = {key: comparison.get(key) for key in METRICS}
+    converted: dict[str, Any] = as_tree(tree)
+    return converted
 
 
 def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
     """Format scores as a table, one metric per row, followed by the significance test if any."""
-    from seq2seq.evaluation.metrics import METRIC_NAMES
+    from seq2seq.evaluation.metrics import METRICS
 
     rows = [("", "score", "95% interval", "signature")]
-    for name, value in zip(METRIC_NAMES, scores, strict=True):
-        if value is None:
-            rows.append((name, "-", "-", "-"))
-            continue
-        rows.append((name, f"{value.score:.1f}", _interval(value.ci), value.signature))
+    for key, kind in METRICS.items():
+        value = scores.get(key)
+        cells = value and (f"{value.score:.1f}", _interval(value.ci), value.signature)
+        rows.append((kind.name, *(cells or "---")))
     if comparison is None:
         return aligned_table(rows, "left")
-    paired = [("", "baseline", "95% interval", "system", "95% interval", "p", "signature")]
-    for name, pair in zip(METRIC_NAMES, comparison, strict=True):
+    paired: list[tuple[str, ...]] = [
+        ("", "baseline", "95% interval", "system", "95% interval", "p", "signature")
+    ]
+    for key, kind in METRICS.items():
+        pair = comparison.get(key)
         if pair is None:
-            paired.append((name, *"------"))
+            paired.append((kind.name, *"------"))
             continue
-        baseline, system = (
-            (f"{side.score:.1f}", _interval(side.ci)) for side in (pair.baseline, pair.system)
-        )
+        sides = (pair.baseline, pair.system)
+        numbers = [text for side in sides for text in (f"{side.score:.1f}", _interval(side.ci))]
         p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
-        paired.append((name, *baseline, *system, p_value, pair.signature))
+        paired.append((kind.name, *numbers, p_value, pair.signature))
     return f"{aligned_table(rows, 'left')}\n\n{aligned_table(paired, 'left')}"
 
 

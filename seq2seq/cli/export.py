@@ -27,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     files = export(options.model, options.output, options.int8)
     with open_output(None) as output:
         for path in files:
-            size = sum(each.stat().st_size for each in [path, *path.glob("*")] if each.is_file())
+            size = sum(file.stat().st_size for file in [path, *path.glob("*")] if file.is_file())
             output.write(f"{path}  {size_in_bytes(size)}\n")
     logger.info(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
     return 0

@@ -73,11 +73,11 @@ def run(options: argparse.Namespace) -> int:
 
     device = choose_device(options.device)
     _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
-    others = [read_pairs(texts[part]) for part in ("valid", "test") if part in texts]
-    for text in others:
+    held_out = [read_pairs(texts[part]) for part in ("valid", "test") if part in texts]
+    for text in held_out:
         usable(text)  # raises if it has no text
     facts = _measure(texts["train"])
-    check_directions(facts.sample, others, options.src_lang)
+    check_directions(facts.sample, held_out, options.src_lang)
     if "valid" not in texts:
         texts |= _hold_out(options, texts["train"], facts.pairs, inputs)
         facts = _measure(texts["train"])
@@ -124,7 +124,9 @@ def _hold_out(
     folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
     outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
     for path in (*outputs["train"], *outputs["valid"]):
-        if any(same_file(each, other) for each in (path, part_of(path)) for other in inputs):
+        if any(
+            same_file(written, source) for written in (path, part_of(path)) for source in inputs
+        ):
             raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
         check_replaced(path, options.overwrite)
     name = source_name(files)
@@ -137,8 +139,8 @@ def _hold_out(
         folder.mkdir(exist_ok=True)
     write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
-    kept = counted(division.count(0), "pair")
-    say(f"{folder}: {kept} to train on, {size:,} held out for validation")
+    remaining = counted(division.count(0), "pair")
+    say(f"{folder}: {remaining} to train on, {size:,} held out for validation")
     return held_out
 
 

@@ -51,7 +51,7 @@ def _run(arguments: Sequence[str]) -> int:
             return 128 + int(signal_number)
         return _fail(["interrupted"], 128 + getattr(stop, "number", signal.SIGINT))
     except ModuleNotFoundError as error:
-        called = next((each for each in arguments if each in COMMANDS), "seq2seq")
+        called = next((word for word in arguments if word in COMMANDS), "seq2seq")
         if (message := missing_extra(error, called)) is None:
             raise
         return _fail(message.lines, 2)

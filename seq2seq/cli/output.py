@@ -198,7 +198,7 @@ def check_output(
         reasons[incomplete] = f"is written as {incomplete} if the command fails, which this "
         reasons[incomplete] += "command reads"
     for name, reason in reasons.items():
-        if any(same_file(name, other) for other in inputs if other) or _is_stdin(name):
+        if any(same_file(name, source) for source in inputs if source) or _is_stdin(name):
             raise UserError(f"{path}: {reason}; choose another name")
         for run in map(Path, () if is_stream(path) else runs):
             if _belongs_to(run, name):

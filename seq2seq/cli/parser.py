@@ -99,41 +99,41 @@ class Parser(argparse.ArgumentParser):
 
     def _option_hint(self, argument: str) -> str:
         """Suggest the option or, for a command with overrides, the key of the config."""
-        name, known = argument.partition("=")[0].replace("_", "-"), self._option_string_actions
-        meant = [each for each in known if each.startswith(name) and name != "-"]
-        meant += [each for each in known if each.startswith("--") and name.startswith(f"{each}-")]
-        meant += [each for each in [_SYNONYMS.get(name.lstrip("-"))] if each in known]
+        name, options = argument.partition("=")[0].replace("_", "-"), self._option_string_actions
+        meant = [text for text in options if text.startswith(name) and name != "-"]
+        meant += [text for text in options if text[:2] == "--" and name.startswith(f"{text}-")]
+        meant += [text for text in [_SYNONYMS.get(name.lstrip("-"))] if text in options]
         if meant:
             return f"; did you mean '{meant[0]}'?"
         if self._takes_overrides():
             from seq2seq.config.schema import Config
             from seq2seq.config.unknown_keys import suggest_override
 
-            hint = suggest_override(argument, Config) or did_you_mean(name, known, _SIMILAR)
+            hint = suggest_override(argument, Config) or did_you_mean(name, options, _SIMILAR)
             option = _BY_OPTION.search(hint)
-            absent = option and option[1] not in known
+            absent = option and option[1] not in options
             return f"; {option[1]} is an option of seq2seq train" if option and absent else hint
-        return did_you_mean(name, known, _SIMILAR)
+        return did_you_mean(name, options, _SIMILAR)
 
     def _takes_overrides(self) -> bool:
         return any(action.dest == "overrides" for action in self._actions)
 
     def _text_hint(self, text: str) -> str:
         """Explain how the command takes the text or file that was given as an argument."""
-        known = self._option_string_actions
+        options = self._option_string_actions
         if _OVERRIDE.fullmatch(text):
             return ""
-        if "--hyp" in known:
+        if "--hyp" in options:
             return "; give translations as --hyp FILE and references as -r FILE"
-        if "--ref" in known and "--lines" not in known:
+        if "--ref" in options and "--lines" not in options:
             return "; give the source text as -i FILE and its translations as -r FILE"
-        if "--input" not in known:
+        if "--input" not in options:
             return ""
         quoted = shlex.quote(text)
         if is_file(text):
             return f"; did you mean -i {quoted}?"
-        shown = quoted if len(quoted) <= 60 else "TEXT"
-        return f"; text is read from standard input or -i FILE: echo {shown} | {self.prog} -m RUN"
+        short = quoted if len(quoted) <= 60 else "TEXT"
+        return f"; text is read from standard input or -i FILE: echo {short} | {self.prog} -m RUN"
 
 
 def _is_option(argument: str) -> bool:
@@ -149,7 +149,7 @@ class _PrintCompletion(argparse.Action):
             import shtab
         except ImportError:
             raise not_installed("--print-completion needs shtab", "completion") from None
-        (commands,) = (each.choices for each in parser._actions if each.dest == "command")
+        (commands,) = (action.choices for action in parser._actions if action.dest == "command")
         assert isinstance(commands, dict)
         for action in (action for command in commands.values() for action in command._actions):
             if action.option_strings and action.metavar in ("RUN", "FOLDER"):
@@ -174,9 +174,9 @@ def _needed_modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
 
     `seq2seq --help` needs none. Others may need packages that are not installed.
     """
-    if any(each.partition("=")[0] == "--print-completion" for each in arguments):
+    if any(word.partition("=")[0] == "--print-completion" for word in arguments):
         return command_modules()
-    called = next((each for each in arguments if each in COMMANDS), None)
+    called = next((word for word in arguments if word in COMMANDS), None)
     if called is None:
         return {}
     return {called: _command_module(called)}
@@ -201,18 +201,18 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         if name in modules:
             modules[name].add_arguments(command)
             command.set_defaults(run=modules[name].run)
-    options, rest = parser.parse_known_args(arguments)
+    options, unread = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
     if "decoding" in options:
-        options.decoding = [each for each in arguments if _DECODING.match(each)]
-        rest = [each for each in rest if not _DECODING.match(each)]
+        options.decoding = [word for word in arguments if _DECODING.match(word)]
+        unread = [word for word in unread if not _DECODING.match(word)]
         if "text" in options:
-            options.text = [each for each in options.text if not _DECODING.match(each)]
+            options.text = [word for word in options.text if not _DECODING.match(word)]
     repeated = next((name for name in ("overrides", "text") if name in options), None)
-    if any(map(_is_option, rest)) or (rest and repeated is None):
-        commands.choices[options.command].refuse(rest)
-    if rest and repeated:  # after an option
-        setattr(options, repeated, [*getattr(options, repeated), *rest])
+    if any(map(_is_option, unread)) or (unread and repeated is None):
+        commands.choices[options.command].refuse(unread)
+    if unread and repeated:  # after an option
+        setattr(options, repeated, [*getattr(options, repeated), *unread])
     check_paths(*_paths(options))
     return options
 
@@ -222,6 +222,6 @@ def _paths(options: argparse.Namespace) -> list[Path]:
     values: list[object] = []
     for value in vars(options).values():
         values += value if isinstance(value, list) else [value]
-    configs = [each for each in getattr(options, "overrides", ()) if not is_override(each)]
+    configs = [value for value in getattr(options, "overrides", ()) if not is_override(value)]
     runs = getattr(options, "model", None) or ()
-    return [*(each for each in values if isinstance(each, Path)), *map(Path, (*configs, *runs))]
+    return [*(value for value in values if isinstance(value, Path)), *map(Path, (*configs, *runs))]

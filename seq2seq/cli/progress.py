@@ -15,16 +15,16 @@ _BLOCK_BYTES = 1 << 20
 
 @contextmanager
 def progress(
-    task: str, total: int | None, unit: str = "line", shown: bool = True, done: int = 0
+    task: str, total: int | None, unit: str = "line", visible: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], object] | None]:
-    """Yield a function that advances a bar on stderr; None if it is no terminal or not `shown`.
+    """Yield a function that advances a bar on stderr; None if it is no terminal or not `visible`.
 
     The bar starts after what is `done` already, such as by an earlier call.
 
     After the block, the bar gives way to a summary, such as "translated 10,000 lines in 40.2 s".
     A runtime without tqdm shows no bar.
     """
-    tqdm = _bar_class() if shown and sys.stderr.isatty() else None
+    tqdm = _bar_class() if visible and sys.stderr.isatty() else None
     if tqdm is None:
         yield None
         return

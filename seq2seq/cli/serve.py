@@ -66,9 +66,8 @@ def run(options: argparse.Namespace) -> int:
         )
     with frozen_objects():
         from seq2seq.serving.access import Access, Limits
-        from seq2seq.serving.app import create_app
+        from seq2seq.serving.app import address_of, create_app, listen, server_for
         from seq2seq.serving.language_pairs import load_pairs
-        from seq2seq.serving.server import address_of, listen, server_for
     token = _token(options.token_file)
     access = Access(token, _hosts(options), tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
@@ -84,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         for pair, translator in pairs.items():
             logger.info(f"{pair}: {translator.name}")
         address = address_of(listening)
-        logger.info(f"serving {address} (API: {address}/docs); Ctrl-C stops")
+        logger.info(f"serving {address} (API: {address}/openapi.json); Ctrl-C stops")
         server = server_for(app, limits.seconds)
         with arguments_spelled(python_spelling):  # a request has fields of these names
             server.run(sockets=[listening])

@@ -75,8 +75,8 @@ def _check_outputs(options: argparse.Namespace, outputs: dict[str, list[Path]]) 
     """Raise UserError for outputs that cannot be written or would replace a file."""
     if not all(PLACE in name for name in options.output):
         raise UserError(f"split -o: each name needs {PLACE}, the place of train, valid and test")
-    for each in outputs.values():
-        check_sides(each)
+    for sides in outputs.values():
+        check_sides(sides)
     paths = [path for part in outputs.values() for path in part]
     for number, path in enumerate(paths):
         check_output(path, *options.input, *paths[:number], compressed=True)

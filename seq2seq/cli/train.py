@@ -51,8 +51,8 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _resume_command(given: Sequence[str]) -> str:
+def _resume_command(words: Sequence[str]) -> str:
     """Return the command that resumes a run, from the arguments that it was started with."""
-    kept = [word for word in given if word not in ("--overwrite", "--resume")]
+    repeated = [word for word in words if word not in ("--overwrite", "--resume")]
     start = "seq2seq" if world_size() == 1 else "torchrun ... -m seq2seq"
-    return f"{start} {shlex.join([*kept, '--resume'])}"
+    return f"{start} {shlex.join([*repeated, '--resume'])}"

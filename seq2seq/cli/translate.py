@@ -103,7 +103,7 @@ class _Requirements(NamedTuple):
         return [line.split("\t") for line in self.constraints.of(number, size)]
 
 
-class _Text(NamedTuple):
+class _InputText(NamedTuple):
     """Lines to translate, in groups as they are read."""
 
     groups: Iterable[Sequence[bytes]]
@@ -137,7 +137,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _translate(
     options: argparse.Namespace,
-    text: _Text,
+    text: _InputText,
     translator: "Translator",
     required: _Requirements,
     report: LineReport,
@@ -151,7 +151,7 @@ def _translate(
     with (
         output.kept_on_failure("the translations of the first", "line", lines_of_each),
         report.logged_on_failure(),
-        progress("translated", total, shown=barred) as advance,
+        progress("translated", total, visible=barred) as advance,
     ):
         for number, batch in input_lines.numbered(text.groups, options.batch_size or BATCH_LINES):
             lines = report.decode(number, batch)
@@ -205,18 +205,18 @@ def _total(options: argparse.Namespace) -> int | None:
 @contextmanager
 def _open(
     options: argparse.Namespace, source: TextFile | None, required: _Requirements
-) -> Iterator[_Text]:
+) -> Iterator[_InputText]:
     """Yield the lines to translate, after reading the files that have a line for each of them."""
     name = str("the arguments" if options.text else options.input or STDIN)
     by_line = [file for file in (required.prefixes, required.constraints) if file is not None]
     if options.text:
         lines = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
-        yield _Text([_in_step(by_line, lines, name)])
+        yield _InputText([_in_step(by_line, lines, name)])
     elif _is_typed(options):
-        yield _Text(input_lines.typed_lines(), typed=True)
+        yield _InputText(input_lines.typed_lines(), typed=True)
     elif options.stream and (source is None or source.column is None):
         with input_lines.open_bytes(source) as file:
-            yield _Text(input_lines.arrivals(file, name))
+            yield _InputText(input_lines.arrivals(file, name))
     else:
         by_terminal = source is None and sys.stdin.isatty()
         size = options.batch_size or (1 if by_terminal or options.stream else BATCH_LINES)
@@ -224,11 +224,11 @@ def _open(
             if options.document:
                 numbers: list[int] = []
                 texts = input_lines.paragraphs(opened, numbers, name)
-                yield _Text(input_lines.grouped(texts, BATCH_LINES), numbers=numbers)
+                yield _InputText(input_lines.grouped(texts, BATCH_LINES), numbers=numbers)
             elif by_line:
-                yield _Text([_in_step(by_line, opened, name)])
+                yield _InputText([_in_step(by_line, opened, name)])
             else:
-                yield _Text(input_lines.grouped(opened, size))
+                yield _InputText(input_lines.grouped(opened, size))
 
 
 def _in_step(files: Sequence[LineFile], lines: Iterable[bytes], name: str) -> list[bytes]:

@@ -2,7 +2,7 @@
 
 import time
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,7 +32,6 @@ from seq2seq.evaluation.segmentation import (
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
-METRIC_NAMES = ("BLEU", "chrF2", "TER")  # sacrebleu's names, in the order of `Scores`
 MAX_TER_WORDS = 300  # words of a line on either side; TER of a longer line may take minutes
 _TER_REPORT_SECONDS = 10.0
 _TOKENIZED_LINES = 100  # lines ending in " ." from which sacrebleu takes a text for tokenized
@@ -50,15 +49,7 @@ class Score(NamedTuple):
     signature: str
 
 
-class Scores(NamedTuple):
-    """BLEU and chrF2 (character 1- to 6-grams), higher is better; TER, lower is better.
-
-    TER is None for texts with longer lines than MAX_TER_WORDS.
-    """
-
-    bleu: Score
-    chrf: Score
-    ter: Score | None
+Scores = dict[str, Score]  # by the keys of METRICS, without those that are not computed
 
 
 class SentenceScore(NamedTuple):
@@ -96,17 +87,43 @@ class Paired(NamedTuple):
         return Score(self.system.score, self.system.ci, self.signature)
 
 
-class Comparison(NamedTuple):
-    """Paired bootstrap test (Koehn 2004) of a system against a baseline; TER as in `Scores`."""
+Comparison = dict[str, Paired]  # paired bootstrap test (Koehn 2004); keys as in `Scores`
 
-    bleu: Paired
-    chrf: Paired
-    ter: Paired | None
 
-    def system_scores(self) -> Scores:
-        """Return the scores of the system."""
-        bleu, chrf, ter = self
-        return Scores(bleu.score(), chrf.score(), None if ter is None else ter.score())
+class MetricKind(NamedTuple):
+    """A metric: the name that sacrebleu gives it, and how to make it for some references."""
+
+    name: str
+    make: Callable[[Sequence[Sequence[str]] | None, bool, Segmentation], Metric]
+
+
+def _bleu(
+    references: Sequence[Sequence[str]] | None, lowercase: bool, segmentation: Segmentation
+) -> Metric:
+    return BLEU(lowercase=lowercase, tokenize=segmentation.tokenize, references=references)
+
+
+def _chrf(references: Sequence[Sequence[str]] | None, lowercase: bool, _: Segmentation) -> Metric:
+    return CHRF(lowercase=lowercase, references=references)
+
+
+def _ter(
+    references: Sequence[Sequence[str]] | None, lowercase: bool, segmentation: Segmentation
+) -> Metric:
+    options = {"normalized": segmentation.asian, "asian_support": segmentation.asian}
+    return TER(**options, case_sensitive=not lowercase, references=references)
+
+
+METRICS = {  # BLEU and chrF2 (character 1- to 6-grams): higher is better; TER: lower
+    "bleu": MetricKind("BLEU", _bleu),
+    "chrf": MetricKind("chrF2", _chrf),
+    "ter": MetricKind("TER", _ter),  # only for texts without lines of more than MAX_TER_WORDS
+}
+
+
+def system_scores(comparison: Comparison) -> Scores:
+    """Return the scores of the system that was compared with a baseline."""
+    return {key: pair.score() for key, pair in comparison.items()}
 
 
 def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
@@ -170,17 +187,17 @@ def few_lines_note(lines: int) -> str | None:
     return f"no intervals and p-values for fewer than {MIN_SENTENCES} lines (here: {lines})"
 
 
-def few_differences_note(comparison: "Comparison") -> str | None:
+def few_differences_note(comparison: Comparison) -> str | None:
     """Return a note if the systems differ in too few lines for some metric's p-value."""
     untested = [
-        name
-        for name, pair in zip(METRIC_NAMES, comparison, strict=True)
-        if pair is not None and pair.p_value is None and pair.system.ci is not None
+        METRICS[key].name
+        for key, pair in comparison.items()
+        if pair.p_value is None and pair.system.ci is not None
     ]
     if not untested:
         return None
-    metrics = " and ".join(untested)
-    return f"no p-value of {metrics}: the systems differ in fewer than {MIN_SENTENCES} lines"
+    names = " and ".join(untested)
+    return f"no p-value of {names}: the systems differ in fewer than {MIN_SENTENCES} lines"
 
 
 @quiet_sacrebleu()
@@ -232,14 +249,9 @@ def score(
     `Resamples`. Raises UserError for missing references, unequal numbers of lines or an unusable
     tokenizer.
     """
-    texts = [("hypotheses", hypotheses)]
     resamples = Resamples(len(hypotheses), bootstrap)
-    bleu, chrf, ter = _metrics(texts, references, lowercase, segmentation)
-    return Scores(
-        _score(bleu, hypotheses, resamples),
-        _score(chrf, hypotheses, resamples),
-        None if ter is None else _score(ter, hypotheses, resamples),
-    )
+    metrics = _metrics([("hypotheses", hypotheses)], references, lowercase, segmentation)
+    return {key: _score(metric, hypotheses, resamples) for key, metric in metrics.items()}
 
 
 @quiet_sacrebleu()
@@ -254,12 +266,8 @@ def compare(
     """Test a system against a baseline by the paired bootstrap; as `score` otherwise."""
     texts = [("baseline", baseline), ("system", system)]
     resamples = Resamples(len(baseline), bootstrap)
-    bleu, chrf, ter = _metrics(texts, references, lowercase, segmentation)
-    return Comparison(
-        _paired(bleu, baseline, system, resamples),
-        _paired(chrf, baseline, system, resamples),
-        None if ter is None else _paired(ter, baseline, system, resamples),
-    )
+    metrics = _metrics(texts, references, lowercase, segmentation)
+    return {key: _paired(metric, baseline, system, resamples) for key, metric in metrics.items()}
 
 
 @quiet_sacrebleu()
@@ -274,8 +282,8 @@ def sentence_scores(
     bleu = BLEU(lowercase=lowercase, tokenize=segmentation.tokenize, effective_order=True)
     chrf = CHRF(lowercase=lowercase)
     return [
-        SentenceScore(bleu.sentence_score(line, own).score, chrf.sentence_score(line, own).score)
-        for line, *own in zip(hypotheses, *references, strict=True)
+        SentenceScore(*(metric.sentence_score(line, answers).score for metric in (bleu, chrf)))
+        for line, *answers in zip(hypotheses, *references, strict=True)
     ]
 
 
@@ -287,22 +295,19 @@ def _metrics(
     references: Sequence[Sequence[str]],
     lowercase: bool,
     segmentation: Segmentation,
-) -> tuple[BLEU, CHRF, TER | None]:
-    """Check the texts and return the metrics, which hold the references; None for no TER."""
+) -> dict[str, Metric]:
+    """Check the texts and return the metrics, which hold the references."""
     if not references:
         raise UserError("no reference to score against: give at least one")
     numbered = [(f"reference {n}", lines) for n, lines in enumerate(references, start=1)]
     check_line_counts([*texts, *numbered])
     check_tokenizer(segmentation.tokenize)
-    ter = None
-    if long_line_note([*texts, *numbered], segmentation) is None:
-        options = {"normalized": segmentation.asian, "asian_support": segmentation.asian}
-        ter = TER(**options, case_sensitive=not lowercase, references=references)
-    return (
-        BLEU(lowercase=lowercase, tokenize=segmentation.tokenize, references=references),
-        CHRF(lowercase=lowercase, references=references),
-        ter,
-    )
+    too_long = long_line_note([*texts, *numbered], segmentation) is not None
+    return {
+        key: kind.make(references, lowercase, segmentation)
+        for key, kind in METRICS.items()
+        if not (key == "ter" and too_long)
+    }
 
 
 def _counts(metric: Metric, hypotheses: Sequence[str]) -> Counts:
@@ -326,8 +331,8 @@ def _score_of_sums(metric: Metric, sums: list[float]) -> float:
 
 
 def _score(metric: Metric, hypotheses: Sequence[str], resamples: Resamples) -> Score:
-    found, _ = _resampled(metric, _counts(metric, hypotheses), resamples)
-    return Score(found.score, found.ci, _signature(metric, resamples))
+    result, _ = _resampled(metric, _counts(metric, hypotheses), resamples)
+    return Score(result.score, result.ci, _signature(metric, resamples))
 
 
 def _paired(
@@ -347,11 +352,11 @@ def _resampled(
     metric: Metric, counts: Counts, resamples: Resamples
 ) -> tuple[Resampled, NDArray[np.float64] | None]:
     """Return the score of counted sentences, and those of its resamples if they suffice."""
-    own = _score_of_sums(metric, counts.sum(axis=0).tolist())
+    score = _score_of_sums(metric, counts.sum(axis=0).tolist())
     if not resamples.suffice:
-        return Resampled(own, None, None), None
+        return Resampled(score, None, None), None
     drawn = resamples.scores(counts, lambda sums: _score_of_sums(metric, sums))
-    return Resampled(own, float(drawn.mean()), interval(drawn)), drawn
+    return Resampled(score, float(drawn.mean()), interval(drawn)), drawn
 
 
 def _signature(metric: Metric, resamples: Resamples) -> str:

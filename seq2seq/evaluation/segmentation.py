@@ -130,8 +130,8 @@ def _letters_by_script(references: Iterable[Sequence[str]]) -> Counter[str | Non
 @cache
 def _script(character: str) -> str | None:
     name = unicodedata.name(character, "")
-    found = (script for start, script in _UNSPACED.items() if name.startswith(f"{start} "))
-    return next(found, None)
+    scripts = (script for start, script in _UNSPACED.items() if name.startswith(f"{start} "))
+    return next(scripts, None)
 
 
 @contextmanager

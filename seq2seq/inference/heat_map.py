@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seq2seq.inference.token_labels import label_of, legible, starts_word
 
-MAX_CELLS = 10_000  # in one table in a notebook
+MAX_CELLS = 10_000  # in one table of a notebook
 MIN_PRINTED = 0.05  # smaller weights are not printed in their cells
 OPACITY = 0.65  # for weight 1: text in the colour of the page remains readable on it
 _HEAT = "9,80,190"  # red, green and blue

@@ -52,7 +52,7 @@ class LoadedModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights."""
-        fields = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self.device == "cpu":
             return _restored, (type(self), None, fields)
         return _restored, (type(self), _DeviceName(str(self.device)), fields)

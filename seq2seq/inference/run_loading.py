@@ -50,7 +50,9 @@ def stored_run(folder: Path) -> StoredRun:
 
 def check_fit(paths: Sequence[Path], runs: Iterable[tuple[Config, Vocabularies]]) -> None:
     """Raise UserError for runs that form no ensemble."""
-    described = [(checksums_of(each), config.data.direction) for config, each in runs]
+    described = [
+        (checksums_of(vocabularies), config.data.direction) for config, vocabularies in runs
+    ]
     for path, (checksums, direction) in zip(paths, described, strict=True):
         same = checksums == described[0][0]
         check_ensemble(path, paths[0], same, direction, described[0][1])

@@ -89,11 +89,11 @@ class SearchSettings:
                 argument_types.integer(value, name, None, None)
 
 
-def refuse_together(name: str, **others: object) -> None:
+def refuse_together(name: str, **arguments: object) -> None:
     """Raise UserError for an argument that cannot be used with another that is given."""
-    for other, value in others.items():
+    for other_name, value in arguments.items():
         if value is not None:
-            text = f"cannot be used with {argument(other)}; remove one of them"
+            text = f"cannot be used with {argument(other_name)}; remove one of them"
             raise UserError(f"{argument(name)} {text}")
 
 

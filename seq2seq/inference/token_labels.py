@@ -27,7 +27,7 @@ def starts_word(tokens: Sequence[str], index: int) -> bool:
 def joined(tokens: Sequence[str]) -> str:
     """Return tokens as one text, in which those that spell bytes are decoded."""
     return _BYTES.sub(
-        lambda found: bytes.fromhex(_HEX.sub("", found[0])).decode(errors="replace"),
+        lambda match: bytes.fromhex(_HEX.sub("", match[0])).decode(errors="replace"),
         "".join(tokens),
     )
 

@@ -35,12 +35,12 @@ def translation_as_json(
         fields = {
             "n_best": [
                 {
-                    "text": each.text,
-                    "score": round(each.score, 6),
-                    "tokens": each.tokens,
-                    "log_probs": _rounded(each.log_probs),
+                    "text": entry.text,
+                    "score": round(entry.score, 6),
+                    "tokens": entry.tokens,
+                    "log_probs": _rounded(entry.log_probs),
                 }
-                for each in translation.n_best
+                for entry in translation.n_best
             ]
         }
         text += f", {json_text(fields)[1:-1]}"

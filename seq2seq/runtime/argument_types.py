@@ -18,11 +18,11 @@ def text_list(value: Iterable[str], name: str, example: str = "one sentence each
 
     A single string, an iterable of characters, is refused.
     """
-    found = ordered(value, name, f"a list of str, {example}")
-    if not all(isinstance(each, str) for each in found):
-        index = next(i for i, each in enumerate(found) if not isinstance(each, str))
-        raise TypeError(f"{name}[{index}]: must be a str, not {_kind(found[index])}")
-    return found
+    items = ordered(value, name, f"a list of str, {example}")
+    if not all(isinstance(item, str) for item in items):
+        index = next(i for i, item in enumerate(items) if not isinstance(item, str))
+        raise TypeError(f"{name}[{index}]: must be a str, not {_kind(items[index])}")
+    return items
 
 
 def text(value: object, name: str) -> str:
@@ -37,13 +37,13 @@ def id_list(value: Iterable[int], name: str, size: int) -> list[int]:
 
     Raises TypeError for anything else, and UserError for other integers.
     """
-    found = ordered(value, name, "a list of int, the ids of one text")
+    items = ordered(value, name, "a list of int, the ids of one text")
     try:
-        ids = list(map(operator.index, found))
+        ids = list(map(operator.index, items))
     except TypeError:
-        ids = [integer(each, f"{name}[{i}]", 0, None) for i, each in enumerate(found)]
+        ids = [integer(item, f"{name}[{i}]", 0, None) for i, item in enumerate(items)]
     if ids and not (min(ids) >= 0 and max(ids) < size):
-        index = next(i for i, each in enumerate(ids) if not 0 <= each < size)
+        index = next(i for i, item in enumerate(ids) if not 0 <= item < size)
         raise UserError(f"{name}[{index}]: {ids[index]} is not one of the ids 0 to {size - 1}")
     return ids
 
@@ -79,14 +79,14 @@ def integer(value: Any, name: str, least: int | None = 1, most: int | None = _MA
     try:
         if isinstance(value, bool):
             raise TypeError
-        found = operator.index(value)
+        number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}: must be an int, not {value!r}") from None
-    if least is not None and found < least:
-        raise UserError(f"{name}: must be at least {least}, not {found}")
-    if most is not None and found > most:
-        raise UserError(f"{name}: must be at most {most}, not {found}")
-    return found
+    if least is not None and number < least:
+        raise UserError(f"{name}: must be at least {least}, not {number}")
+    if most is not None and number > most:
+        raise UserError(f"{name}: must be at most {most}, not {number}")
+    return number
 
 
 def check_number(value: object, name: str) -> None:

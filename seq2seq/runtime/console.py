@@ -23,7 +23,7 @@ _UNSAFE = re.compile(
 
 def printable(text: str) -> str:
     r"""Escape characters that control a terminal or reorder its text, as `\uXXXX`, as in JSON."""
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def one_line(text: str) -> str:
@@ -98,8 +98,8 @@ def aligned_table(rows: Sequence[Sequence[str]], align: str = "right") -> str:
 
 def counted(number: float, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is 1."""
-    shown = f"{number:,}" if isinstance(number, int) else f"{number:g}"
-    return f"{shown} {noun}{'s' * (number != 1)}"
+    text = f"{number:,}" if isinstance(number, int) else f"{number:g}"
+    return f"{text} {noun}{'s' * (number != 1)}"
 
 
 def size_in_bytes(count: int) -> str:

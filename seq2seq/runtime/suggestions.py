@@ -6,12 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 
-def did_you_mean(word: str, known: Iterable[str], similar: float = 0.6) -> str:
-    """Return "; did you mean 'X'?" with the closest known word, or nothing if none is close.
+def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6) -> str:
+    """Return "; did you mean 'X'?" with the closest word, or nothing if none is close.
 
     `similar` is the minimum ratio of matching characters.
     """
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=similar)
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=similar)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
@@ -20,7 +20,7 @@ def suggest_file(path: Path) -> str:
     if not path.parent.is_dir():
         return f"; the folder {path.parent} does not exist"
     with suppress(OSError):
-        return did_you_mean(path.name, sorted(each.name for each in path.parent.iterdir()))
+        return did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir()))
     return ""
 
 

@@ -50,13 +50,13 @@ class Access:
     hosts: frozenset[str] | None = None  # names in the Host header; None: any
     origins: tuple[str, ...] = ()  # web pages of other origins
 
-    def check_token(self, request: Request, given: str | None = None) -> None:
+    def check_token(self, request: Request, api_key: str | None = None) -> None:
         """Raise HTTPException 401 unless the request, or its `api_key`, has the token."""
         if self.token is None:
             return
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
-        found = bearer if scheme.lower() == "bearer" else given or ""
-        if not hmac.compare_digest(found.encode(), self.token.encode()):
+        token = bearer if scheme.lower() == "bearer" else api_key or ""
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
             raise HTTPException(
                 401,
                 "the token is missing or wrong; send the header Authorization: Bearer TOKEN",

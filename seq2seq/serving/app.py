@@ -1,37 +1,32 @@
-"""The ASGI application: both APIs, the page, the documentation and the metrics."""
+"""The ASGI application of both APIs, the page and the metrics, and the server that runs it."""
 
 import asyncio
+import errno
+import os
+import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from types import FrameType
 
+import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import ValidationError
-from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from seq2seq import __version__
-from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.serving import errors, libretranslate, metrics, page, v1
 from seq2seq.serving.access import Access, Guard, Limits
 from seq2seq.serving.language_pairs import LanguagePairs
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.service import Service
-from seq2seq.serving.translation_queue import QueueFullError, TranslationQueue
+from seq2seq.serving.translation_queue import TranslationQueue
 
-_HANDLERS: dict[int | type[Exception], Any] = {
-    HTTPException: errors.on_http_error,
-    RequestValidationError: errors.on_invalid,
-    ValidationError: errors.on_invalid,
-    UserError: errors.on_user_error,
-    RunError: errors.on_run_error,
-    QueueFullError: errors.on_full_queue,
-    TimeoutError: errors.on_timeout,
-    Exception: errors.on_failure,
-}
+MAX_CONNECTIONS = 2_000  # open at once; further ones are answered 503
+_SECONDS_TO_CLOSE = 5  # beyond the longest request
+_KEEP_ALIVE = 30  # seconds that an idle connection is kept
 _DESCRIPTION = (
     "Translation by attention-based recurrent models. `/translate`, `/languages` and `/health` "
     "have the shape of LibreTranslate's API. Every translation equals the one that "
@@ -62,11 +57,11 @@ def create_app(
         docs_url=None,  # FastAPI's pages load scripts from the network
         redoc_url=None,
         lifespan=lifespan,
-        exception_handlers=_HANDLERS,
+        exception_handlers=dict.fromkeys(errors.HANDLED, errors.on_error),
     )
     app.include_router(libretranslate.router(service))
     app.include_router(v1.router(service))
-    app.include_router(page.router(app, service))
+    app.include_router(page.router(service))
 
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics(request: Request) -> Response:
@@ -81,5 +76,61 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    paths = frozenset({*app.openapi()["paths"], "/", "/docs", "/openapi.json"})
+    paths = frozenset({*app.openapi()["paths"], "/", "/openapi.json"})
     return Guard(app, limits, access, figures, paths)
+
+
+class _Server(uvicorn.Server):
+    """Server that a signal stops, and that then returns instead of raising the signal again."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Stop accepting requests; a second Ctrl-C stops at once."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer what has been accepted, or cancel it, then stop the application."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            for task in self.server_state.tasks:
+                task.cancel()
+            await self.lifespan.shutdown()  # or the process would end with its thread in torch
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; raises UserError if the address cannot be used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
+    except OSError as error:
+        number = error.errno or 0
+        reason = os.strerror(number) if number in errno.errorcode else error.strerror
+        raise UserError(
+            f"{argument('host', host)} {argument('port', port)}: cannot listen there ({reason}); "
+            "choose another port, or an address of this machine"
+        ) from None
+
+
+def address_of(listening: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def server_for(app: ASGIApp, longest_request: float) -> uvicorn.Server:
+    """Return a server; `run(sockets=[listen(...)])` serves until SIGINT or SIGTERM.
+
+    Requests that were accepted are answered before it returns.
+    """
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=round(longest_request) + _SECONDS_TO_CLOSE,
+    )
+    return _Server(config)

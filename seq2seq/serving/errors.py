@@ -53,59 +53,44 @@ def error_response(status: int, message: str, headers: dict[str, str] | None = N
     return JSONResponse({"error": one_line(message)}, status, headers)
 
 
-async def on_http_error(_request: Request, error: Exception) -> Response:
-    """Answer a request that was refused."""
-    assert isinstance(error, AnyHTTPException)
-    headers = dict(error.headers) if error.headers else None
-    return error_response(error.status_code, str(error.detail), headers)
-
-
-async def on_invalid(_request: Request, error: Exception) -> Response:
-    """Answer a request whose body does not fit the schema; the first mistake is named."""
-    assert isinstance(error, RequestValidationError | ValidationError)
-    return error_response(400, _described(cast("Sequence[Mapping[str, Any]]", error.errors())))
-
-
-async def on_user_error(_request: Request, error: Exception) -> Response:
-    """Answer a request that the translator refused."""
-    assert isinstance(error, UserError)
-    return error_response(400, str(error))
-
-
-async def on_run_error(_request: Request, error: Exception) -> Response:
-    """Answer a request during which the model failed."""
-    assert isinstance(error, RunError)
-    return error_response(500, str(error))
-
-
-async def on_full_queue(_request: Request, error: Exception) -> Response:
-    """Answer a request for which there is no room."""
-    assert isinstance(error, QueueFullError)
-    return error_response(503, str(error), {"Retry-After": str(error.retry_after)})
-
-
-async def on_timeout(_request: Request, _error: Exception) -> Response:
-    """Answer a request that took too long."""
-    message = "the translation took too long; send less text, or try again later"
-    return error_response(503, message, {"Retry-After": "1"})
-
-
-async def on_failure(_request: Request, _error: Exception) -> Response:
-    """Answer a request that failed for another reason, which the server logs."""
+async def on_error(_request: Request, error: Exception) -> Response:
+    """Answer a request that failed, or that was refused."""
+    match error:
+        case AnyHTTPException():
+            headers = dict(error.headers) if error.headers else None
+            return error_response(error.status_code, str(error.detail), headers)
+        case RequestValidationError() | ValidationError():
+            mistakes = cast("Sequence[Mapping[str, Any]]", error.errors())
+            return error_response(400, _described(mistakes))
+        case UserError():
+            return error_response(400, str(error))
+        case RunError():
+            return error_response(500, str(error))
+        case QueueFullError():
+            return error_response(503, str(error), {"Retry-After": str(error.retry_after)})
+        case TimeoutError():
+            text = "the translation took too long; send less text, or try again later"
+            return error_response(503, text, {"Retry-After": "1"})
     return error_response(500, "the server failed; its log has the reason")
+
+
+HANDLED: tuple[type[Exception], ...] = (
+    *(AnyHTTPException, RequestValidationError, ValidationError, UserError, RunError),
+    *(QueueFullError, TimeoutError, Exception),
+)
 
 
 def _described(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return the first of several mistakes, with the place in the request."""
     first = errors[0]
     place = first.get("loc")
-    names = [str(each) for each in place if each != "body"] if isinstance(place, tuple) else []
+    names = [str(name) for name in place if name != "body"] if isinstance(place, tuple) else []
     if first.get("type") == "json_invalid":
         return "the body is not valid JSON"
     if not names and first.get("type") in ("model_attributes_type", "model_type", "missing"):
         return "the body must be a JSON object, with Content-Type: application/json"
     if first.get("type") == "extra_forbidden":
-        return f"{'.'.join(names)}: unknown field; /docs lists those of a request"
+        return f"{'.'.join(names)}: unknown field; /openapi.json lists those of a request"
     message = str(first.get("msg", "")).removeprefix("Value error, ")
     return f"{'.'.join(names)}: {message}" if names else message
 

@@ -49,14 +49,14 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
         An omitted code fits any language, as does "auto" for the source. Raises UserError if no
         pair fits, or several do and the request names only one language.
         """
-        given = (("from", None if src == AUTO else src), ("to", tgt))
-        named = [f"{word} {code}" for word, code in given if code is not None]
+        codes = (("from", None if src == AUTO else src), ("to", tgt))
+        named = [f"{word} {code}" for word, code in codes if code is not None]
         fitting = [
             pair for pair in self if src in (None, AUTO, pair.src) and tgt in (None, pair.tgt)
         ]
         if not fitting:
-            wanted = " ".join(named)
-            raise UserError(f"source, target: no model translates {wanted}; there is {self}")
+            asked = " ".join(named)
+            raise UserError(f"source, target: no model translates {asked}; there is {self}")
         if len(fitting) > 1 and named:
             several = ", ".join(map(str, fitting))
             raise UserError(f"source, target: {several} fit; name both languages")

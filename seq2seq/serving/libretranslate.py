@@ -11,8 +11,7 @@ from pydantic import BaseModel, Field
 from seq2seq.inference.translation import Translation
 from seq2seq.serving.errors import RESPONSES, ErrorMessage, parsed_json
 from seq2seq.serving.language_pairs import AUTO
-from seq2seq.serving.service import Service
-from seq2seq.serving.texts import Texts, text_list
+from seq2seq.serving.service import Service, Texts, text_list
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM = "application/x-www-form-urlencoded"
@@ -79,18 +78,19 @@ def router(service: Service) -> APIRouter:
         body = TranslateText.model_validate(await _read(request))
         service.access.check_token(request, body.api_key)
         split = [_lines(text) for text in text_list(body.q)]
-        lines = [line for each in split for line in each]
+        lines = [line for text in split for line in text]
         service.check_size(lines)
         search = _search(service, body)
-        found = await service.translate(request, search, [QueuedLine(line) for line in lines])
-        answers = _joined(split, found, search.n_best)
+        queued = [QueuedLine(line) for line in lines]
+        translations = await service.translate(request, search, queued)
+        answers = _joined(split, translations, search.n_best)
         return JSONResponse(_answer(body, answers))
 
     @routes.post("/languages", include_in_schema=False)  # by which older clients ask
     @routes.get("/languages")
     async def languages() -> list[Language]:
         """List the languages."""
-        return [Language.model_validate(each) for each in service.pairs.languages()]
+        return list(map(Language.model_validate, service.pairs.languages()))
 
     @routes.get("/health", responses={503: _STOPPING})
     async def health() -> Health:
@@ -113,7 +113,7 @@ async def _read(request: Request) -> object:
             )
         except ValueError:
             raise HTTPException(400, "the form is not valid UTF-8 or has too many fields") from None
-        return {name: each if len(each) > 1 else each[0] for name, each in form.items()}
+        return {name: values if len(values) > 1 else values[0] for name, values in form.items()}
     if kind not in ("", "application/json"):
         raise HTTPException(415, f"{kind}: send application/json or {_FORM}")
     return parsed_json(body)
@@ -133,23 +133,24 @@ def _lines(text: str) -> list[str]:
 
 
 def _joined(
-    split: Sequence[Sequence[str]], found: Sequence[Translation], n_best: int
+    split: Sequence[Sequence[str]], translations: Sequence[Translation], n_best: int
 ) -> list[list[str]]:
     """Return for each text its translation, then different alternatives; lines are joined."""
     answers, start = [], 0
     for lines in split:
-        own = found[start : start + len(lines)]
+        of_text = translations[start : start + len(lines)]
         start += len(lines)
-        texts = ["\n".join(each.text for each in own)]
-        texts += ["\n".join(each.n_best[rank].text for each in own) for rank in range(1, n_best)]
+        texts = ["\n".join(line.text for line in of_text)]
+        for rank in range(1, n_best):
+            texts.append("\n".join(line.n_best[rank].text for line in of_text))
         answers.append(list(dict.fromkeys(texts)))
     return answers
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]]) -> dict[str, object]:
     single = isinstance(body.q, str)
-    texts, others = [each[0] for each in answers], [each[1:] for each in answers]
+    texts, alternatives = [text for text, *_ in answers], [more for _, *more in answers]
     answer: dict[str, object] = {"translatedText": texts[0] if single else texts}
     if body.alternatives:
-        answer["alternatives"] = others[0] if single else others
+        answer["alternatives"] = alternatives[0] if single else alternatives
     return answer

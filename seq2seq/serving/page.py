@@ -1,11 +1,8 @@
-"""The web page and the documentation of the APIs: no resource comes from another server."""
+"""The web page: no resource comes from another server."""
 
-import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from fastapi import APIRouter, FastAPI, HTTPException
+from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -17,16 +14,7 @@ _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "im
 _MAX_ALTERNATIVES = 5  # hypotheses that the page asks for
 
 
-class _Field(NamedTuple):
-    """Field of a request or of an answer, as the documentation shows it."""
-
-    name: str
-    kind: str
-    default: str
-    description: str
-
-
-def router(app: FastAPI, service: Service) -> APIRouter:
+def router(service: Service) -> APIRouter:
     """Return the routes; they are not part of the API."""
     routes = APIRouter(include_in_schema=False)
     templates = Environment(
@@ -64,94 +52,4 @@ def router(app: FastAPI, service: Service) -> APIRouter:
             raise HTTPException(404, "Not Found")
         return Response(static[name], media_type=_STATIC[name])
 
-    @routes.get("/docs")
-    async def docs() -> Response:
-        """Return the documentation, made from the OpenAPI description."""
-        text = templates.get_template("docs.html").render(
-            operations=list(_operations(app)), objects=_objects(app.openapi())
-        )
-        return HTMLResponse(text)
-
     return routes
-
-
-def _operations(app: FastAPI) -> Iterator[dict[str, Any]]:
-    """Yield what the documentation shows of each operation."""
-    description = app.openapi()
-    for path, methods in description["paths"].items():
-        for method, operation in methods.items():
-            body = operation.get("requestBody", {}).get("content", {})
-            answer = operation["responses"]["200"].get("content", {}).get("application/json", {})
-            yield {
-                "method": method.upper(),
-                "path": path,
-                "summary": operation.get("description", ""),
-                "kinds": list(body),
-                "request": _fields(_schema(body.get("application/json")), description),
-                "answer": _fields(_schema(answer), description),
-                "statuses": {
-                    code: each["description"]
-                    for code, each in operation["responses"].items()
-                    if code not in ("200", "422")
-                },
-            }
-
-
-def _objects(description: Mapping[str, Any]) -> dict[str, list[_Field]]:
-    """Return the fields of objects within requests and answers, by the names of their types."""
-    schemas = description["components"]["schemas"]
-    named = [field.kind for schema in schemas.values() for field in _fields(schema, description)]
-    return {
-        name: _fields(schema, description)
-        for name, schema in schemas.items()
-        if any(name in kind for kind in named)
-    }
-
-
-def _schema(content: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    schema: Mapping[str, Any] = (content or {}).get("schema", {})
-    return schema
-
-
-def _fields(schema: Mapping[str, Any], description: Mapping[str, Any]) -> list[_Field]:
-    """Return the fields of an object, or of the objects in a list."""
-    schema = _resolved(schema, description)
-    schema = _resolved(schema.get("items", schema), description)
-    required = schema.get("required", [])
-    return [
-        _Field(
-            name,
-            _kind(each, description),
-            "required" if name in required else _default(each),
-            each.get("description", ""),
-        )
-        for name, each in schema.get("properties", {}).items()
-    ]
-
-
-def _resolved(schema: Mapping[str, Any], description: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the schema that a reference names."""
-    if "$ref" not in schema:
-        return schema
-    found: Mapping[str, Any] = description["components"]["schemas"]
-    return _resolved(found[schema["$ref"].rpartition("/")[2]], description)
-
-
-def _kind(schema: Mapping[str, Any], description: Mapping[str, Any]) -> str:
-    """Return the type of a field in words, such as "string or array of string"."""
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    if "anyOf" in schema:
-        return " or ".join(_kind(each, description) for each in schema["anyOf"])
-    if "enum" in schema or "const" in schema:
-        return " or ".join(f'"{each}"' for each in schema.get("enum", [schema.get("const")]))
-    if schema.get("type") == "array":
-        if "prefixItems" in schema:
-            return f"[{', '.join(_kind(each, description) for each in schema['prefixItems'])}]"
-        items = schema.get("items") or {"type": "value"}
-        return f"array of {_kind(items, description)}"
-    return str(schema.get("type", "value"))
-
-
-def _default(schema: Mapping[str, Any]) -> str:
-    return json.dumps(schema["default"]) if "default" in schema else ""

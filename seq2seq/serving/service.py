@@ -1,10 +1,13 @@
-"""Handling of requests in both APIs: limits, the queue, disconnected clients."""
+"""Handling of requests in both APIs: fields of texts, limits, the queue, disconnected clients."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from fastapi import Request
+from pydantic import ValidationError, WrapValidator
+from pydantic_core import PydanticCustomError
 
 from seq2seq.inference.translation import Translation
 from seq2seq.serving.access import Access, Limits
@@ -12,6 +15,22 @@ from seq2seq.serving.errors import DisconnectedError, LimitError
 from seq2seq.serving.language_pairs import LanguagePairs
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
+
+
+def _checked(value: object, validate: Callable[[object], str | list[str]]) -> str | list[str]:
+    """Raise one error in place of one for each type."""
+    try:
+        return validate(value)
+    except ValidationError:
+        raise PydanticCustomError("texts", "must be a string or a list of strings") from None
+
+
+Texts = Annotated[str | list[str], WrapValidator(_checked)]
+
+
+def text_list(texts: str | list[str]) -> list[str]:
+    """Return the texts of a field as a list."""
+    return [texts] if isinstance(texts, str) else texts
 
 
 @dataclass(frozen=True)
@@ -42,12 +61,12 @@ class Service:
 
         Raises what `TranslationQueue.translate` raises.
         """
-        found = asyncio.ensure_future(self.queue.translate(search, lines, self.limits.seconds))
+        answer = asyncio.ensure_future(self.queue.translate(search, lines, self.limits.seconds))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
-            await asyncio.wait((found, gone), return_when=asyncio.FIRST_COMPLETED)
-            if found.done():
-                return found.result()
+            await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
             self.metrics.refused.labels("disconnected").inc()
             raise DisconnectedError
         except QueueFullError:
@@ -57,7 +76,7 @@ class Service:
             self.metrics.refused.labels("timeout").inc()
             raise
         finally:
-            found.cancel()
+            answer.cancel()
             gone.cancel()
 
 

@@ -23,8 +23,6 @@ from seq2seq.serving.metrics import Metrics
 BATCH_LINES = 256  # lines per batch at most
 BATCH_CHARACTERS = 16_384  # characters per batch, so that a batch takes about a second
 MIN_SHARE = 16  # lines of a request in a batch that others want to join
-GATHERING = 0.2  # longest wait for further requests, as a fraction of the last batch's time
-MAX_GATHERING = 0.05  # the same, seconds
 MAX_RETRY = 60  # seconds, in Retry-After
 
 
@@ -77,13 +75,13 @@ class Search:
 
 @dataclass(eq=False)
 class _Waiting:
-    """Request in the queue: `started` lines are or were in a batch, `found` are translated."""
+    """Request in the queue and its translations so far; `started` lines are or were in a batch."""
 
     search: Search
     lines: Sequence[QueuedLine]
     future: "asyncio.Future[list[Translation]]"
     started: int = 0
-    found: list[Translation] = field(default_factory=list)
+    translations: list[Translation] = field(default_factory=list)
     cancelled: bool = False
 
     @property
@@ -111,8 +109,6 @@ class TranslationQueue:
         self._max_lines, self._metrics = max_lines, metrics
         self._requests: deque[_Waiting] = deque()
         self._changed = threading.Condition()
-        self._wanted = 1  # requests that the thread waits for
-        self._expected, self._gathering = 1, 0.0  # requests, seconds
         self._lines = 0  # accepted and not yet translated
         self._lines_per_second = 100.0
         self._closing = False
@@ -161,8 +157,7 @@ class TranslationQueue:
                 raise QueueFullError(min(max(1, seconds), MAX_RETRY))
             self._requests.append(waiting)
             self._count(waiting.left)
-            if len(self._requests) >= self._wanted:
-                self._changed.notify()
+            self._changed.notify()
 
     def _drop(self, waiting: _Waiting) -> None:
         """Remove a request whose answer is no longer wanted; no effect on a finished one."""
@@ -185,49 +180,31 @@ class TranslationQueue:
             self._metrics.batch_lines.observe(lines)
             self._metrics.batch_seconds.observe(seconds)
             self._lines_per_second += 0.2 * (lines / max(seconds, 1e-6) - self._lines_per_second)
-            self._gathering = min(GATHERING * seconds, MAX_GATHERING)
 
     def _next_batch(self) -> list[_Share]:
         """Wait for requests and return a batch; an empty one once the queue is closed."""
         with self._changed:
-            while True:
-                while not self._requests:
-                    if self._closing:
-                        return []
-                    self._changed.wait()
-                self._gather()
-                if self._requests:  # not all were cancelled meanwhile
-                    return self._take()
-
-    def _gather(self) -> None:
-        """Wait a moment for as many requests as there were last time: clients ask again.
-
-        A single client is never waited for.
-        """
-        end = time.monotonic() + self._gathering
-        self._wanted = self._expected
-        while len(self._requests) < self._wanted and not self._closing:
-            left = end - time.monotonic()
-            if left <= 0:
-                break
-            self._changed.wait(left)
-        self._wanted = 1
+            while not self._requests:
+                if self._closing:
+                    return []
+                self._changed.wait()
+            return self._take()
 
     def _take(self) -> list[_Share]:
         """Return lines of the requests that can share a batch with the first one."""
         search = self._requests[0].search
-        sharing = [each for each in self._requests if each.search == search]
+        sharing = [waiting for waiting in self._requests if waiting.search == search]
         share = max(MIN_SHARE, BATCH_LINES // len(sharing))
-        ends = {each: each.started for each in sharing}
+        ends = {waiting: waiting.started for waiting in sharing}
         room, characters = BATCH_LINES, BATCH_CHARACTERS
-        for most in (share, BATCH_LINES):  # a share of each, then what fits
-            for each in sharing:
-                while ends[each] < min(each.started + most, len(each.lines)):
+        for most in (share, BATCH_LINES):  # a share for everyone, then what fits
+            for waiting in sharing:
+                while ends[waiting] < min(waiting.started + most, len(waiting.lines)):
                     if room <= 0 or characters <= 0:
                         break
-                    room, characters = room - 1, characters - len(each.lines[ends[each]].text)
-                    ends[each] += 1
-        return [self._start(each, end) for each, end in ends.items() if end > each.started]
+                    room, characters = room - 1, characters - len(waiting.lines[ends[waiting]].text)
+                    ends[waiting] += 1
+        return [self._start(waiting, end) for waiting, end in ends.items() if end > waiting.started]
 
     def _start(self, waiting: _Waiting, end: int) -> _Share:
         """Take the lines of a request before `end`; others go before the rest of it."""
@@ -241,7 +218,7 @@ class TranslationQueue:
     def _translate(self, batch: list[_Share]) -> None:
         """Translate a batch and answer its requests; one that fails does not fail the others."""
         try:
-            found = self._search(batch)
+            translations = self._search(batch)
         except _AbandonedError:
             self._finish(batch, None)
         except Exception as error:
@@ -253,7 +230,7 @@ class TranslationQueue:
                 logger.exception("a request could not be translated")
             self._finish(batch, error)
         else:
-            self._finish(batch, found)
+            self._finish(batch, translations)
 
     def _search(self, batch: list[_Share]) -> list[Translation]:
         search = batch[0].waiting.search
@@ -275,21 +252,20 @@ class TranslationQueue:
             settings=search.settings,
         )
 
-    def _finish(self, batch: list[_Share], found: "list[Translation] | Exception | None") -> None:
+    def _finish(self, batch: list[_Share], result: "list[Translation] | Exception | None") -> None:
         """Hand over translations, or an error; None: no request wants an answer."""
         start, answered = 0, []
         with self._changed:
             for waiting, lines in batch:
                 self._count(-len(lines))
-                if isinstance(found, list):
-                    waiting.found += found[start : start + len(lines)]
+                if isinstance(result, list):
+                    waiting.translations += result[start : start + len(lines)]
                     start += len(lines)
                     self._count_translated(waiting.search.pair, lines)
-                if not waiting.left or isinstance(found, Exception):
+                if not waiting.left or isinstance(result, Exception):
                     answered.append(waiting)
-            self._expected = max(1, len(answered) + len(self._requests))
         if answered:
-            error = found if isinstance(found, Exception) else None
+            error = result if isinstance(result, Exception) else None
             loop = answered[0].future.get_loop()
             loop.call_soon_threadsafe(_answer, answered, error)
 
@@ -305,4 +281,4 @@ def _answer(answered: Sequence[_Waiting], error: Exception | None) -> None:
         if error is not None:
             waiting.future.set_exception(error)
         else:
-            waiting.future.set_result(waiting.found)
+            waiting.future.set_result(waiting.translations)

@@ -23,8 +23,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
 from seq2seq.serving.errors import RESPONSES, check_unicode
-from seq2seq.serving.service import Service
-from seq2seq.serving.texts import Texts, text_list
+from seq2seq.serving.service import Service, Texts, text_list
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line

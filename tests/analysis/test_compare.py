@@ -98,8 +98,8 @@ def test_a_comparison_reports_the_scores_of_its_runs(
             wanted = [each.text for each in translator.translate(sources, beam)]
             assert Path(run["translations"]).read_text(encoding="utf-8").splitlines() == wanted
             scores = score(wanted, [references], bootstrap=0)
-            assert run["bleu"]["score"] == scores.bleu.score
-            assert run["chrf"]["score"] == scores.chrf.score
+            assert run["bleu"]["score"] == scores["bleu"].score
+            assert run["chrf"]["score"] == scores["chrf"].score
         scores_by_seed = [run["bleu"]["score"] for run in variant["runs"]]
         assert variant["bleu_mean"] == pytest.approx(sum(scores_by_seed) / 2)
         model, *_ = load_model(Path(folders[0]), torch.device("cpu"))

@@ -48,10 +48,9 @@ def test_identical_text_without_spaces_has_the_full_score(script: str, code: str
     references = UNSPACED[script]
     found = segmentation_of(code, [references])
     scores = metrics.score(references, [references], segmentation=found, bootstrap=0)
-    assert scores.bleu.score == pytest.approx(100)
-    assert scores.ter is not None
-    assert scores.ter.score == 0
-    assert f"tok:{found.tokenize}|" in scores.bleu.signature
+    assert scores["bleu"].score == pytest.approx(100)
+    assert scores["ter"].score == 0
+    assert f"tok:{found.tokenize}|" in scores["bleu"].signature
     assert metrics.bleu_score(references, references, found.tokenize) == pytest.approx(100)
     note = found.note()
     assert note is not None
@@ -89,7 +88,7 @@ def test_a_chosen_tokenizer_replaces_that_of_the_script_and_is_noted() -> None:
 def test_ter_has_sacrebleus_asian_options(references: list[str]) -> None:
     hypotheses = [line[:3] + line[4:] for line in references]
     found = segmentation_of("", [references])
-    ter = metrics.score(hypotheses, [references], segmentation=found, bootstrap=0).ter
+    ter = metrics.score(hypotheses, [references], segmentation=found, bootstrap=0)["ter"]
     assert ter is not None
     wanted = TER(normalized=True, asian_support=True, case_sensitive=True)
     assert ter.score == wanted.corpus_score(hypotheses, [references]).score
@@ -115,8 +114,8 @@ def test_lines_too_long_for_ter_are_named_and_the_rest_is_scored(
     scores = metrics.score(texts[0], texts[1:], segmentation=segmentation)
     test = metrics.compare(texts[0], texts[0], texts[1:], segmentation=segmentation)
     assert time.monotonic() - began < 10
-    assert (scores.ter, test.ter) == (None, None)
-    assert scores.chrf.score > 0
+    assert "ter" not in {**scores, **test}
+    assert scores["chrf"].score > 0
     note = metrics.long_line_note([("hyp", texts[0]), ("ref", texts[1])], segmentation)
     assert note is not None
     assert note.startswith(f"{('hyp', 'ref')[side]}:1: the line has ")
@@ -126,7 +125,7 @@ def test_lines_too_long_for_ter_are_named_and_the_rest_is_scored(
 def test_lines_within_the_bound_have_a_ter(monkeypatch: pytest.MonkeyPatch) -> None:
     line = " ".join(f"w{n}" for n in range(metrics.MAX_TER_WORDS))
     assert metrics.long_line_note([("hyp", [line])], BY_SPACES) is None
-    ter = metrics.score([line], [[line]], bootstrap=0).ter
+    ter = metrics.score([line], [[line]], bootstrap=0)["ter"]
     assert ter is not None
     assert ter.score == 0
     logged: list[str] = []

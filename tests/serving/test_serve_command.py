@@ -204,9 +204,8 @@ def test_a_server_open_to_other_machines_warns(
     assert "note" not in capsys.readouterr().err
 
 
-def test_page_and_documentation_load_nothing_from_the_network(served: Served) -> None:
-    paths = ("/", "/docs", "/static/page.js", "/static/page.css")
+def test_the_page_loads_nothing_from_the_network(served: Served) -> None:
+    paths = ("/", "/static/page.js", "/static/page.css")
     texts = [served.call(path).body.decode() for path in paths]
     for text in texts:
         assert re.findall(r"(?:\w+:)?//[\w.]\S*", text) == []
-    assert all(name in texts[1] for name in served.call("/openapi.json").json["paths"])

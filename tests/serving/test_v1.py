@@ -102,14 +102,14 @@ def test_samples_equal_those_of_the_translator(served: Served, tiny_runs: dict[s
         ({"text": 5}, "text: must be a string or a list of strings"),
         ({"text": ["a", 4]}, "text: must be a string or a list of strings"),
         ({"text": "a", "prefix": 4}, "prefix: must be a string or a list of strings"),
-        ({"text": "a", "str": 4}, "str: unknown field; /docs lists those of a request"),
+        ({"text": "a", "str": 4}, "str: unknown field; /openapi.json lists those of a request"),
         (
             {"text": "a", "forbidden": ["b", "a" * 180_000]},
             "forbidden phrase 2: too long (180,000 characters); use at most 200",
         ),
         ({"text": "a", "forbidden": [4]}, "forbidden.0: Input should be a valid string"),
         ({"text": "a\nb"}, "text: contains a line break; give a list with one line each"),
-        ({"text": "a", "beam": 3}, "beam: unknown field; /docs lists those of a request"),
+        ({"text": "a", "beam": 3}, "beam: unknown field; /openapi.json lists those of a request"),
         (
             {"text": "a", "n_best": 4},
             "n_best=4: larger than the beam (3); increase beam_size",

@@ -72,13 +72,17 @@ def translation_by_words(translation: Translation) -> Translation:
         best,
         tokens=_joined(best.tokens, rows),
         log_probs=[sum(best.log_probs[index] for index in row) for row in rows],
-        attention_blocks=AttentionBlocks([each.astype(np.float32) for each in means]),
-        head_blocks=AttentionBlocks([each.astype(np.float32) for each in heads]) if heads else None,
+        attention_blocks=_blocks(means),
+        head_blocks=_blocks(heads) if heads else None,
     )
     columns = word_spans(translation.src_tokens)
     return replace(
         translation, n_best=[merged], src_tokens=_joined(translation.src_tokens, columns)
     )
+
+
+def _blocks(weights: Sequence[NDArray[np.float64]]) -> AttentionBlocks:
+    return AttentionBlocks([block.astype(np.float32) for block in weights])
 
 
 def _merged(weights: NDArray[Any], part: "_TokenPart | AttentionMap") -> NDArray[np.float64]:

@@ -131,14 +131,14 @@ class Report:
         return [
             SplitComparison(
                 name,
-                other,
-                data_statistics.overlap(named[name], named[other]),
-                data_statistics.resemblance(named[name], named[other]),
-                data_statistics.split_order(named[name], named[other]),
+                reference,
+                data_statistics.overlap(named[name], named[reference]),
+                data_statistics.resemblance(named[name], named[reference]),
+                data_statistics.split_order(named[name], named[reference]),
             )
             for name in ("valid", "test")
-            for other in named
-            if name in named and (is_train(other) or (name, other) == ("test", "valid"))
+            for reference in named
+            if name in named and (is_train(reference) or (name, reference) == ("test", "valid"))
         ]
 
     @cached_property
@@ -185,8 +185,8 @@ class Report:
         train = self._named[name]
         held_out = [
             line
-            for other, text in self._named.items()
-            if not is_train(other)
+            for split, text in self._named.items()
+            if not is_train(split)
             for line in data_statistics.overlap(train, text).pairs
         ]
         statistics, longest = self.splits[name].statistics, self.config.data.max_length
@@ -211,11 +211,11 @@ class Report:
     def _comparison_findings(self) -> Iterator[Finding]:
         splits = self.splits
         for comparison in self.comparisons:
-            split, other = splits[comparison.split], splits[comparison.other]
-            yield from findings.overlap_findings(split, other, comparison.shared)
-            if is_train(other.name):
+            split, reference = splits[comparison.split], splits[comparison.other]
+            yield from findings.overlap_findings(split, reference, comparison.shared)
+            if is_train(reference.name):
                 yield from findings.language_findings(split, comparison.alike)
-                yield from findings.order_findings(split.name, other.name, comparison.order)
+                yield from findings.order_findings(split.name, reference.name, comparison.order)
 
     def _new_session(self) -> TrainingSession:
         config, vocabularies, start = self.config, self._vocabularies, self._start
@@ -272,8 +272,8 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
         for name, files in files_by_name(data).items()
     }
     train = joined([text for name, text in named.items() if is_train(name)])
-    others = [text for name, text in named.items() if not is_train(name)]
-    check_directions(train, others, data.src_lang)
+    held_out = [text for name, text in named.items() if not is_train(name)]
+    check_directions(train, held_out, data.src_lang)
     return named
 
 

@@ -165,9 +165,11 @@ def mojibake_test() -> Callable[[str], bool] | None:
     return lambda line: not line.isascii() and is_bad(line)
 
 
-def overlap(text: ParallelText, other: ParallelText) -> Overlap:
+def overlap(text: ParallelText, reference: ParallelText) -> Overlap:
     """Find the lines of `text` that occur in `other`; blank lines and outer spaces are ignored."""
-    pairs = {(src.strip(), tgt.strip()) for src, tgt in zip(other.src, other.tgt, strict=True)}
+    pairs = {
+        (src.strip(), tgt.strip()) for src, tgt in zip(reference.src, reference.tgt, strict=True)
+    }
     sources = {src for src, _ in pairs}
     shared = Overlap([], [])
     for number, pair in enumerate(zip(text.src, text.tgt, strict=True), start=1):
@@ -180,17 +182,17 @@ def overlap(text: ParallelText, other: ParallelText) -> Overlap:
     return shared
 
 
-def resemblance(text: ParallelText, other: ParallelText) -> Resemblance:
+def resemblance(text: ParallelText, reference: ParallelText) -> Resemblance:
     """Compare each side of one text with each side of another."""
     profiles = [_profile(side) for side in (text.src, text.tgt)]
-    other_profiles = [_profile(side) for side in (other.src, other.tgt)]
-    return Resemblance(*(_cosine(one, two) for one in profiles for two in other_profiles))
+    other_profiles = [_profile(side) for side in (reference.src, reference.tgt)]
+    return Resemblance(*(_cosine(left, right) for left in profiles for right in other_profiles))
 
 
-def split_order(text: ParallelText, other: ParallelText) -> SplitOrder:
+def split_order(text: ParallelText, reference: ParallelText) -> SplitOrder:
     """Compare the sources of one text with those of another by length and by alphabet."""
     lines, other_lines = (
-        [line.strip() for line in side if line.strip()] for side in (text.src, other.src)
+        [line.strip() for line in side if line.strip()] for side in (text.src, reference.src)
     )
     if min(len(lines), len(other_lines)) < MIN_ORDER_LINES:
         return SplitOrder(None, None, 0, 0)
@@ -288,7 +290,7 @@ def _profile(lines: Sequence[str]) -> Counter[str]:
     return counts
 
 
-def _cosine(one: Counter[str], two: Counter[str]) -> float:
-    norms = [math.hypot(*counts.values()) for counts in (one, two)]
-    product = sum(n * two[trigram] for trigram, n in one.items())
+def _cosine(left: Counter[str], right: Counter[str]) -> float:
+    norms = [math.hypot(*counts.values()) for counts in (left, right)]
+    product = sum(n * right[trigram] for trigram, n in left.items())
     return product / math.prod(norms) if all(norms) else 0.0

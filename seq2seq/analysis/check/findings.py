@@ -227,23 +227,23 @@ def _too_long(train: Split, max_length: int) -> Finding:
     )
 
 
-def overlap_findings(split: Split, other: Split, shared: Overlap) -> Iterator[Finding]:
+def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterator[Finding]:
     """Judge how many lines of `split` occur in `other`, on which the model is trained."""
     lines = split.statistics.lines
     pairs, sources = len(shared.pairs), len(shared.sources)
-    text = f"{split.name}: {pairs or 'none'} of {lines:,} pairs occur in {other.name}"
+    text = f"{split.name}: {pairs or 'none'} of {lines:,} pairs occur in {reference.name}"
     if pairs > MANY_SHARED_PAIRS * lines:
         places = f"{list_lines(shared.pairs)} of {split.name}"
         text = f"{text} ({places}), so scores will be too high"
     elif sources > MANY_SHARED_SOURCES * lines:
         text = (
-            f"{split.name}: {sources:,} of {lines:,} sources occur in {other.name}, with other "
+            f"{split.name}: {sources:,} of {lines:,} sources occur in {reference.name}, with other "
             f"targets ({list_lines(shared.sources)} of {split.name}), so scores may be too high"
         )
     else:
         yield Finding("overlap", False, text)
         return
-    yield Finding("overlap", True, f"{text}. Remove them from {other.name}.")
+    yield Finding("overlap", True, f"{text}. Remove them from {reference.name}.")
 
 
 def language_findings(split: Split, alike: Resemblance) -> Iterator[Finding]:
@@ -267,29 +267,29 @@ def language_findings(split: Split, alike: Resemblance) -> Iterator[Finding]:
     yield Finding("languages", warning, f"{name}: {text}")
 
 
-def order_findings(name: str, other: str, order: SplitOrder) -> Iterator[Finding]:
+def order_findings(name: str, reference: str, order: SplitOrder) -> Iterator[Finding]:
     """Judge whether a split differs from the training text as parts of a sorted text do."""
     if order.longer is None or order.later is None:
-        text = f"{name}: lengths not compared with {other}: fewer than {MIN_ORDER_LINES} lines"
+        text = f"{name}: lengths not compared with {reference}: fewer than {MIN_ORDER_LINES} lines"
         yield Finding("split", False, text, done=False)
         return
-    remedy = f"If {name} and {other} are parts of a sorted text, shuffle it and split it again."
+    remedy = f"If {name} and {reference} are parts of a sorted text, shuffle it and split it again."
     longer, later = (max(share, 1 - share) for share in (order.longer, order.later))
     if longer > APART:
         word = "longer" if order.longer > 0.5 else "shorter"
         text = (
-            f"{name}: a source is {word} than one of {other} in {100 * longer:.0f}% of comparisons "
-            f"(median {order.median:,} and {order.other_median:,} characters): scores will not be "
-            f"those of text like {other}. {remedy}"
+            f"{name}: a source is {word} than one of {reference} in {100 * longer:.0f}% of "
+            f"comparisons (median {order.median:,} and {order.other_median:,} characters): scores "
+            f"will not be those of text like {reference}. {remedy}"
         )
     elif later > APART:
         word = "after" if order.later > 0.5 else "before"
         text = (
-            f"{name}: a source comes {word} one of {other} in alphabetical order in "
+            f"{name}: a source comes {word} one of {reference} in alphabetical order in "
             f"{100 * later:.0f}% of comparisons. {remedy}"
         )
     else:
-        text = f"{name}: sources are neither longer nor shorter than those of {other}"
+        text = f"{name}: sources are neither longer nor shorter than those of {reference}"
     yield Finding("split", max(longer, later) > APART, text)
 
 

@@ -56,15 +56,15 @@ def length_buckets(sources: Sequence[str], longest: int, unit: LengthUnit = WORD
     training have buckets of their own.
     """
     lengths = {row: 0 if is_blank(text) else unit.length(text) for row, text in enumerate(sources)}
-    known = {row: length for row, length in lengths.items() if 0 < length <= longest}
+    trained = {row: length for row, length in lengths.items() if 0 < length <= longest}
     beyond = {row: length for row, length in lengths.items() if length > longest}
-    shortest, width = min(known.values(), default=1), unit.bucket_width
-    return [*_cut(known, shortest, width, False), *_cut(beyond, longest + 1, width, True)]
+    shortest, width = min(trained.values(), default=1), unit.bucket_width
+    return [*_cut(trained, shortest, width, False), *_cut(beyond, longest + 1, width, True)]
 
 
 def _cut(lengths: dict[int, int], first: int, width: int, beyond: bool) -> list[Bucket]:
     """Return buckets from `first` on; too few sentences at the end join the last bucket."""
-    found: list[Bucket] = []
+    buckets: list[Bucket] = []
     most = max(lengths.values(), default=0)
     while first <= most:
         last = width * -(-first // width)  # ends at multiples of the width
@@ -73,9 +73,9 @@ def _cut(lengths: dict[int, int], first: int, width: int, beyond: bool) -> list[
         if _within(lengths, last + 1, most) < MIN_SENTENCES:
             last = most
         rows = [row for row, length in lengths.items() if first <= length <= last]
-        found.append(Bucket(first, last, rows, beyond))
+        buckets.append(Bucket(first, last, rows, beyond))
         first = last + 1
-    return found
+    return buckets
 
 
 def _within(lengths: dict[int, int], first: int, last: int) -> int:

@@ -108,16 +108,21 @@ def score_all(
     for variant in plan.variants:
         configs = [plan.run_config(variant, seed) for seed in plan.seeds]
         folders = [config.run_dir for config in configs]
-        runs = [_score_run(plan, task, variant, each, states.get(each.run_dir)) for each in configs]
+        runs = [
+            _score_run(plan, task, variant, config, states.get(config.run_dir))
+            for config in configs
+        ]
         counts = [run.output.counts for run in runs]
         resampled.append(_resampled_means(counts, resamples))
-        own = [
+        differences = [
             Pair(
-                each.variant.name, variant.name, _difference(each.runs, runs, drawn, resampled[-1])
+                earlier.variant.name,
+                variant.name,
+                _difference(earlier.runs, runs, drawn, resampled[-1]),
             )
-            for each, drawn in zip(results, resampled, strict=False)
+            for earlier, drawn in zip(results, resampled, strict=False)
         ]
-        pairs += own
+        pairs += differences
         ensemble = None
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
@@ -125,9 +130,13 @@ def score_all(
         by_length = [[metrics.bleu_of(n[bucket.rows]) for n in counts] for bucket in buckets]
         results.append(
             VariantResult(
-                *(variant, runs, ensemble, parameters, own[0].difference if own else None),
-                [mean(scores) for scores in by_length],
-                [bootstrap.deviation(scores) for scores in by_length],
+                variant,
+                runs,
+                ensemble,
+                parameters,
+                difference=differences[0].difference if differences else None,
+                by_length=[mean(scores) for scores in by_length],
+                by_length_deviation=[bootstrap.deviation(scores) for scores in by_length],
             )
         )
     return ComparisonResult(plan, task, buckets, results, pairs)
@@ -153,14 +162,14 @@ def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[
     """Return the mean BLEU over seeds of each resample; None for too few sentences."""
     if not resamples.suffice:
         return None
-    drawn = [resamples.scores(each, metrics.bleu_of_sums) for each in counts]
+    drawn = [resamples.scores(sentences, metrics.bleu_of_sums) for sentences in counts]
     means: NDArray[np.float64] = np.stack(drawn).mean(axis=0)
     return means
 
 
 def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
     """Return the BLEU of each run."""
-    return [run.output.scores.bleu.score for run in runs]
+    return [run.output.scores["bleu"].score for run in runs]
 
 
 def _score_run(
@@ -197,14 +206,15 @@ def _score(
         translations = translator.translate(
             sources, task.beam, text_only=True, on_translated=None if bar.disable else bar.update
         )
-    hypotheses = [each.text for each in translations]
+    hypotheses = [translation.text for translation in translations]
     file = plan.output_path(name, task.split)
     atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
     references = task.text.tgt
     segmentation = segmentation_of(variant.config.data.tgt_lang, [references])
     scores = metrics.score(hypotheses, [references], task.lowercase, segmentation, bootstrap=0)
-    logger.info(f"{file}: BLEU {scores.bleu.score:.1f}")
-    for note, count in Counter(note for each in translations for note in each.notes).items():
+    logger.info(f"{file}: BLEU {scores['bleu'].score:.1f}")
+    notes = Counter(note for translation in translations for note in translation.notes)
+    for note, count in notes.items():
         logger.info(f"note: {note}: {counted(count, 'line')}")
     tokenize = segmentation.tokenize
     counts = metrics.bleu_counts(hypotheses, references, task.lowercase, tokenize)

@@ -99,24 +99,24 @@ def formatted(result: ComparisonResult, suffix: str) -> str:
 def variant_table(result: ComparisonResult) -> Table:
     """Return scores and costs of the variants, one per row."""
     head = ("variant", "BLEU", "sd", "chrF2", "ensemble", "difference", "sd of difference", "p")
-    rows = [list(_variant(each)) for each in result.variants]
+    rows = [list(_variant(variant)) for variant in result.variants]
     _mark_best(rows, [1, 3, 4])
     return Table((*head, "parameters", "tokens/s", "minutes"), rows)
 
 
-def _variant(each: VariantResult) -> Iterator[Cell]:
-    scores, costs = bleu_scores(each.runs), [run.cost for run in each.runs]
+def _variant(result: VariantResult) -> Iterator[Cell]:
+    scores, costs = bleu_scores(result.runs), [run.cost for run in result.runs]
     speeds = [cost.tokens_per_second for cost in costs if cost.tokens_per_second is not None]
-    tested = each.difference
-    yield Cell(each.variant.name)
+    tested = result.difference
+    yield Cell(result.variant.name)
     yield Cell(mean(scores), ".1f")
     yield Cell(deviation(scores), ".2f")
-    yield Cell(mean(run.output.scores.chrf.score for run in each.runs), ".1f")
-    yield Cell(each.ensemble and each.ensemble.scores.bleu.score, ".1f")
+    yield Cell(mean(run.output.scores["chrf"].score for run in result.runs), ".1f")
+    yield Cell(result.ensemble and result.ensemble.scores["bleu"].score, ".1f")
     yield Cell(tested and tested.mean, "+.1f")
     yield Cell(tested and tested.deviation, ".2f")
     yield Cell(tested and tested.p_value, ".3f")
-    yield Cell(each.parameters, ",")
+    yield Cell(result.parameters, ",")
     yield Cell(mean(speeds) if speeds else None, ",.0f")
     yield Cell(mean(cost.minutes for cost in costs), ".1f")
 
@@ -141,8 +141,8 @@ def length_table(result: ComparisonResult) -> Table:
     head = (f"source {result.task.unit.name}", *(bucket.label for bucket in result.buckets))
     counts = [Cell("sentences"), *(Cell(len(bucket.rows), ",") for bucket in result.buckets)]
     rows = [
-        [Cell(each.variant.name), *(Cell(score, ".1f") for score in each.by_length)]
-        for each in result.variants
+        [Cell(variant.variant.name), *(Cell(score, ".1f") for score in variant.by_length)]
+        for variant in result.variants
     ]
     _mark_best(rows, range(1, len(head)))
     return Table(head, [counts, *rows])
@@ -151,10 +151,10 @@ def length_table(result: ComparisonResult) -> Table:
 def _mark_best(rows: Sequence[list[Cell]], columns: Iterable[int]) -> None:
     """Mark the highest values of columns, and others of equal format; not of a single row."""
     for column in columns if len(rows) > 1 else ():
-        known = [row[column] for row in rows if isinstance(row[column].value, float)]
-        if not known:
+        numbers = [row[column] for row in rows if isinstance(row[column].value, float)]
+        if not numbers:
             continue
-        best = max(known, key=lambda cell: float(cell.value or 0)).text
+        best = max(numbers, key=lambda cell: float(cell.value or 0)).text
         for row in rows:
             row[column] = row[column]._replace(best=row[column].text == best)
 
@@ -165,4 +165,4 @@ def _tabulated(head: Sequence[str], rows: Sequence[Sequence[str]], form: str) ->
 
 
 def _latex(text: str) -> str:
-    return _LATEX_SPECIAL.sub(lambda found: _LATEX_NAMES.get(found[0], rf"\{found[0]}"), text)
+    return _LATEX_SPECIAL.sub(lambda match: _LATEX_NAMES.get(match[0], rf"\{match[0]}"), text)

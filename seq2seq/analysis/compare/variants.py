@@ -46,21 +46,21 @@ class Plan(NamedTuple):
     def run_config(self, variant: Variant, seed: int) -> Config:
         """Return the config of the run with which a variant translates."""
         name = f"{self.trained_as(variant).name}-seed{seed}"
-        own = {"name": name, "run_dir": self.folder / name, "seed": seed}
-        return variant.config.model_copy(update=own)
+        keys = {"name": name, "run_dir": self.folder / name, "seed": seed}
+        return variant.config.model_copy(update=keys)
 
     def trained_as(self, variant: Variant) -> Variant:
         """Return the first variant that equals this one except in decoding; they share its runs."""
-        wanted = _training_part(variant.config)
-        return next(each for each in self.variants if _training_part(each.config) == wanted)
+        part = _training_part(variant.config)
+        return next(first for first in self.variants if _training_part(first.config) == part)
 
     def trained(self) -> tuple[Variant, ...]:
         """Return the variants that are trained, without those that share runs."""
-        return tuple(each for each in self.variants if self.trained_as(each) is each)
+        return tuple(variant for variant in self.variants if self.trained_as(variant) is variant)
 
     def run_configs(self) -> list[Config]:
         """Return the configs of all runs to train, all variants with one seed before the next."""
-        return [self.run_config(each, seed) for seed in self.seeds for each in self.trained()]
+        return [self.run_config(variant, seed) for seed in self.seeds for variant in self.trained()]
 
     def output_path(self, name: str, split: str) -> Path:
         """Return the file of the translations by `name`, a run or an ensemble."""
@@ -73,15 +73,15 @@ class Plan(NamedTuple):
     def output_paths(self, split: str, form: str = "png") -> list[Path]:
         """Return all files that the comparison writes beside its runs, with figures in a format."""
         suffixes = [*(f"seed{seed}" for seed in self.seeds), "ensemble"]
-        names = [f"{each.name}-{suffix}" for each in self.variants for suffix in suffixes]
+        names = [f"{variant.name}-{suffix}" for variant in self.variants for suffix in suffixes]
         figures = [self.figure_path(name, form) for name in (CURVES, LENGTHS)]
         return [*(self.output_path(name, split) for name in names), *figures]
 
 
-def parse_seeds(given: object) -> tuple[int, ...]:
+def parse_seeds(value: object) -> tuple[int, ...]:
     """Parse seeds from a list or from text such as `1,2,3`; raise ValueError."""
-    texts = given.split(",") if isinstance(given, str) else given
-    words = [str(each).strip() for each in texts] if isinstance(texts, Sequence) else []
+    texts = value.split(",") if isinstance(value, str) else value
+    words = [str(text).strip() for text in texts] if isinstance(texts, Sequence) else []
     if not words or not all(re.fullmatch("[0-9]{1,18}", word) for word in words):
         raise ValueError("must be integers, such as 1, 2, 3")
     seeds = tuple(map(int, words))
@@ -115,17 +115,19 @@ def read_plan(
         if key in _RESERVED:
             raise UserError(f"{override}: {_RESERVED[key]}")
     try:
-        given = None if seeds is None else parse_seeds(seeds)
+        chosen = None if seeds is None else parse_seeds(seeds)
     except ValueError as error:
         raise UserError(f"{argument('seeds', seeds)}: {error}") from None
     documents = [read_document(path) for path in paths]
-    lists = [path for path, each in zip(paths, documents, strict=True) if VARIANTS in each.tree]
+    lists = [
+        path for path, document in zip(paths, documents, strict=True) if VARIANTS in document.tree
+    ]
     if lists and len(paths) > 1:
         raise UserError(f"{lists[0]}: lists variants itself. Pass no other file.")
     plan = (
         _read_list(paths[0], documents[0], overrides) if lists else _read_configs(paths, overrides)
     )
-    plan = plan._replace(seeds=given or plan.seeds, folder=folder or plan.folder)
+    plan = plan._replace(seeds=chosen or plan.seeds, folder=folder or plan.folder)
     return plan._replace(notes=(*plan.notes, *_check(plan)))
 
 
@@ -134,14 +136,14 @@ def _read_configs(paths: Sequence[Path], overrides: Sequence[str]) -> Plan:
     variants, notes, errors = [], [], []
     for path in paths:
         try:
-            config, found = read_config_file(path, overrides)
+            config, ignored = read_config_file(path, overrides)
         except ConfigError as error:
             errors += error.lines
             continue
         if not _NAME.fullmatch(config.name):
             errors.append(f"{path}: name: {show(config.name)}: {_NAMING}")
         variants.append(Variant(config.name, config))
-        notes += [f"{config.name}: {note}" for note in found]
+        notes += [f"{config.name}: {note}" for note in ignored]
     if errors:
         raise ConfigError(*errors)
     return Plan(tuple(variants), SEEDS, FOLDER, tuple(notes))
@@ -170,8 +172,8 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
             else:
                 issues.append(ConfigIssue(document.lines["base",], f"base: {error}"))
         else:
-            variants, found, notes = _apply(place, document, overrides)
-            issues += dict.fromkeys(found)  # issues of the command line occur in every variant
+            variants, listed_issues, notes = _apply(place, document, overrides)
+            issues += dict.fromkeys(listed_issues)  # those of overrides occur in every variant
     if issues or base_errors:
         raise ConfigError(*summary(path, issues), *base_errors)
     assert listed is not None, "a failed validation is among the issues"
@@ -195,12 +197,12 @@ def _apply(
         keys = (settings or {}).items()
         chosen = [f"{key}={_written(value)}" for key, value in keys]
         try:
-            config, found = read_config_file(base, [*chosen, *overrides])
+            config, ignored = read_config_file(base, [*chosen, *overrides])
         except ConfigError as error:
             issues += [_at_variant(e, name, base, document, overrides) for e in error.issues]
         else:
             variants.append(Variant(name, config))
-            notes += [f"{name}: {note}" for note in found]
+            notes += [f"{name}: {note}" for note in ignored]
     return variants, issues, notes
 
 
@@ -238,7 +240,7 @@ def _at_variant(
         where = f"{base}:{issue.line}" if issue.line else f"{base}"
         return ConfigIssue(line, f"{VARIANTS}.{name}: {where}: {issue.text}")
     key = issue.text.partition(" (override)")[0].partition("=")[0].strip()
-    if key in {each.partition("=")[0].strip() for each in overrides}:
+    if key in {override.partition("=")[0].strip() for override in overrides}:
         return issue
     text = issue.text.replace(" (override)", "", 1)
     line = document.lines.get((VARIANTS, name, key), line)
@@ -250,7 +252,7 @@ def _check(plan: Plan) -> Iterator[str]:
 
     Raises UserError if variants are equal, share a name or are scored on different text.
     """
-    first, *others = plan.variants
+    first = plan.variants[0]
     for earlier, variant in combinations(plan.variants, 2):
         if variant.name.casefold() == earlier.name.casefold():
             raise UserError(f"{variant.name}: two variants have this name. Rename one.")
@@ -258,18 +260,18 @@ def _check(plan: Plan) -> Iterator[str]:
             raise UserError(
                 f"{variant.name}: equals {earlier.name} in every key. Change or remove one."
             )
-    for variant in others:
+    for variant in plan.variants[1:]:
         if variant.config.data.direction != first.config.data.direction:
             raise UserError(
                 f"{variant.name}: translates {variant.config.data.direction}, but {first.name} "
                 f"{first.config.data.direction}. Compare models of one direction."
             )
         for split in ("train", "valid", "test"):
-            own, shared = (getattr(each.config.data, split) for each in (variant, first))
+            files, shared = (getattr(compared.config.data, split) for compared in (variant, first))
             if split != "train":
-                if (own is None) != (shared is None):
+                if (files is None) != (shared is None):
                     raise other_text(variant.name, split, first.name)
-            elif own != shared:
+            elif files != shared:
                 yield f"{variant.name}: trained on other files than {first.name} (data.train)"
 
 

@@ -53,7 +53,7 @@ def _data(data: DataConfig) -> dict[str, object]:
     return {
         "src_lang": data.src_lang,
         "tgt_lang": data.tgt_lang,
-        **{part: _files(each) for part, each in texts.items() if each is not None},
+        **{part: _files(files) for part, files in texts.items() if files is not None},
     }
 
 
@@ -69,8 +69,8 @@ def _entries(tree: Mapping[str, object], reasons: Mapping[str, str]) -> Iterator
             continue
         assert isinstance(value, Mapping)
         yield f"{key}:"
-        for name, each in value.items():
-            yield _entry(f"  {name}", each, reasons.get(f"{key}.{name}"))
+        for name, entry in value.items():
+            yield _entry(f"  {name}", entry, reasons.get(f"{key}.{name}"))
 
 
 def _entry(key: str, value: object, reason: str | None) -> str:

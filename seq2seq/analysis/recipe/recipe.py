@@ -99,7 +99,7 @@ def choose(
     vocabulary, vocabularies = _vocabulary(facts)
     pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
     trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
-    wanted = _wanted_epochs(facts.pairs)
+    needed = _wanted_epochs(facts.pairs)
     for sizes in _SIZES:
         sections: Sections = {
             "data": _data(pairs),
@@ -108,18 +108,18 @@ def choose(
             "training": dict(_TRAINING),
         }
         cost = trial.forecast(sections, device)
-        epochs = wanted if minutes is None else min(wanted, 60 * minutes / cost.epoch_seconds)
-        if epochs >= min(sizes.epochs, wanted):
+        epochs = needed if minutes is None else min(needed, 60 * minutes / cost.epoch_seconds)
+        if epochs >= min(sizes.epochs, needed):
             break
-    _fit_to_length(sections, epochs, cost, minutes if epochs < wanted else None)
+    _fit_to_length(sections, epochs, cost, minutes if epochs < needed else None)
     return Recipe(facts.pairs, sections, _reasons(facts, epochs, minutes), cost, epochs)
 
 
 def as_config(name: str, data: DataConfig, sections: Sections) -> Config:
     """Return the config of a run with these sections."""
-    own = sections.get("data", {})
+    chosen = sections.get("data", {})
     tree = {"name": name, "run_dir": f"runs/{name}", **sections}
-    tree["data"] = {**data.model_dump(), **own}
+    tree["data"] = {**data.model_dump(), **chosen}
     return Config.model_validate(tree)
 
 

@@ -196,7 +196,7 @@ class _Lengths:
 
 
 def _text(name: str, files: ParallelFiles) -> TextSize:
-    shown = " and ".join(str(_shown(path)) for path in files.paths.values())
+    names = " and ".join(str(_shown(path)) for path in files.paths.values())
     pairs = blank = 0
     src_lengths, tgt_lengths = _Lengths(), _Lengths()
     try:
@@ -208,8 +208,8 @@ def _text(name: str, files: ParallelFiles) -> TextSize:
     except (UserError, OSError):
         moved = not all(path.exists() for path in files.paths.values())
         problem = "are no longer where the run found them" if moved else "can no longer be read"
-        return TextSize(name, shown, problem=f"its files {problem}")
-    return TextSize(name, shown, pairs, blank, src_lengths.mean(pairs), tgt_lengths.mean(pairs))
+        return TextSize(name, names, problem=f"its files {problem}")
+    return TextSize(name, names, pairs, blank, src_lengths.mean(pairs), tgt_lengths.mean(pairs))
 
 
 def _shown(path: Path) -> Path:
@@ -221,13 +221,13 @@ def _shown(path: Path) -> Path:
 def _scored(
     run: Path,
     config: Config,
-    wanted: Split | None,
+    chosen_split: Split | None,
     beam: int | None,
     device: str,
     on_translated: Callable[[int], object] | None,
 ) -> ScoredText:
     """Translate and score a text; raises UserError if it does not exist."""
-    split: Split = wanted or ("test" if config.data.test is not None else "valid")
+    split: Split = chosen_split or ("test" if config.data.test is not None else "valid")
     files = config.data.valid if split == "valid" else config.data.test
     if files is None:
         raise UserError(f"{run}: its config has no data.test; choose {argument('split', 'valid')}")
@@ -235,7 +235,7 @@ def _scored(
     translator = Translator.load(run, device=device)
     size = translator.beam_size(beam, 1)
     translations = translator.translate(text.src, size, text_only=True, on_translated=on_translated)
-    hypotheses, references = [each.text for each in translations], [list(text.tgt)]
+    hypotheses, references = [translation.text for translation in translations], [list(text.tgt)]
     segmentation = segmentation_of(config.data.tgt_lang, references, None)
     sentences = metrics.sentence_scores(hypotheses, references, segmentation=segmentation)
     rows = [n for n, line in enumerate(text.src) if not (is_blank(line) or is_blank(text.tgt[n]))]
@@ -244,10 +244,10 @@ def _scored(
         rows, key=lambda row: -len(text.src[row])
     )  # long ones first among equal scores
     worst = sorted(by_length, key=lambda row: sentences[row])[:count]
-    others = [row for row in by_length if row not in worst]
-    best = sorted(others, key=lambda row: sentences[row], reverse=True)[:count]
+    better = [row for row in by_length if row not in worst]
+    best = sorted(better, key=lambda row: sentences[row], reverse=True)[:count]
     chosen = [*worst, *best]
-    shown = _sentences(translator, size, text, hypotheses, sentences, chosen)
+    examples = _sentences(translator, size, text, hypotheses, sentences, chosen)
     counts = metrics.bleu_counts(hypotheses, text.tgt, False, segmentation.tokenize)
     unit = length_unit(text.src)
     lengths = [
@@ -256,7 +256,14 @@ def _scored(
     ]
     scores = metrics.score(hypotheses, references, segmentation=segmentation)
     return ScoredText(
-        *(split, len(text), size, scores, unit.name, lengths, shown[count:], shown[:count])
+        split,
+        len(text),
+        size,
+        scores,
+        unit.name,
+        lengths,
+        best=examples[count:],
+        worst=examples[:count],
     )
 
 
@@ -271,10 +278,12 @@ def _sentences(
     """Return the sentences in these rows, translated again for their attention."""
     sources = [text.src[row] for row in rows]
     again = translator.translate(sources, beam) if translator.attends else []
-    maps = [list(maps_of(*each)) for each in zip(again, sources, strict=False)]
+    maps = [list(maps_of(*pair)) for pair in zip(again, sources, strict=False)]
     return [
-        ShownSentence(row + 1, text.src[row], text.tgt[row], hypotheses[row], scores[row], own)
-        for row, own in zip(rows, maps or [[]] * len(rows), strict=True)
+        ShownSentence(
+            row + 1, text.src[row], text.tgt[row], hypotheses[row], scores[row], attention
+        )
+        for row, attention in zip(rows, maps or [[]] * len(rows), strict=True)
     ]
 
 

@@ -3,7 +3,7 @@
 import yaml
 
 from seq2seq.analysis.report.facts import CHOSEN_BY, RunFacts, name_of_text
-from seq2seq.evaluation.metrics import METRIC_NAMES
+from seq2seq.evaluation.metrics import METRICS
 from seq2seq.runs.layout import MODEL_CARD, REPORT_MARK, is_own_report, writing
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.extras import install_command
@@ -43,15 +43,14 @@ def _metadata(facts: RunFacts) -> dict[str, object]:
         return tree
     values = [
         {
-            "type": name.lower().removesuffix("2"),
-            "name": name,
+            "type": key,
+            "name": METRICS[key].name,
             "value": round(value.score, 2),
             "args": {"signature": value.signature},
         }
-        for name, value in zip(METRIC_NAMES, scored.scores, strict=True)
-        if value is not None
+        for key, value in scored.scores.items()
     ]
-    tree["metrics"] = [each["type"] for each in values]
+    tree["metrics"] = list(scored.scores)
     text = name_of_text(facts.config, scored.split)
     result = {
         "task": {"type": "translation", "name": f"{data.src_lang} to {data.tgt_lang}"},
@@ -77,8 +76,8 @@ def _body(facts: RunFacts) -> str:
         "## Training text",
         "",
         *(
-            f"- {_plain(each.name)}: {_count(each.pairs)}{_plain(each.files)}"
-            for each in facts.texts
+            f"- {_plain(text.name)}: {_count(text.pairs)}{_plain(text.files)}"
+            for text in facts.texts
         ),
         "",
     ]
@@ -90,10 +89,9 @@ def _body(facts: RunFacts) -> str:
             "| metric | score | 95% interval | signature |",
             "| --- | --- | --- | --- |",
             *(
-                f"| {name} | {value.score:.1f} | {_interval(value.ci)} | "
+                f"| {METRICS[key].name} | {value.score:.1f} | {_interval(value.ci)} | "
                 f"{_plain(value.signature)} |"
-                for name, value in zip(METRIC_NAMES, facts.scored.scores, strict=True)
-                if value is not None
+                for key, value in facts.scored.scores.items()
             ),
             "",
         ]
@@ -111,4 +109,4 @@ def _interval(ci: tuple[float, float] | None) -> str:
 def _plain(text: str) -> str:
     """Return a name as one line of Markdown, with the characters escaped that have a meaning."""
     line = " ".join(text.split())
-    return "".join(f"\\{each}" if each in "\\`*_{}[]<>#|&!" else each for each in line)
+    return "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|&!" else sign for sign in line)

@@ -13,7 +13,7 @@ from seq2seq.analysis.report.facts import (
     ShownSentence,
     TextSize,
 )
-from seq2seq.evaluation.metrics import METRIC_NAMES
+from seq2seq.evaluation.metrics import METRICS
 from seq2seq.inference.heat_map import heat_map
 from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
@@ -54,18 +54,17 @@ def _sections(facts: RunFacts) -> Iterator[str]:
 
 def _scores(scored: ScoredText) -> str:
     rows = [("", "score", "95% interval", "signature")]
-    for name, value in zip(METRIC_NAMES, scored.scores, strict=True):
-        if value is not None:
-            low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
-            rows.append((name, f"{value.score:.1f}", low_high, value.signature))
+    for key, value in scored.scores.items():
+        low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
+        rows.append((METRICS[key].name, f"{value.score:.1f}", low_high, value.signature))
     sentences = counted(scored.sentences, "sentence")
     note = f"{sentences} of the {scored.split} text, beam size {scored.beam}."
     if scored.split == "valid":
         note += f" {CHOSEN_BY}"
     parts = [f"<p>{note}</p>", _grid(rows)]
     if scored.lengths and matplotlib_note() is None:
-        x_label = f"{scored.length_unit} of the source, and number of sentences"
-        chart = bar_chart("BLEU by length of the source", x_label, scored.lengths)
+        title = f"BLEU by length of the source, in {scored.length_unit}"
+        chart = bar_chart(title, "length, and number of sentences", scored.lengths)
         parts.append(f'<figure class="bars">{as_svg(chart)}</figure>')
     return "\n".join(parts)
 
