@@ -74,10 +74,11 @@ def notes_on_models(config: "VocabularyConfig", vocabularies: Vocabularies) -> l
     notes = []
     for path, vocabulary in zip(config.model, vocabularies[:2], strict=False):
         model = read_model(_content(path))
-        added, rules = len(vocabulary) - len(model.pieces), rules_of(model)
+        tokens, rules = len(model.pieces), rules_of(model)
+        added = len(vocabulary) - tokens
         more = f"; {added:,} added (special tokens, bytes, symbols)" if added else ""
         normalized = "" if rules == "identity" else f", text normalized by {rules}"
-        notes.append(f"{_KEY}: {path}, {len(model.pieces):,} tokens{more}{normalized}")
+        notes.append(f"{_KEY}: {path}, {tokens:,} tokens{more}{normalized}")
     return notes
 
 
