@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from seq2seq.data.formats.json_lines import iter_json_lines
 from seq2seq.data.formats.parquet import iter_parquet
-from seq2seq.data.formats.tables import iter_csv, iter_tsv
+from seq2seq.data.formats.tables import iter_csv, iter_json_lines, iter_tsv
 from seq2seq.data.line_counts import aligned_lines
 from seq2seq.data.lines import is_blank
 from seq2seq.data.spread import spread

@@ -9,8 +9,13 @@ from functools import cache, cached_property
 from itertools import takewhile
 
 from seq2seq.data.copied_words import CopyHabits, copy_habits
-from seq2seq.data.final_marks import lacks_mark, usual_marks, without_mark
-from seq2seq.data.sentences import find_abbreviations, split_sentences
+from seq2seq.data.sentences import (
+    find_abbreviations,
+    lacks_mark,
+    split_sentences,
+    usual_marks,
+    without_mark,
+)
 from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.names.symbols import any_of

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from seq2seq.data.compression import damage_errors, is_compressed, open_content, opening_errors
 from seq2seq.data.formats.cells import as_line, missing_column
-from seq2seq.data.formats.json_lines import NESTED
+from seq2seq.data.formats.tables import NESTED
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
 
