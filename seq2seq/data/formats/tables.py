@@ -1,4 +1,4 @@
-"""Tables as text: TSV, in which quotes have no meaning, CSV, whose cells may be quoted, JSON lines."""
+"""Tables as text: TSV without quotes, CSV, whose cells may be quoted, and JSON lines."""
 
 import csv
 import io
