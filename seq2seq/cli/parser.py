@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         if not self._takes_overrides():
             return text
         try:
-            from seq2seq.cli.config_keys import keys_help
+            from seq2seq.cli.schema import keys_help
         except ModuleNotFoundError:  # the packages of training are not installed
             return text
         return f"{text}\n{keys_help()}"
