@@ -18,7 +18,7 @@ from seq2seq.model.attention import (
 )
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.copying import Copying
-from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
+from seq2seq.model.decoder import BahdanauDecoder, Decoder, DecoderSizes, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.gnmt_decoder import GNMTDecoder
 from seq2seq.model.gru import GRULayer
@@ -154,22 +154,19 @@ def layer_class(case: Case) -> type[RecurrentLayer]:
 
 def make_decoder(case: Case, dropout: float = 0.0) -> Decoder:
     """Return a float64 decoder with random parameters, including biases."""
-    layers = case.num_layers
+    unit = layer_class(case)
+    sizes = DecoderSizes(E, H, R, case.num_layers, dropout, layer_class=unit, direction=D)
     decoder: nn.Module
-    last = False, layer_class(case)
     extras = (make_window(case.window), Coverage(A) if case.score == "coverage" else None)
     if case.kind == "bahdanau":
         score, maxout = make_score(case.score), case.unit == "maxout"
-        decoder = BahdanauDecoder(score, E, H, D, R, layers, dropout, *extras, *last, maxout)
+        decoder = BahdanauDecoder(sizes, score, *extras, maxout)
     elif case.kind == "luong":
-        feeding = case.input_feeding
-        score = make_score(case.score)
-        decoder = LuongDecoder(score, E, H, R, layers, dropout, feeding, *extras, *last)
+        decoder = LuongDecoder(sizes, make_score(case.score), *extras, case.input_feeding)
     elif case.kind == "gnmt":
-        score = make_score(case.score)
-        decoder = GNMTDecoder(score, E, H, R, layers, dropout, *extras, *last)
+        decoder = GNMTDecoder(sizes, make_score(case.score), *extras)
     else:
-        decoder = PlainDecoder(E, H, R, layers, dropout, *last)
+        decoder = PlainDecoder(sizes)
     return randomize(decoder)
 
 

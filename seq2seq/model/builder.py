@@ -2,11 +2,17 @@
 
 from torch import nn
 
-from seq2seq.config.schema import ModelConfig
+from seq2seq.config.model import ModelConfig, ScoreConfig
 from seq2seq.model import attention
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.copying import Copying
-from seq2seq.model.decoder import BahdanauDecoder, Decoder, LuongDecoder, PlainDecoder
+from seq2seq.model.decoder import (
+    BahdanauDecoder,
+    Decoder,
+    DecoderSizes,
+    LuongDecoder,
+    PlainDecoder,
+)
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.external_score import check_external_score, external_score
 from seq2seq.model.gnmt_decoder import GNMTDecoder
@@ -42,7 +48,17 @@ def build_model(
         _layer_class(config),
     )
     output_size = _output_size(config)
-    decoder = _decoder(config, output_size, encoder.direction_size, max_length)
+    sizes = DecoderSizes(
+        config.embedding_size,
+        config.hidden_size,
+        output_size,
+        config.layers.decoder,
+        dropout,
+        config.layers.residual,
+        _layer_class(config),
+        encoder.direction_size,
+    )
+    decoder = _decoder(config, sizes, max_length)
     projection = nn.Linear(output_size, tgt_size)
     nn.init.zeros_(projection.bias)
     if config.tie_embeddings:
@@ -61,66 +77,17 @@ def check_score(config: ModelConfig) -> None:
         check_external_score(config.score.name, size, size, _attention_size(config))
 
 
-def _decoder(
-    config: ModelConfig, output_size: int, direction_size: int, max_length: int
-) -> Decoder:
-    embedding_size, hidden_size = config.embedding_size, config.hidden_size
-    layers = config.layers.decoder
-    dropout, layer_class = _dropout(config), _layer_class(config)
+def _decoder(config: ModelConfig, sizes: DecoderSizes, max_length: int) -> Decoder:
     if config.decoder == "none":
-        return PlainDecoder(
-            embedding_size,
-            hidden_size,
-            output_size,
-            layers,
-            dropout,
-            residual=config.layers.residual,
-            layer_class=layer_class,
-        )
-    score, window = _score(config, max_length), _window(config)
+        return PlainDecoder(sizes)
     assert config.score is not None, "set by the config for every decoder with attention"
+    score, window = _score(config, config.score, max_length), _window(config)
     coverage = Coverage(_attention_size(config)) if config.score.name == "coverage" else None
     if config.decoder == "bahdanau":
-        return BahdanauDecoder(
-            score,
-            embedding_size,
-            hidden_size,
-            direction_size,
-            output_size,
-            layers,
-            dropout,
-            window=window,
-            coverage=coverage,
-            residual=config.layers.residual,
-            layer_class=layer_class,
-            maxout=config.maxout,
-        )
+        return BahdanauDecoder(sizes, score, window, coverage, config.maxout)
     if config.decoder == "gnmt":
-        return GNMTDecoder(
-            score,
-            embedding_size,
-            hidden_size,
-            output_size,
-            layers,
-            dropout,
-            window=window,
-            coverage=coverage,
-            residual=config.layers.residual,
-            layer_class=layer_class,
-        )
-    return LuongDecoder(
-        score,
-        embedding_size,
-        hidden_size,
-        output_size,
-        layers,
-        dropout,
-        input_feeding=bool(config.input_feeding),
-        window=window,
-        coverage=coverage,
-        residual=config.layers.residual,
-        layer_class=layer_class,
-    )
+        return GNMTDecoder(sizes, score, window, coverage)
+    return LuongDecoder(sizes, score, window, coverage, bool(config.input_feeding))
 
 
 def _dropout(config: ModelConfig) -> DropoutRates:
@@ -140,9 +107,8 @@ def _output_size(config: ModelConfig) -> int:
     return -(-config.hidden_size // 2) if config.maxout else config.hidden_size
 
 
-def _score(config: ModelConfig, max_length: int) -> attention.ScoreFunction:
-    score, size = config.score, config.hidden_size
-    assert score is not None, "set by the config for every decoder with attention"
+def _score(config: ModelConfig, score: ScoreConfig, max_length: int) -> attention.ScoreFunction:
+    size = config.hidden_size
     if score.is_external:
         return external_score(score.name, size, size, _attention_size(config))
     match score.name:

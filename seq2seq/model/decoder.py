@@ -3,7 +3,7 @@
 What defines each is `step`; the teacher-forced `forward` computes the same, faster.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -45,6 +45,24 @@ class Decoder(Protocol):
         ...
 
 
+class DecoderSizes(NamedTuple):
+    """Sizes and layers that all decoders share."""
+
+    embedding: int  # E
+    hidden: int  # H
+    output: int  # R
+    layers: int = 1  # L
+    dropout: float | DropoutRates = 0.0
+    residual: bool = False
+    layer_class: type[RecurrentLayer] = LSTMLayer
+    direction: int = 0  # D, of one direction of the encoder; read by bahdanau alone
+
+    def stack(self, above: int = 0) -> RecurrentStack:
+        """Return the layers; those above the lowest read H, or `above` entries."""
+        input_sizes = [self.embedding] + [above or self.hidden] * (self.layers - 1)
+        return RecurrentStack(self.layer_class, input_sizes, self.hidden, self.residual)
+
+
 class BahdanauDecoder(AttentionLayer):
     """Bahdanau et al. (2015), section 3.1: attend with `s_{t-1}`, then step to `s_t`.
 
@@ -59,29 +77,22 @@ class BahdanauDecoder(AttentionLayer):
 
     def __init__(
         self,
+        sizes: DecoderSizes,
         score: ScoreFunction,
-        embedding_size: int,
-        hidden_size: int,
-        direction_size: int,
-        output_size: int,
-        num_layers: int,
-        dropout: float | DropoutRates,
         window: Window | None = None,
         coverage: Coverage | None = None,
-        residual: bool = False,
-        layer_class: type[RecurrentLayer] = LSTMLayer,
         maxout: bool = False,
     ) -> None:
         super().__init__(score, window, coverage)
-        self.direction_size = direction_size
-        self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
-        self.initial_hidden = nn.Linear(direction_size, hidden_size)
-        self.layers = _layers(layer_class, embedding_size, hidden_size, num_layers, residual)
+        self.direction_size = sizes.direction
+        self.dropout, self.output_dropout = hidden_and_output_dropout(sizes.dropout)
+        self.initial_hidden = nn.Linear(sizes.direction, sizes.hidden)
+        self.layers = sizes.stack()
         gate_size = self.layers.bottom.gate_size
         self.context_gates = nn.Linear(score.context_size, gate_size, bias=False)
         self.maxout = maxout
-        joined_size = hidden_size + score.context_size + embedding_size
-        self.output_layer = Linear(joined_size, 2 * output_size if maxout else output_size)
+        joined_size = sizes.hidden + score.context_size + sizes.embedding
+        self.output_layer = Linear(joined_size, 2 * sizes.output if maxout else sizes.output)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         backward = aligned(encoded.hidden, self.layers)[..., -self.direction_size :]  # [B, L, D]
@@ -136,28 +147,22 @@ class LuongDecoder(AttentionLayer):
 
     def __init__(
         self,
+        sizes: DecoderSizes,
         score: ScoreFunction,
-        embedding_size: int,
-        hidden_size: int,
-        output_size: int,
-        num_layers: int,
-        dropout: float | DropoutRates,
-        input_feeding: bool,
         window: Window | None = None,
         coverage: Coverage | None = None,
-        residual: bool = False,
-        layer_class: type[RecurrentLayer] = LSTMLayer,
+        input_feeding: bool = True,
     ) -> None:
         super().__init__(score, window, coverage)
-        self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
-        self.input_feed_size = output_size if input_feeding else 0
-        self.layers = _layers(layer_class, embedding_size, hidden_size, num_layers, residual)
+        self.dropout, self.output_dropout = hidden_and_output_dropout(sizes.dropout)
+        self.input_feed_size = sizes.output if input_feeding else 0
+        self.layers = sizes.stack()
         self.input_feed_gates = (
-            nn.Linear(output_size, self.layers.bottom.gate_size, bias=False)
+            nn.Linear(sizes.output, self.layers.bottom.gate_size, bias=False)
             if input_feeding
             else None
         )
-        self.attentional = Linear(score.context_size + hidden_size, output_size, bias=False)
+        self.attentional = Linear(score.context_size + sizes.hidden, sizes.output, bias=False)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         input_feed = encoded.hidden.new_zeros(encoded.hidden.shape[0], self.input_feed_size)
@@ -220,20 +225,11 @@ class PlainDecoder(nn.Module):
     `2 tanh(W 4 h_t + b)` precedes the projection to the vocabulary, as in the other decoders.
     """
 
-    def __init__(
-        self,
-        embedding_size: int,
-        hidden_size: int,
-        output_size: int,
-        num_layers: int,
-        dropout: float | DropoutRates,
-        residual: bool = False,
-        layer_class: type[RecurrentLayer] = LSTMLayer,
-    ) -> None:
+    def __init__(self, sizes: DecoderSizes) -> None:
         super().__init__()
-        self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
-        self.layers = _layers(layer_class, embedding_size, hidden_size, num_layers, residual)
-        self.output_layer = Linear(hidden_size, output_size)
+        self.dropout, self.output_dropout = hidden_and_output_dropout(sizes.dropout)
+        self.layers = sizes.stack()
+        self.output_layer = Linear(sizes.hidden, sizes.output)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         empty = encoded.outputs[..., :0]  # [B, S, 0]
@@ -262,17 +258,6 @@ def hidden_and_output_dropout(dropout: float | DropoutRates) -> tuple[Dropout, D
     """Return the dropout of hidden states and that of the output layer."""
     rates = DropoutRates.of(dropout)
     return Dropout(rates.hidden), Dropout(rates.output)
-
-
-def _layers(
-    layer_class: type[RecurrentLayer],
-    embedding_size: int,
-    hidden_size: int,
-    num_layers: int,
-    residual: bool,
-) -> RecurrentStack:
-    sizes = [embedding_size] + [hidden_size] * (num_layers - 1)
-    return RecurrentStack(layer_class, sizes, hidden_size, residual)
 
 
 def aligned(states: Tensor, layers: RecurrentStack) -> Tensor:

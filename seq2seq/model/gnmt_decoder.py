@@ -8,15 +8,14 @@ from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.decoder import (
     HIDDEN_SCALE,
     OUTPUT_SCALE,
+    DecoderSizes,
     final_states,
     hidden_and_output_dropout,
     recurrent_inputs,
     stack_steps,
 )
-from seq2seq.model.layers import DropoutRates, Linear, tanh
+from seq2seq.model.layers import Linear, tanh
 from seq2seq.model.local_attention import Window
-from seq2seq.model.lstm import LSTMLayer
-from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
 
 
@@ -33,23 +32,16 @@ class GNMTDecoder(AttentionLayer):
 
     def __init__(
         self,
+        sizes: DecoderSizes,
         score: ScoreFunction,
-        embedding_size: int,
-        hidden_size: int,
-        output_size: int,
-        num_layers: int,
-        dropout: float | DropoutRates,
         window: Window | None = None,
         coverage: Coverage | None = None,
-        residual: bool = False,
-        layer_class: type[RecurrentLayer] = LSTMLayer,
     ) -> None:
         super().__init__(score, window, coverage)
-        self.dropout, self.output_dropout = hidden_and_output_dropout(dropout)
-        joined = hidden_size + score.context_size
-        sizes = [embedding_size] + [joined] * (num_layers - 1)
-        self.layers = RecurrentStack(layer_class, sizes, hidden_size, residual)
-        self.output_layer = Linear(joined, output_size)
+        self.dropout, self.output_dropout = hidden_and_output_dropout(sizes.dropout)
+        joined = sizes.hidden + score.context_size
+        self.layers = sizes.stack(above=joined)
+        self.output_layer = Linear(joined, sizes.output)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         hidden, cell = final_states(encoded, self.layers)
@@ -66,8 +58,8 @@ class GNMTDecoder(AttentionLayer):
         states = [lowest.step(inputs.gates, *before[0])]
         output = states[0][0]  # [N, H]
         attended = self.attend(output, state, memory)
-        for layer, own in zip(above, before[1:], strict=True):
-            states.append(layer.step(layer.gates(self.joined(output, attended.context)), *own))
+        for layer, start in zip(above, before[1:], strict=True):
+            states.append(layer.step(layer.gates(self.joined(output, attended.context)), *start))
             output = self.output_of(states[-1][0], output)
         hidden, cell = (torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
         next_state = DecoderState(hidden, cell, state.input_feed, *attended.state)
@@ -81,8 +73,8 @@ class GNMTDecoder(AttentionLayer):
         lowest, *above = self.layers
         output, _ = lowest.run(embedded, before[0])  # [B, T, H]
         context, weights = self.attend_sequence(output, state, memory)  # [B, T, C], [B, T, S]
-        for layer, own in zip(above, before[1:], strict=True):
-            hidden, _ = layer.run(self.joined(output, context), own)
+        for layer, start in zip(above, before[1:], strict=True):
+            hidden, _ = layer.run(self.joined(output, context), start)
             output = self.output_of(hidden, output)
         return Unrolled(self.outputs(output, context), weights)
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from seq2seq.names.detection import NameDetector, Spellings, train_weights
+from seq2seq.names.detection import NameDetector
 from seq2seq.names.mining import NameMiner, NamePair
 from seq2seq.names.sounds import ends_stem, starts_unit, units_of
 from seq2seq.names.speller import Speller
@@ -61,13 +61,10 @@ class Names:
         """`content`: as `train_names` returns it."""
         self.content = content
         self.pairs = {name: NamePair(*pair) for name, pair in content["names"].items()}
-        lower = content["lower"]
-        spellings = Spellings(self.pairs, lower)
-        self._symbols = content.get("symbols", [])  # are not names, and have none in them
-        self._symbol = any_of(self._symbols)
-        self._detector = NameDetector(
-            self.pairs, lower, content["capitalised"], content["weights"], spellings, self._symbols
-        )
+        symbols = content.get("symbols", [])  # are not names, and have none in them
+        self._symbol = any_of(symbols)
+        counts = content["lower"], content["capitalised"]
+        self._detector = NameDetector(self.pairs, *counts, symbols)
         same = sum(name == pair.stem for name, pair in self.pairs.items())
         self.copies = 2 * same > len(self.pairs)  # both languages write names alike
         self._spelled: dict[str, tuple[str, bool]] = {}
@@ -85,8 +82,7 @@ class Names:
         placeholders is returned in parts.
         """
         text = without_placeholders(text)
-        words = [word for word in self._detector.names_in(text) if self._is_rare(word)]
-        runs = list(_runs(text, [self._with_initials(text, word) for word in words]))
+        runs = self._rare_runs(text)
         if not runs:
             return [Masked(text, {})]
         size = len(PLACEHOLDERS)
@@ -96,6 +92,11 @@ class Names:
             _masked(text[start:end].rstrip(" "), group, start)
             for group, start, end in zip(groups, starts, starts[1:], strict=False)
         ]
+
+    def _rare_runs(self, text: str) -> list[list[SourceWord]]:
+        """Return the names that the model cannot have learned, those that are adjacent together."""
+        words = [word for word in self._detector.names_in(text) if self._is_rare(word)]
+        return list(_runs(text, [self._with_initials(text, word) for word in words]))
 
     def _with_initials(self, text: str, word: SourceWord) -> SourceWord:
         """Return a name from its initials on, as in "A. K. Sen".
@@ -168,21 +169,12 @@ class Names:
 
     def mask_translation(self, src: str, tgt: str) -> tuple[Masked, str]:
         """Replace names that `mask` replaces, in both texts if a translation has them."""
-        src, tgt = without_placeholders(src), without_placeholders(tgt)
-        words = [word for word in self._detector.names_in(src) if self._is_rare(word)]
-        runs = list(_runs(src, words))
-        for run in runs:
-            name = src[run[0].start : run[-1].end]
-            if (place := self._find(tgt, name, [])) is not None:
-                tgt = _without_written(tgt, place[1], name)
-        found: list[tuple[list[SourceWord], tuple[int, int]]] = []
-        for run in runs[: len(PLACEHOLDERS)]:
-            name = src[run[0].start : run[-1].end]
-            place = self._find(tgt, name, [place for _, place in found])
-            if place is not None:
-                found.append((run, place))
-        masked = _masked(src, [run for run, _ in found], 0)
-        return masked, _replace(tgt, [place for _, place in found], list(masked.names))
+        src = without_placeholders(src)
+        runs = self._rare_runs(src)[: len(PLACEHOLDERS)]
+        tgt = self.mask_target(tgt, _masked(src, runs, 0).names)
+        marks = [mark for mark in PLACEHOLDERS if mark in tgt]
+        translated = [run for mark, run in zip(PLACEHOLDERS, runs, strict=False) if mark in tgt]
+        return _masked(src, translated, 0, marks), tgt
 
     def mask_target(self, tgt: str, names: Mapping[str, str]) -> str:
         """Replace those names of a source text that a target text has by placeholders."""
@@ -310,7 +302,6 @@ def train_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] =
             "names": {name: list(pair) for name, pair in found.items()},
             "lower": common,
             "capitalised": {word: n for word, n in capitalised.items() if word not in found},
-            "weights": train_weights(src, found, counts),
             "words": [word for word, _ in target.most_common(MAX_TARGET_WORDS)],
             **({"symbols": list(symbols)} if symbols else {}),
         }

@@ -7,17 +7,17 @@ A noisy channel: the spelling y of a name x maximises
 where P(y) is the product of a bigram and a 4-gram model of the target's words, each to a power, and
 P(x | y) the product of the letters that each unit is romanized as, given its neighbours. Unicode's
 names of letters say how they sound. The penalties are for units that names have less often than
-other words, as they come with loan words and endings: retroflex letters, the long vowels of some
-places, vowels of English. The weights were fitted to spellings of 172 Indian names.
+other words, as they come with loan words and endings: retroflex letters, and long vowels in some
+places. The weights were fitted to spellings of 172 Indian names.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from seq2seq.names.ngrams import END, NgramModel
-from seq2seq.names.romanization import is_indic, script_name
+from seq2seq.names.ngrams import END, NgramModel, normalized
 from seq2seq.names.sounds import Unit, ends_stem, units_of
 
 BEAM = 60
@@ -25,10 +25,8 @@ ALTERNATIVES = 30  # spellings whose probabilities sum to 1
 _ALPHABET = 100  # units, for smoothing
 _BIGRAM, _FOURGRAM, _CHANNEL = 0.43, 0.36, 1.27  # weights of the models
 _RETROFLEX = {"T": 2.9, "D": 2.9, "N": 1.6, "L": 2.1, "S": -0.5}  # by the letter that is doubled
-_ENGLISH_VOWEL, _VOWEL_LETTER, _LONG_VOWEL, _FINAL_NASAL = 2.8, 2.3, 2.3, 2.85
-_INITIAL_A, _NASAL_A, _INNER_A = 1.57, 0.6, 0.8  # long a, not in the first or last syllable
-_SIBILANT_AFTER_A = -2.2  # at the end of a name
-_KEEPS_A = 0.8  # probability that an inherent vowel between syllables is written
+_LONG_VOWEL = 2.3
+_INITIAL_A, _INNER_A = 1.57, 0.8  # long a, in the first letter and after the first syllable
 _MAX_LETTERS = 4  # maximum letters of a unit
 _VOWELS: Mapping[str, dict[str, float]] = {
     "A": {"a": 1.0},
@@ -58,7 +56,6 @@ _CONSONANTS: Mapping[str, dict[str, float]] = {
     "K": {"k": 0.93, "c": 0.05, "q": 0.02},
 }
 _JOINERS = {"\u200c", "\u200d"}
-_LABIALS = ("PA", "PHA", "BA", "BHA", "MA")
 
 
 class _Partial(NamedTuple):
@@ -75,11 +72,11 @@ class NativeSpeller:
         self._bigrams, self._fourgrams = (NgramModel(order, _ALPHABET) for order in (2, 4))
         units: set[Unit] = set()
         for word in words:
-            spelled = units_of(word)
-            if all(map(is_indic, spelled)):
-                self._bigrams.add(spelled)
-                self._fourgrams.add(spelled)
-                units.update(unit for unit in spelled if not _JOINERS & set(unit))
+            spelling = units_of(word)
+            if all(map(is_indic, spelling)):
+                self._bigrams.add(spelling)
+                self._fourgrams.add(spelling)
+                units.update(unit for unit in spelling if not _JOINERS & set(unit))
         self._units: dict[str, list[Unit]] = {}
         for unit in sorted(units):
             for letters in _possible_letters(unit):
@@ -104,28 +101,34 @@ class NativeSpeller:
                         after = _Partial((*partial.units, unit), name[at:end])
                         if total > beams[end].get(after, -math.inf):
                             beams[end][after] = total
-        found: dict[str, float] = {}
+        spellings: dict[str, float] = {}
         for partial, score in beams[-1].items():
             total, text = score + self._extension(partial, END), "".join(partial.units)
-            found[text] = max(found.get(text, -math.inf), total)
-        best = sorted(found.items(), key=lambda each: (-each[1], each[0]))[:ALTERNATIVES]
-        if not best or best[0][1] == -math.inf:
-            return {}
-        weights = {text: math.exp(score - best[0][1]) for text, score in best}
-        return {text: weight / sum(weights.values()) for text, weight in weights.items()}
+            spellings[text] = max(spellings.get(text, -math.inf), total)
+        return normalized(spellings, ALTERNATIVES)
+
+    def romanized(self, word: str) -> str | None:
+        """Return the most probable letters of a word; None in other scripts."""
+        units = units_of(word)
+        if not all(map(is_indic, units)):
+            return None
+        letters = []
+        for unit, following in zip(units, [*units[1:], None], strict=True):
+            probs = letters_of(unit, following)
+            letters.append(max(probs, key=lambda text: (probs[text], text), default=""))
+        return "".join(letters)
 
     def _extension(self, partial: _Partial, unit: Unit) -> float:
         """Return the score of the last letters and of the next unit, which may be the end."""
         units = partial.units
         score = _BIGRAM * math.log(self._bigrams.prob(_history(units, 1), unit))
         score += _FOURGRAM * math.log(self._fourgrams.prob(_history(units, 3), unit))
-        if not units:
-            return score if unit != END and starts_word(unit) else -math.inf
         following = None if unit == END else unit
-        if not may_follow(units[-1], following):
+        if not may_follow(units, following):
             return -math.inf
-        letters = letters_of(units[-1], len(units) == 1, following)
-        if (prob := letters.get(partial.letters, 0.0)) == 0:
+        if not units:
+            return score
+        if (prob := letters_of(units[-1], following).get(partial.letters, 0.0)) == 0:
             return -math.inf
         return score + _CHANNEL * math.log(prob) - _penalty(units, following)
 
@@ -138,39 +141,48 @@ def _history(units: tuple[Unit, ...], size: int) -> tuple[Unit, ...]:
     return ("<s>",) * (size - len(units)) + units[-size:]
 
 
-def starts_word(unit: Unit) -> bool:
-    """Return whether a unit may start a word: not a sign."""
-    return not _is_vowel_sign(unit) and not _is_nasal(unit)
+@cache
+def script_name(character: str) -> str:
+    """Return the name of a character without its script, such as "VOWEL SIGN AA"."""
+    return unicodedata.name(character, "").partition(" ")[2]
 
 
-def may_follow(unit: Unit, following: Unit | None) -> bool:
-    """Return whether a word may continue so, or end: not after a virama, unless by a consonant."""
-    has_vowel = ends_stem(unit)
+@cache
+def is_indic(unit: Unit) -> bool:
+    """Return whether a unit belongs to a script that has a virama."""
+    script = unicodedata.name(unit[0], "").partition(" ")[0]
+    try:
+        return bool(unicodedata.lookup(f"{script} SIGN VIRAMA"))
+    except KeyError:
+        return False
+
+
+def may_follow(units: Sequence[Unit], following: Unit | None) -> bool:
+    """Return whether a spelling may continue with a unit, or end (None): a sign needs a letter.
+
+    A letter without a vowel of its own needs a consonant.
+    """
+    has_vowel = bool(units) and ends_stem(units[-1])
     if following is None:
         return has_vowel
     if _is_vowel_sign(following):
-        return has_vowel and bool(_consonant(unit))
+        return has_vowel and bool(_consonant(units[-1]))
+    if not units:
+        return not _is_nasal(following)
     return has_vowel or bool(_consonant(following))
 
 
 @cache
-def letters_of(unit: Unit, first: bool, following: Unit | None) -> dict[str, float]:
+def letters_of(unit: Unit, following: Unit | None) -> dict[str, float]:
     """Return the probability of each romanization of a unit, given the unit that follows it."""
     if _is_nasal(unit):
-        if following is None:
-            return {"n": 0.3, "m": 0.3}
-        labial = script_name(following[0]).endswith(_LABIALS)
-        return {"m": 0.9, "n": 0.1} if labial else {"n": 0.98, "m": 0.02}
+        return {"n": 0.3, "m": 0.3} if following is None else {"n": 0.98, "m": 0.02}
     if vowel := _VOWELS.get(_vowel(unit)):
         return vowel
     consonant = _romanized(_consonant(unit))
     if not ends_stem(unit) or (following is not None and _is_vowel_sign(following)):
         return consonant
-    share = _KEEPS_A
-    if following is None:
-        share = 0.005  # a final inherent vowel is hardly ever written
-    elif first or _is_nasal(following):
-        share = 0.999
+    share = 0.005 if following is None else 0.999  # of inherent vowels that are written
     return {
         letters + vowel: prob * part
         for letters, prob in consonant.items()
@@ -179,10 +191,10 @@ def letters_of(unit: Unit, first: bool, following: Unit | None) -> dict[str, flo
 
 
 def _possible_letters(unit: Unit) -> set[str]:
-    contexts = [letters_of(unit, first, None) for first in (False, True)]
+    letters = set(letters_of(unit, None))
     if ends_stem(unit):
-        contexts.append({f"{each}a": 1.0 for each in _romanized(_consonant(unit))})
-    return {letters for context in contexts for letters in context}
+        letters |= {f"{consonant}a" for consonant in _romanized(_consonant(unit))}
+    return letters
 
 
 def _romanized(consonant: str) -> dict[str, float]:
@@ -220,35 +232,14 @@ def _is_nasal(unit: Unit) -> bool:
 
 def _penalty(units: tuple[Unit, ...], following: Unit | None) -> float:
     """Return the penalty of the last unit, in nats."""
-    unit, first = units[-1], len(units) == 1
-    if _is_nasal(unit):
-        return _FINAL_NASAL if following is None else 0.0
-    if consonant := _consonant(unit):
-        total = _RETROFLEX.get(consonant[0], 0.0) if consonant[1:2] == consonant[0] else 0.0
-        if following is None and len(units) > 2 and _is_inner_a(units[:-1], unit):
-            total += _SIBILANT_AFTER_A if consonant in ("S", "SH", "SS") else 0.0
-        return total
-    vowel = _vowel(unit)
-    total = 0.0 if first or _is_vowel_sign(unit) else _VOWEL_LETTER
-    if vowel.startswith("CANDRA "):
-        return total + _ENGLISH_VOWEL
-    if vowel in ("II", "UU"):
-        return total + (_LONG_VOWEL if following is not None else 0.0)
-    return total + (_penalty_of_a(units, following) if vowel == "AA" else 0.0)
-
-
-def _penalty_of_a(units: tuple[Unit, ...], following: Unit | None) -> float:
-    if len(units) == 1:
+    if consonant := _consonant(units[-1]):
+        is_doubled = consonant[1:2] == consonant[0]
+        return _RETROFLEX.get(consonant[0], 0.0) if is_doubled else 0.0
+    vowel, first = _vowel(units[-1]), len(units) == 1
+    if vowel == "AA" and first:
         return _INITIAL_A
     if following is None:
         return 0.0
-    if _is_nasal(following):
-        return _NASAL_A
-    return _INNER_A if _is_inner_a(units, following) else 0.0
-
-
-def _is_inner_a(units: tuple[Unit, ...], following: Unit) -> bool:
-    """Return whether the last unit is a long a after the first syllable."""
-    if _vowel(units[-1]) != "AA" or len(units) < 2 or _is_nasal(following):
-        return False
-    return len(units) > 3 or (len(units) == 3 and ends_stem(units[0]))
+    if vowel == "AA":
+        return _INNER_A if len(units) > 2 else 0.0
+    return _LONG_VOWEL if vowel in ("II", "UU") else 0.0

@@ -1,7 +1,7 @@
 """N-gram models with interpolated Witten-Bell smoothing."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 START, END = "<s>", "</s>"
 Symbol = Hashable
@@ -22,7 +22,7 @@ class NgramModel:
         self.order, self._size = order, size
         self._counts: dict[History, dict[Symbol, float]] = {}
         self._totals: dict[History, float] = {}
-        self._known: dict[tuple[History, Symbol], float] = {}
+        self._probs: dict[tuple[History, Symbol], float] = {}
 
     @property
     def start(self) -> History:
@@ -38,11 +38,11 @@ class NgramModel:
                 row = self._counts.setdefault(history, {})
                 row[padded[i]] = row.get(padded[i], 0.0) + weight
                 self._totals[history] = self._totals.get(history, 0.0) + weight
-        self._known = {}
+        self._probs = {}
 
     def prob(self, history: History, symbol: Symbol) -> float:
         """Return P(symbol | history) for a history of `order - 1` symbols or fewer."""
-        value = self._known.get((history, symbol))
+        value = self._probs.get((history, symbol))
         if value is None:
             value = self.prob(history[1:], symbol) if history else 1.0 / self._size
             row = self._counts.get(history)
@@ -51,7 +51,7 @@ class NgramModel:
                 value = (row.get(symbol, 0.0) + distinct * value) / (
                     self._totals[history] + distinct
                 )
-            self._known[history, symbol] = value
+            self._probs[history, symbol] = value
         return value
 
     def next(self, history: History, symbol: Symbol) -> History:
@@ -65,3 +65,12 @@ class NgramModel:
             total += math.log(self.prob(history, symbol))
             history = self.next(history, symbol)
         return total
+
+
+def normalized(scores: Mapping[str, float], count: int) -> dict[str, float]:
+    """Return the probabilities of the `count` strings with the best scores, best first."""
+    best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+    if not best or best[0][1] == -math.inf:
+        return {}
+    weights = {text: math.exp(score - best[0][1]) for text, score in best}
+    return {text: weight / sum(weights.values()) for text, weight in weights.items()}

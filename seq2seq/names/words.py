@@ -23,13 +23,7 @@ class SourceWord(NamedTuple):
     text: str
     start: int  # in the line
     end: int
-    before: str  # the word before in lower case, with "." if a sentence ends there; "" if first
-    after: str  # the word, ending or character after it; "" at the end of the line
-
-    @property
-    def initial(self) -> bool:
-        """Return whether the word starts the line or a sentence."""
-        return not self.before or self.before.endswith(".")
+    initial: bool  # it starts the line or a sentence
 
     @property
     def capitalised(self) -> bool:
@@ -39,21 +33,16 @@ class SourceWord(NamedTuple):
 
 def source_words(line: str) -> list[SourceWord]:
     """Return the words of a source line."""
-    found = list(_word().finditer(line))
     words: list[SourceWord] = []
-    before, last_end = "", 0
-    for n, match in enumerate(found):
-        start, text = match.start(), match[0]
-        text = _POSSESSIVE.sub("", text) or text
-        end = start + len(text)
+    last_end = 0
+    for match in _word().finditer(line):
+        start, text = match.start(), _POSSESSIVE.sub("", match[0]) or match[0]
         between = line[last_end:start]
-        if words and _SENTENCE_END.search(between) and not _shortens(words[-1].text, between):
-            before += "."
-        following = found[n + 1].start() if n + 1 < len(found) else len(line)
-        gap = line[end:following].strip()
-        after = gap[:2] if gap else found[n + 1][0] if n + 1 < len(found) else ""
-        words.append(SourceWord(text, start, end, before, after))
-        before, last_end = text.lower(), match.end()
+        initial = not words or (
+            _SENTENCE_END.search(between) is not None and not _shortens(words[-1].text, between)
+        )
+        words.append(SourceWord(text, start, start + len(text), initial))
+        last_end = match.end()
     return words
 
 
@@ -92,21 +81,18 @@ class CaseCounts(NamedTuple):
 
     lower: Counter[str]  # uncapitalised, by word in lower case
     capitalised: Counter[str]
-    inside: Counter[str]  # capitalised within a sentence
 
 
 def count_cases(lines: Sequence[str]) -> CaseCounts:
     """Count the words of source lines by case; lines in capitals do not count."""
-    counts = CaseCounts(Counter(), Counter(), Counter())
+    lower, capitalised = Counter[str](), Counter[str]()
     for line in lines:
         for word in () if line.isupper() else source_words(line):
-            if not word.capitalised:
-                counts.lower[word.text.lower()] += 1
-                continue
-            counts.capitalised[word.text] += 1
-            if not word.initial:
-                counts.inside[word.text] += 1
-    return counts
+            if word.capitalised:
+                capitalised[word.text] += 1
+            else:
+                lower[word.text.lower()] += 1
+    return CaseCounts(lower, capitalised)
 
 
 @cache
@@ -122,5 +108,5 @@ def _target_word() -> re.Pattern[str]:
     To find the marks takes longer than to import most modules.
     """
     codes = map(chr, range(0x300, _BMP))
-    marks = "".join(each for each in codes if unicodedata.category(each)[0] == "M")
+    marks = "".join(code for code in codes if unicodedata.category(code)[0] == "M")
     return re.compile(rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+")

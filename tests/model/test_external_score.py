@@ -233,6 +233,7 @@ def test_malformed_names_are_refused(small_corpus: Path, score: str) -> None:
 
 def test_keys_of_other_scores_do_not_apply(small_corpus: Path) -> None:
     config = load_config(small_corpus, ["model.score=a.b:C", "model.attention_size=7"])
-    assert (config.model.score, config.model.attention_size) == ("a.b:C", 7)
-    with pytest.raises(ConfigError, match=r"score .*a\.b:C has no parameter"):
+    assert config.model.score is not None
+    assert (config.model.score.name, config.model.attention_size) == ("a.b:C", 7)
+    with pytest.raises(ConfigError, match=r"score .*heads belongs to scaled_dot"):
         load_config(small_corpus, ["model.score={'a.b:C': 2}"])

@@ -21,7 +21,7 @@ from model_cases import (
 from torch import Tensor
 
 from seq2seq.model.attention import GeneralScore, masked_attention
-from seq2seq.model.decoder import LuongDecoder
+from seq2seq.model.decoder import DecoderSizes, LuongDecoder
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
 
 K, LONG = 3, 13
@@ -95,7 +95,7 @@ def test_gradients_of_local_p_equal_numerical_derivatives() -> None:
 def test_luong_attends_within_its_window_at_every_step(window: Window, feeding: bool) -> None:
     """`a_t(s) = align(h_t, h_s) exp(-(s - p_t)^2 / (2 sigma^2))`, align over the window alone."""
     score = GeneralScore(H, H)
-    decoder = LuongDecoder(score, 8, H, R, 1, 0.0, feeding, window)
+    decoder = LuongDecoder(DecoderSizes(8, H, R), score, window, input_feeding=feeding)
     randomize(decoder)
     memory, state = decoder.start(encoder_output(1))
     embedded, outputs = embedded_targets(), []

@@ -11,7 +11,6 @@ from seq2seq.names.native_speller import (
     NativeSpeller,
     letters_of,
     may_follow,
-    starts_word,
 )
 from seq2seq.names.sounds import units_of
 
@@ -36,7 +35,7 @@ def probability(spelling: str, name: str) -> float:
         prob = 1.0
         for n, (unit, chunk) in enumerate(zip(units, chunks, strict=True)):
             following = units[n + 1] if n + 1 < len(units) else None
-            prob *= letters_of(unit, n == 0, following).get(chunk, 0.0)
+            prob *= letters_of(unit, following).get(chunk, 0.0)
         total += prob
     return total
 
@@ -59,8 +58,7 @@ def test_every_possible_spelling_of_two_or_three_units_is_scored(
         "".join(each)
         for size in (2, 3)
         for each in itertools.product(units, repeat=size)
-        if starts_word(each[0])
-        and all(itertools.starmap(may_follow, itertools.zip_longest(each, each[1:])))
+        if all(may_follow(each[:n], unit) for n, unit in enumerate((*each, None)))
         and probability("".join(each), name) > 0
     }
     spellings = speller.spellings(name)
