@@ -48,8 +48,8 @@ class PartSearch:
             )
             self._repair(chunk, hypotheses, options)
             lists = [
-                self._candidates(part, found[:returned])
-                for part, found in zip(chunk, hypotheses, strict=True)
+                self._candidates(part, ranked[:returned])
+                for part, ranked in zip(chunk, hypotheses, strict=True)
             ]
             if mbr is not None:
                 lists = [_by_utility(candidates, mbr, options) for candidates in lists]
@@ -67,8 +67,8 @@ class PartSearch:
     ) -> list[list[Candidate]]:
         """Search some of the parts with a larger beam."""
         chosen = [parts[number] for number in numbers]
-        found = self._search(chosen, options._replace(size=size))
-        return list(map(self._candidates, chosen, found))
+        lists = self._search(chosen, options._replace(size=size))
+        return list(map(self._candidates, chosen, lists))
 
     def _repair(
         self, parts: list[Part], lists: list[list[Hypothesis]], options: SearchOptions
