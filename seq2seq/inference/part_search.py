@@ -7,7 +7,7 @@ from functools import partial
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNKNOWN, normalized
-from seq2seq.inference.lines import LineSteps, Part, chunks
+from seq2seq.inference.lines import LineSteps, chunks
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
@@ -15,6 +15,7 @@ from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.text_steps import Part
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.inference.unknown_words import text_with_words
 from seq2seq.names.names import Masked
