@@ -43,9 +43,9 @@ def ignore_write_errors(failure: threading.ExceptHookArgs) -> None:
 
 def tag(name: str) -> str:
     """Return the tag of a figure: `train/loss`, `valid/bleu`, `speed/seconds`."""
-    group, _, rest = name.partition("_")
+    group, _, figure = name.partition("_")
     if group in ("train", "valid"):
-        return f"{group}/{rest}"
+        return f"{group}/{figure}"
     return f"train/{name}" if name == "learning_rate" else f"speed/{name}"
 
 
@@ -86,9 +86,9 @@ def write_samples(
             f"source: {source}  \nreference: {reference}  \ntranslation: {translation}",
             step,
         )
-    for number, each in enumerate(translations, start=1):
-        longest = max(len(each.src_tokens), len(each.tokens))
-        if longest > _MAX_TOKENS or (weights := each.attention) is None:
+    for number, hypothesis in enumerate(translations, start=1):
+        longest = max(len(hypothesis.src_tokens), len(hypothesis.tokens))
+        if longest > _MAX_TOKENS or (weights := hypothesis.attention) is None:
             continue
         image = 1 - weights
         with suppress(ImportError):  # Pillow, without which TensorBoard draws no images

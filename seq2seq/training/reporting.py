@@ -139,7 +139,7 @@ class RunReporter(Reporter):
             bar_format="{percentage:3.0f}%|{bar}| {desc}",
         )
         self._last_step = last_step
-        self._shown = -math.inf  # time of the last description
+        self._described = -math.inf  # time of the last description
         if problem:
             self.log(problem)
 
@@ -166,8 +166,8 @@ class RunReporter(Reporter):
         text = one_line(text)  # also in train.log, which a terminal may show
         logger.log(logging.WARNING if text.startswith("warning: ") else logging.INFO, text)
         self._write_log(text)
-        for each in self._callbacks:
-            each.on_log(text)
+        for callback in self._callbacks:
+            callback.on_log(text)
 
     def log_step(self, step: int, text: str) -> None:
         if self.bar.disable:
@@ -197,8 +197,8 @@ class RunReporter(Reporter):
         if self._board is not None:
             with self._files.writing(TENSORBOARD):
                 write_samples(self._board, step, samples, attention)
-        for each in self._callbacks:
-            each.on_samples(step, samples)
+        for callback in self._callbacks:
+            callback.on_samples(step, samples)
 
     def hyperparameters(self, config: Config) -> None:
         if self._board is not None:
@@ -208,14 +208,14 @@ class RunReporter(Reporter):
     def advance(self, step: int) -> None:
         with self._drawing():
             self.bar.update()
-        for each in self._callbacks:
-            each.on_step(step, self._last_step)
+        for callback in self._callbacks:
+            callback.on_step(step, self._last_step)
 
     def bar_is_due(self) -> bool:
-        return not self.bar.disable and time.monotonic() - self._shown >= 1
+        return not self.bar.disable and time.monotonic() - self._described >= 1
 
     def describe(self, text: str, last_step: int | None) -> None:
-        self._shown, self.bar.total = time.monotonic(), last_step
+        self._described, self.bar.total = time.monotonic(), last_step
         with self._drawing():
             self.bar.set_description_str(text)
 
@@ -231,8 +231,8 @@ class RunReporter(Reporter):
         self.bar.n = step
         with self._drawing():
             self.bar.refresh()
-        for each in self._callbacks:
-            each.on_roll_back(step)
+        for callback in self._callbacks:
+            callback.on_roll_back(step)
 
     def _write_log(self, text: str) -> None:
         self._files.write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
@@ -242,8 +242,8 @@ class RunReporter(Reporter):
         if self._board is not None:
             with self._files.writing(TENSORBOARD):
                 write_scalars(self._board, step, values)
-        for each in self._callbacks:
-            each.on_metrics(step, values)
+        for callback in self._callbacks:
+            callback.on_metrics(step, values)
 
     def _write_table(self) -> None:
         """Write metrics.csv, made of metrics.jsonl, so that it is exact after every resume."""
@@ -292,9 +292,9 @@ class ReportFiles:
         """Remove the lines of later steps from a JSON-lines file; return the others."""
         with self.writing(name):
             self._files[name].close()
-            kept = truncate_metrics(self._folder / name, step)
+            lines = truncate_metrics(self._folder / name, step)
         self._files[name] = self._open(name)
-        return kept
+        return lines
 
     def close(self, earlier: BaseException | None) -> None:
         """Close all files; raise a failure to do so only if no earlier error is being raised."""

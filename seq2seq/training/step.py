@@ -108,7 +108,8 @@ def _sum_over_ranks(
     if session.exchange is None:
         return losses, tokens
     losses, tokens = session.exchange.finish([losses, tokens], in_place=session.is_static)
-    gradients = [each.grad for each in session.model.parameters() if each.grad is not None]
+    parameters = session.model.parameters()
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     torch._foreach_div_(gradients, tokens / _divisor_of_all_ranks(session))
     return losses, tokens
 
