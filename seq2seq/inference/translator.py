@@ -178,12 +178,13 @@ class Translator(LoadedModel):
             settings, self.decoding, self.vocabularies, size, text_only, requirements.forbidden
         )
         parts = [part for line in prepared for part in line.parts]
+        by_score = settings.sampling is None and settings.mbr is None
         found = PartSearch(self, steps, requirements).translate(
             parts, options, n_best, counted(prepared, on_translated), settings
         )
         return (
             replace(
-                join_parts([next(found) for _ in line.parts], n_best),
+                join_parts([next(found) for _ in line.parts], n_best, by_score),
                 left_out=line.left_out,
                 notes=line.notes,
             )

@@ -28,12 +28,12 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
+from seq2seq.inference.search.rule_states import RuleStates
 from seq2seq.inference.search.rules import (
     KeepPrefix,
     NextTokens,
     NoRepeatedNgram,
     RequirePhrases,
-    RuleStates,
     rules_of,
 )
 from seq2seq.inference.search.sentences import Request, make_sentence
@@ -267,9 +267,9 @@ def test_ngrams_of_other_sentences_are_not_repetitions() -> None:
     states, sentence = rule_states(options, 3), make_sentence(Request([4], 9), options)
     for slot in range(3):
         states.begin(slot, sentence)
-    states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int))
+    states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int), np.zeros((3, 2)))
     for tokens in ([[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
-        states.advance(np.array(tokens), np.array([[0, 1]] * 3))
+        states.advance(np.array(tokens), np.array([[0, 1]] * 3), np.zeros((3, 2)))
     assert forbidden_by(states, [3] * 3, 9) == [[5], [4], [], [5], [], [6]]
     states.begin(0, sentence)
     assert forbidden_by(states, [0, 3, 3], 9) == [[EOS_ID], [], [], [5], [], [6]]
@@ -280,9 +280,9 @@ def test_slots_that_are_kept_keep_the_states_of_their_rules() -> None:
     states, sentence = rule_states(options, 3), make_sentence(Request([4], 9), options)
     for slot in range(3):
         states.begin(slot, sentence)
-    states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int))
+    states.advance(np.array([[4, 5], [6, 4], [5, 5]]), np.zeros((3, 2), int), np.zeros((3, 2)))
     for tokens in ([[5, 4], [6, 5], [6, 6]], [[4, 5], [4, 4], [4, 6]]):
-        states.advance(np.array(tokens), np.array([[0, 1]] * 3))
+        states.advance(np.array(tokens), np.array([[0, 1]] * 3), np.zeros((3, 2)))
     states.keep([2, 0])
     assert forbidden_by(states, [3] * 2, 9) == [[], [6], [5], [4]]
 

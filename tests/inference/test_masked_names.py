@@ -52,8 +52,8 @@ run_dir: {folder.as_posix()}/run
 data:
   src_lang: xx
   tgt_lang: mr
-  train: {{tsv: {folder.as_posix()}/train.tsv}}
-  valid: {{tsv: {folder.as_posix()}/valid.tsv}}
+  train: {{file: {folder.as_posix()}/train.tsv}}
+  valid: {{file: {folder.as_posix()}/valid.tsv}}
   max_length: 30
 vocabulary: {{size: 310, names: placeholders, sampling: 0.5}}
 model: {{embedding_size: 24, hidden_size: 32, dropout: 0.1}}

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +12,11 @@ from searching import search
 from test_constraints import CHOICES
 from test_search import CPU, MAY_FOLLOW, Oracle, ask
 
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
+from seq2seq.inference.search.lexical import lexical_of
+from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
 
 SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
 LIMITS = [4, 5, 6, 3, 2]
@@ -164,3 +166,50 @@ def test_a_strategy_finds_what_the_rules_allow(strategy: str, name: str) -> None
                 expected = listed.beam(*(value for key, value in keys.items()))
                 assert ids_of == expected
                 assert not any(math.isnan(each.score) for each in hypotheses)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_other_rules_hold_beside_phrases(size: int) -> None:
+    """5 follows 4 never, nor does 4 occur twice, nor an n-gram but within the phrase."""
+    phrase = lexical_of([([5, 6, UNK_ID], False)])
+    for seed in range(12):
+        model: Any = Oracle(seed)
+        for name, options in (
+            ("words", {"forbidden": NeverAfter()}),
+            ("kept", {"kept_ids": range(4, 6)}),
+            ("n-grams", {"no_repeat_ngram": 2}),
+        ):
+            sources = [[4, 5], [5], [5, 4, 6]]
+            found = search(
+                model,
+                sources,
+                [9] * 3,
+                SearchOptions(size, **options),  # type: ignore[arg-type]
+                CPU,
+                lexical=[phrase] * 3,
+            )
+            for source, hypotheses in zip(sources, found, strict=True):
+                assert hypotheses
+                for ids, *_ in hypotheses:
+                    starts = [n for n in range(len(ids)) if ids[n : n + 3] == [5, 6, UNK_ID]]
+                    assert starts
+                    if name == "words":
+                        assert (4, 5) not in pairwise(ids)
+                    if name == "kept":
+                        assert [ids.count(token) for token in (4, 5)] == [4 in source, 1]
+                    pairs = [*pairwise(ids)]
+                    repeated = {pair for pair in pairs if pairs.count(pair) > 1}
+                    assert name != "n-grams" or repeated <= {(5, 6), (6, UNK_ID)}
+
+
+def test_where_nothing_else_is_possible_a_forbidden_word_completes_a_phrase() -> None:
+    """The prefix ends in 4, and the phrase has to follow at once."""
+    prefix = Prefix([PrefixState(np.array([4]), {4: 1})], [])
+    options = SearchOptions(3, forbidden=NeverAfter())  # type: ignore[arg-type]
+    found = search(
+        Oracle(1), [[6]], [1], options, CPU, [prefix], lexical=[lexical_of([([5], False)])]
+    )
+    assert found[0]
+    for ids, *_ in found[0]:
+        assert ids[:1] == [4]
+        assert 5 in ids

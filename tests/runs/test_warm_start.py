@@ -160,10 +160,12 @@ def test_check_uses_the_warm_start_too(small_corpus: Path, first: Path) -> None:
         (folder / f"few.{side}").write_text("a b\nb a\n" * 8, "utf-8")
     files = [f"data.train.{side}={folder}/few.{side}" for side in ("src", "tgt")]
     config = other(small_corpus, *files)
-    with pytest.raises(UserError, match=r"vocabulary\.size"), check(config, "cpu"):
-        pass
-    with check(config, "cpu", first) as report:
-        assert [*report.splits] == [*report.lines] == ["train", "valid", "test"]
+    with pytest.raises(UserError, match=r"vocabulary\.size"):
+        next(check(config, "cpu"))
+    part = next(check(config, "cpu", first))
+    assert part.key == "texts"
+    assert isinstance(part.value, dict)
+    assert list(part.value) == ["train", "valid", "test"]
     assert not config.run_dir.exists()
 
 

@@ -10,7 +10,7 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Array, Best, Engine, EngineStep
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
-from seq2seq.inference.search.rules import RuleStates
+from seq2seq.inference.search.rule_states import RuleStates
 from seq2seq.inference.search.sentences import Sentence
 from seq2seq.inference.search.strategies import (
     Selection,

@@ -76,17 +76,29 @@ class Lexical(NamedTuple):
             longest = max(longest, matched if missing else 0)
         return done + longest
 
-    def advancing(self, progress: PhraseProgress) -> list[int]:
-        """Return the tokens that start or continue a phrase that is missing, in ascending order."""
-        return sorted(
-            {
-                phrase[matched]
-                for phrase, missing, matched in zip(
-                    self.phrases, progress.missing, progress.matched, strict=True
-                )
-                if missing
-            }
+    def advancing(self, progress: PhraseProgress) -> dict[int, int]:
+        """Return the tokens that start or continue a phrase that is missing, in ascending order.
+
+        Each with the number of tokens at the end of the hypothesis that then belong to the phrase.
+        """
+        matched_by = sorted(
+            (phrase[matched], matched + 1)
+            for phrase, missing, matched in zip(
+                self.phrases, progress.missing, progress.matched, strict=True
+            )
+            if missing
         )
+        return dict(matched_by)
+
+    def needed(self, progress: PhraseProgress) -> list[int]:
+        """Return the tokens of the phrases that are missing."""
+        pairs = zip(self.phrases, progress.missing, strict=True)
+        return [token for phrase, missing in pairs if missing for token in phrase]
+
+    def begun(self, progress: PhraseProgress) -> list[int]:
+        """Return the tokens at the end of the hypothesis with which a missing phrase begins."""
+        parts = zip(self.phrases, progress.missing, progress.matched, strict=True)
+        return [token for phrase, missing, n in parts if missing for token in phrase[:n]]
 
 
 NO_LEXICAL = Lexical()

@@ -4,13 +4,13 @@ A rule owns its state, one per hypothesis, which is never changed in place. To a
 class here and name it in `rules_of`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
-from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Engine, Mask
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
+from seq2seq.engines.engine import Array, Engine
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
@@ -30,6 +30,8 @@ class NextTokens:
         self.allowed: Array | None = np.array([EOS_ID]) if room <= 0 else None
         self.is_bound = False  # by an incomplete prefix
         self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
+        self.repeated: Tokens = ()  # forbidden, as they would complete an n-gram again
+        self.unwanted: Tokens = ()  # forbidden, as they would complete a forbidden word
         self._always = forbidden  # by the engine
         self._forbidden: list[Tokens] = []
         self._exempt: Tokens = ()
@@ -47,15 +49,24 @@ class NextTokens:
             self._forbidden.append(tokens)
 
     def exempt(self, tokens: Tokens) -> None:
-        """Allow tokens whatever the other rules say."""
+        """Allow tokens whatever the other rules say, but for forbidden words and n-grams."""
         self._exempt = tokens
         self.scaled = [token for token in self.scaled if token not in tokens]
+
+    @property
+    def is_dead(self) -> bool:
+        """Return whether no token remains, so that the hypothesis cannot continue."""
+        return self.allowed is not None and not len(self.remaining())
+
+    def relax(self) -> None:
+        """Allow forbidden words and repeated n-grams, where no hypothesis could continue."""
+        self.repeated = self.unwanted = ()
 
     def has_others(self, tokens: Tokens) -> bool:
         """Return whether a token remains if these are forbidden."""
         if self.allowed is not None:
-            return not np.isin(self.allowed, self._joined(tokens)).all()
-        parts = [self._always, *self._forbidden, tokens]
+            return not np.isin(self.allowed, self._joined(tokens, self.repeated)).all()
+        parts = [self._always, *self._forbidden, self.repeated, tokens]
         if sum(map(len, parts)) < self._engine.vocabulary_size:
             return True
         return len(np.unique(np.concatenate(parts))) < self._engine.vocabulary_size
@@ -63,21 +74,22 @@ class NextTokens:
     def forbidden(self) -> Array:
         """Return the tokens that are forbidden where `allowed` is None."""
         joined = self._joined()
-        return joined[~np.isin(joined, self._exempt)] if len(self._exempt) else joined
+        joined = joined[~np.isin(joined, self._exempt)] if len(self._exempt) else joined
+        return np.concatenate([joined, self._joined_strict()])
 
     def remaining(self) -> Array:
         """Return the tokens that are left of the allowed ones."""
         assert self.allowed is not None, "without allowed tokens, others are forbidden"
-        allowed = self.allowed
-        if self._forbidden:
-            allowed = allowed[~np.isin(allowed, self._joined())]
-        if len(self._exempt):
-            allowed = np.union1d(allowed, self._exempt)
-        return allowed
+        allowed = self.allowed[~np.isin(self.allowed, self._joined())]
+        allowed = np.union1d(allowed, self._exempt).astype(np.int64)
+        return allowed[~np.isin(allowed, self._joined_strict())]
 
-    def _joined(self, tokens: Tokens = ()) -> Array:
-        parts = [np.asarray(part, np.int64) for part in (*self._forbidden, tokens)]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    def _joined(self, *more: Tokens) -> Array:
+        parts = (np.asarray(part, np.int64) for part in ((), *self._forbidden, *more))
+        return np.concatenate(list(parts))
+
+    def _joined_strict(self) -> Array:
+        return np.concatenate([np.asarray(p, np.int64) for p in (self.repeated, self.unwanted)])
 
 
 class Rule(Protocol):
@@ -104,7 +116,7 @@ def rules_of(options: SearchOptions) -> list[Rule]:
         rules.append(NoRepeatedNgram(options.no_repeat_ngram))
     if options.forbidden is not None:
         rules.append(ForbidWords(options.forbidden))
-    return [*rules, RequirePhrases()]
+    return [*rules, RequirePhrases(options.no_repeat_ngram, options.kept_ids)]
 
 
 class KeepPrefix:
@@ -169,7 +181,10 @@ class PenalizeRepetition:
 
 
 class NoRepeatedNgram:
-    """No n-gram of this size occurs twice in a hypothesis, unless its prefix leaves no choice."""
+    """No n-gram of this size occurs twice in a hypothesis, unless its prefix leaves no choice.
+
+    Those within a phrase that it must contain do not count.
+    """
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -189,7 +204,7 @@ class NoRepeatedNgram:
             if state[start : start + size - 1] == latest
         ]
         if repeated and not (choice.is_bound and not choice.has_others(repeated)):
-            choice.forbid(repeated)
+            choice.repeated = repeated
 
 
 class ForbidWords:
@@ -207,7 +222,7 @@ class ForbidWords:
     def mask(self, state: int, choice: NextTokens) -> None:
         tokens = self.forbidden.forbidden_tokens(state, choice.room == 1)  # then the sentence ends
         if choice.has_others(tokens):
-            choice.forbid(tokens)
+            choice.unwanted = tokens
 
 
 class RequirePhrases:
@@ -215,8 +230,13 @@ class RequirePhrases:
 
     End-of-sentence waits for all phrases. A word that completes a phrase does not continue. Once
     only the missing tokens fit within the limit, only they are allowed. Tokens that advance a
-    phrase are exempt from all rules but a prefix and the limit.
+    phrase are exempt from the repetition penalty and may be tokens that no other hypothesis has;
+    n-grams of phrases alone may repeat. A placeholder that a phrase needs is left to it, and the
+    phrase is completed then.
     """
+
+    def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
+        self.ngram, self.kept_ids = ngram, kept_ids
 
     def start(self, sentence: Sentence) -> Phrases | None:
         return (sentence.lexical, sentence.lexical.start()) if sentence.lexical.phrases else None
@@ -234,135 +254,16 @@ class RequirePhrases:
             choice.forbid([EOS_ID])
         if choice.room <= 0:
             return
-        advancing = lexical.advancing(progress)
-        if choice.room <= lexical.total - met:  # no token may be wasted
+        lengths = lexical.advancing(progress)
+        advancing = list(lengths)
+        begun = any(token in self.kept_ids for token in lexical.begun(progress))
+        if begun or choice.room <= lexical.total - met:  # no token may be wasted
             advancing = [t for t in advancing if lexical.met(lexical.after(progress, t)) > met]
             choice.allow_only(())
         elif progress.closed:
             choice.forbid(list(lexical.continuing))
+        choice.forbid([token for token in lexical.needed(progress) if token in self.kept_ids])
         choice.exempt(advancing)
-
-
-class RuleStates:
-    """Rules of the sentences in search, with their states for each hypothesis of each slot."""
-
-    def __init__(
-        self, rules: Sequence[Rule], options: SearchOptions, slots: int, engine: Engine
-    ) -> None:
-        self.rules, self.options, self.slots, self.engine = rules, options, slots, engine
-        self._rules: dict[int, list[Rule]] = {}  # by slot, where a sentence has rules
-        self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
-
-    def begin(self, slot: int, sentence: Sentence) -> None:
-        """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
-        starts = [(rule, rule.start(sentence)) for rule in self.rules]
-        applied = [(rule, state) for rule, state in starts if state is not None]
-        self._rules.pop(slot, None)
-        if applied:
-            self._rules[slot] = [rule for rule, _ in applied]
-            first, width = [state for _, state in applied], self.options.size // self.options.groups
-            self._states[slot] = [first, *[None] * (width - 1)] * self.options.groups
-
-    def end(self, slots: Iterable[int]) -> None:
-        """Forget the sentences of slots."""
-        for slot in slots:
-            self._rules.pop(slot, None)
-
-    def keep(self, slots: Sequence[int]) -> None:
-        """Drop all other slots and renumber these in the given order."""
-        ruled = [(new, old) for new, old in enumerate(slots) if old in self._rules]
-        self._states = {new: self._states[old] for new, old in ruled}
-        self._rules = {new: self._rules[old] for new, old in ruled}
-        self.slots = len(slots)
-
-    def advance(self, tokens: Array, parents: Array) -> None:
-        """Extend each hypothesis [B, K]: `parents` of its slot, followed by `tokens`."""
-        for slot, rules in self._rules.items():
-            states, after = self._states[slot], []
-            for parent, token in zip(parents[slot].tolist(), tokens[slot].tolist(), strict=True):
-                before = states[parent]
-                after.append(
-                    None
-                    if before is None
-                    else [
-                        rule.after(state, token) for rule, state in zip(rules, before, strict=True)
-                    ]
-                )
-            self._states[slot] = after
-
-    def phrases(self) -> dict[int, list[Phrases]]:
-        """Return the phrases of slots that require some, with the progress of each hypothesis."""
-        found: dict[int, list[Phrases]] = {}
-        for slot, rules in self._rules.items():
-            if isinstance(rules[-1], RequirePhrases):
-                states = [None if states is None else states[-1] for states in self._states[slot]]
-                (lexical, _), *_ = filter(None, states)
-                start = lexical, lexical.start()
-                found[slot] = [start if state is None else state for state in states]
-        return found
-
-    def mask(self, lengths: Array, limits: Array) -> Mask:
-        """Return the mask of the next step, for slots of these lengths and limits [B].
-
-        No hypothesis is empty or too short, and each ends at its limit. Empty slots have limit 0.
-        """
-        ends = np.zeros(self.slots, np.int8)
-        ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
-        ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
-        if not self._rules:
-            return Mask(ends)
-        places, never = _Places(), self.options.forbidden_ids
-        for slot, rules in self._rules.items():
-            room = int(limits[slot] - 1 - lengths[slot])
-            has_phrases = isinstance(rules[-1], RequirePhrases)
-            for k, states in enumerate(self._states[slot]):
-                if states is not None:
-                    choice = NextTokens(room, () if has_phrases else never, self.engine)
-                    choice.forbid(never if has_phrases else ())
-                    choice.forbid([EOS_ID] if ends[slot] == MAY_NOT_END else ())
-                    for rule, state in zip(rules, states, strict=True):
-                        rule.mask(state, choice)
-                    places.add(slot * self.options.size + k, choice)
-        return places.mask(ends, self.options.repetition_penalty)
-
-
-class _Places:
-    """Places of a mask, collected row by row."""
-
-    def __init__(self) -> None:
-        self._allowed: list[tuple[int, Tokens]] = []
-        self._forbidden: list[tuple[int, Tokens]] = []
-        self._scaled: list[tuple[int, Tokens]] = []
-
-    def add(self, row: int, choice: NextTokens) -> None:
-        """Add those of a row."""
-        if choice.allowed is not None:
-            remaining = choice.remaining()
-            if len(remaining):
-                self._allowed.append((row, remaining))
-            else:
-                self._allowed.append((row, [PAD_ID]))
-                self._forbidden.append((row, [PAD_ID]))
-        else:
-            self._forbidden.append((row, choice.forbidden()))
-        self._scaled.append((row, choice.scaled))
-
-    def mask(self, ends: Array, factor: float) -> Mask:
-        """Return all as arrays."""
-        scaled = _arrays(self._scaled)
-        return Mask(
-            ends,
-            None if scaled is None else (*scaled, factor),
-            _arrays(self._allowed),
-            _arrays(self._forbidden),
-        )
-
-
-def _arrays(places: Sequence[tuple[int, Tokens]]) -> tuple[Array, Array] | None:
-    """Return rows [M] and tokens [M], or None if there are none."""
-    places = [(row, tokens) for row, tokens in places if len(tokens)]
-    if not places:
-        return None
-    counts = [len(tokens) for _, tokens in places]
-    rows = np.repeat([row for row, _ in places], counts)
-    return rows, np.concatenate([np.asarray(tokens, np.int64) for _, tokens in places])
+        if self.ngram:
+            inside = {token for token in advancing if lengths[token] >= self.ngram}
+            choice.repeated = [token for token in choice.repeated if token not in inside]

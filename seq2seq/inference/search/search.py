@@ -21,7 +21,8 @@ from seq2seq.inference.search.interface import (
     NonFiniteError,
     SearchOptions,
 )
-from seq2seq.inference.search.rules import RuleStates, rules_of
+from seq2seq.inference.search.rule_states import RuleStates
+from seq2seq.inference.search.rules import rules_of
 from seq2seq.inference.search.sentences import Request, Sentence, make_sentence, queues
 from seq2seq.inference.search.strategies import (
     Greedy,
@@ -251,10 +252,10 @@ class _Batch:
         self.trail.append(choice.tokens, choice.parents, choice.log_probs, attention)
         self.ids, self.rows = choice.tokens.ravel(), step.rows
         if choice.parents is None:
-            self.rules.advance(choice.tokens, np.zeros_like(choice.tokens))
+            self.rules.advance(choice.tokens, np.zeros_like(choice.tokens), choice.log_probs)
         else:
             self.rows = self.engine.select(self.rows, rows_of(choice.parents).ravel())
-            self.rules.advance(choice.tokens, choice.parents)
+            self.rules.advance(choice.tokens, choice.parents, choice.log_probs)
         done = choice.done & busy
         slots.ends[done], slots.limits[done] = self.trail.end, 0
         self.rules.end(np.flatnonzero(done).tolist())

@@ -16,7 +16,7 @@ from seq2seq.inference.search.interface import (
     Hypothesis,
     SearchOptions,
 )
-from seq2seq.inference.search.rules import RuleStates
+from seq2seq.inference.search.rule_states import RuleStates
 from seq2seq.inference.search.sentences import Sentence
 from seq2seq.inference.search.trail import Trail
 
