@@ -12,13 +12,7 @@ from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs import tensor_file
 from seq2seq.runs.engine_folder import DESCRIPTION
-from seq2seq.runs.layout import (
-    BEST,
-    CONFIG,
-    VOCABULARY,
-    recovery_hint,
-    with_recovery_hint,
-)
+from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY, recovery_hint, with_recovery_hint
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.provenance import Header, recorded_vocabularies
 from seq2seq.runtime import argument_types

@@ -42,13 +42,7 @@ from seq2seq.runs.training_state import (
     train_again,
 )
 from seq2seq.runtime.errors import UserError, argument
-from seq2seq.runtime.files import (
-    PART_SUFFIX,
-    check_paths,
-    check_readable,
-    part_of,
-    refused_link,
-)
+from seq2seq.runtime.files import PART_SUFFIX, check_paths, check_readable, part_of, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 

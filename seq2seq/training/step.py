@@ -23,12 +23,7 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runtime.device import (
-    derive_seed,
-    empty_cache,
-    tensor_cores_for_lstm,
-    trim_memory,
-)
+from seq2seq.runtime.device import derive_seed, empty_cache, tensor_cores_for_lstm, trim_memory
 from seq2seq.runtime.errors import RunError, is_out_of_memory
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.mixture_loss import LossWeights
