@@ -71,7 +71,7 @@ def loss_fault(name: str, loss: float) -> str | None:
 
 
 def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
-    """Return to the last saved state and halve the learning rate, for the reason that was fault.
+    """Return to the last saved state and halve the learning rate, for this reason.
 
     Raises RunError if rolling back did not help.
     """

@@ -150,7 +150,6 @@ def _train(
         warnings = [f"warning: {unwise}"] if unwise else []
         for note in [*notes, *warnings]:
             reporter.log(note)
-        reporter.hyperparameters(config)
         clock = Clock(session.progress.seconds)
         if warm_start and began == 0 and session.progress.best_score < 0:
             validate_sound(session, reporter, clock)  # the initial weights may remain the best

@@ -251,7 +251,7 @@ def test_tensorboard_that_cannot_be_written_ends_training_with_one_line(
     capsys: pytest.CaptureFixture[str],
     room: int,
 ) -> None:
-    """The disk fills at hyperparameters, metrics or samples."""
+    """The disk fills at metrics or samples."""
     monkeypatch.setattr("seq2seq.training.reporting.open_board", lambda _: (FullBoard(room), ""))
     assert train(finished, tmp_path / "run") == 1
     error = error_of(capsys)
