@@ -132,8 +132,10 @@ def _best_joined(lists: Sequence[Sequence[NBestEntry]], n_best: int) -> list[NBe
                 break
         entry = _join_entries(entries)
         if entry.score <= first.score:
-            known = joined.get(entry.text)
-            joined[entry.text] = entry if known is None or entry.score > known.score else known
+            earlier = joined.get(entry.text)
+            joined[entry.text] = (
+                entry if earlier is None or entry.score > earlier.score else earlier
+            )
     return sorted(joined.values(), key=lambda entry: (-entry.score, entry is not first))[:n_best]
 
 
