@@ -15,8 +15,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import part_of, same_file, write_errors
 
 if TYPE_CHECKING:
-    from seq2seq.analysis.recipe.recipe import Recipe
-    from seq2seq.analysis.recipe.text_facts import TextFacts
+    from seq2seq.analysis.recipe import Recipe, TextFacts
     from seq2seq.config.schema import DataConfig, ParallelFiles
 
 _HELD_OUT, _SHARE = 1000, 0.1  # pairs, of a small text that share
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
     with frozen_objects():
-        from seq2seq.analysis.recipe.recipe import choose
+        from seq2seq.analysis.recipe import choose
     from seq2seq.data.corpus import check_directions, read_pairs, usable
     from seq2seq.runtime.device import choose_device
 
@@ -87,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _measure(files: "ParallelFiles") -> "TextFacts":
-    from seq2seq.analysis.recipe.text_facts import measure_text
+    from seq2seq.analysis.recipe import measure_text
     from seq2seq.data.corpus import iter_pairs, source_name
 
     return measure_text(iter_pairs(files), source_name(files))
@@ -152,7 +151,7 @@ def _sides(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
-    from seq2seq.analysis.recipe.document import as_yaml
+    from seq2seq.analysis.recipe import as_yaml
 
     modeline = schema.MODELINE if schema.is_schema(path.with_name(schema.FILE)) else None
     with open_output(path) as output:

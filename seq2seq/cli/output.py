@@ -13,18 +13,10 @@ from types import FrameType
 from typing import IO, Any
 
 from seq2seq.data.compression import is_compressed
+from seq2seq.runtime import files
 from seq2seq.runtime.console import counted, logger, printable
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import is_table
-from seq2seq.runtime.files import (
-    check_paths,
-    is_stream,
-    output_file,
-    part_of,
-    resolve_link,
-    same_file,
-    write_errors,
-)
 from seq2seq.runtime.strict_json import json_text
 
 
@@ -66,7 +58,7 @@ class Output:
         if self._part is None or not self._part.is_file():
             return
         path = incomplete_of(Path(self._name))
-        with write_errors(path), self._part.open("rb") as written:
+        with files.write_errors(path), self._part.open("rb") as written:
             count = sum(line.endswith(b"\n") for line in written) // lines_of_each
             if count:
                 written.seek(0)
@@ -76,12 +68,12 @@ class Output:
 
     def write(self, text: str) -> None:
         """Write text into the buffer."""
-        with write_errors(self._name):
+        with files.write_errors(self._name):
             self._file.write(printable(text) if self._file.isatty() else text)
 
     def flush(self) -> None:
         """Flush the buffer."""
-        with write_errors(self._name):
+        with files.write_errors(self._name):
             self._file.flush()
 
 
@@ -102,15 +94,15 @@ def open_output(path: Path | None) -> Iterator[Output]:
         )
         yield Output(sys.stdout, "standard output")
         return
-    target = resolve_link(path)
+    target = files.resolve_link(path)
     with termination_raises(), ExitStack() as stack:
-        with write_errors(path):
-            file = stack.enter_context(output_file(path))
+        with files.write_errors(path):
+            file = stack.enter_context(files.output_file(path))
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
-            streamed = is_stream(target)
+            streamed = files.is_stream(target)
             output = Output(
-                text, str(target if streamed else path), None if streamed else part_of(target)
+                text, str(target if streamed else path), None if streamed else files.part_of(target)
             )
             yield output
             output.flush()
@@ -188,19 +180,19 @@ def check_output(
     if path is None or str(path) == "-":
         return
     _check_writable(path)
-    check_paths(part_of(resolve_link(path)))
+    files.check_paths(files.part_of(files.resolve_link(path)))
     if is_compressed(path) and not compressed:
         raise UserError(f"{path}: output is not compressed; omit {path.suffix}")
     reasons = {path: "is already read or written by this command"}
-    if not is_stream(path):
-        part, incomplete = part_of(resolve_link(path)), incomplete_of(path)
+    if not files.is_stream(path):
+        part, incomplete = files.part_of(files.resolve_link(path)), incomplete_of(path)
         reasons[part] = f"is written as {part} first, which this command reads"
         reasons[incomplete] = f"is written as {incomplete} if the command fails, which this "
         reasons[incomplete] += "command reads"
     for name, reason in reasons.items():
-        if any(same_file(name, source) for source in inputs if source) or _is_stdin(name):
+        if any(files.same_file(name, source) for source in inputs if source) or _is_stdin(name):
             raise UserError(f"{path}: {reason}; choose another name")
-        for run in map(Path, () if is_stream(path) else runs):
+        for run in map(Path, () if files.is_stream(path) else runs):
             if _belongs_to(run, name):
                 raise UserError(f"{path}: is a file of the run {run}; choose another name")
     if streaming and (path.is_file() or not path.exists()):
@@ -224,7 +216,7 @@ def check_replaced(path: Path, overwrite: bool) -> None:
     """Raise UserError for an output that is not a regular file: a new one, or one to overwrite."""
     if str(path) == "-":
         raise UserError("-: standard output cannot receive this output; give a file name")
-    if is_stream(path):
+    if files.is_stream(path):
         raise UserError(f"{path}: is not a regular file; choose another name")
     if path.exists() and not overwrite:
         raise UserError(f"{path}: exists; pass --overwrite to replace it, or choose another")
@@ -237,10 +229,10 @@ def _check_writable(path: Path) -> None:
         raise UserError(f"{path}: is a broken link; remove it")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}; create it first")
-    if is_stream(path):
+    if files.is_stream(path):
         if not os.access(path, os.W_OK):
             raise UserError(f"{path}: no permission to write")
-    elif not os.access(folder := resolve_link(path).parent, os.W_OK):
+    elif not os.access(folder := files.resolve_link(path).parent, os.W_OK):
         raise UserError(f"{path}: no permission to write in the folder {folder}")
 
 
@@ -257,7 +249,7 @@ def _belongs_to(model: Path, path: Path) -> bool:
     from seq2seq.runs.engine_folder import is_export
 
     if is_export(model):
-        return any(same_file(path, file) for file in model.rglob("*"))
+        return any(files.same_file(path, file) for file in model.rglob("*"))
     from seq2seq.runs.layout import belongs_to_run
 
     return belongs_to_run(path, model)

@@ -53,7 +53,7 @@ _OTHER_NAMES = {  # options of other tools
     "--init-from": "train-from load-model pretrained-model finetune-from-model",
 }
 _OVERRIDE = re.compile(r"[\w.]+=\S*")
-_BY_OPTION = re.compile(r" by the option (--[\w-]+)")
+_BY_OPTION = re.compile(r" by the argument (--[\w-]+)")
 _DECODING = re.compile(r"decoding\.\w*=")
 _SYNONYMS = {name: option for option, names in _OTHER_NAMES.items() for name in names.split()}
 
@@ -74,7 +74,7 @@ class Parser(argparse.ArgumentParser):
         if not self._takes_overrides():
             return text
         try:
-            from seq2seq.cli.config_keys import keys_help
+            from seq2seq.cli.schema import keys_help
         except ModuleNotFoundError:  # the packages of training are not installed
             return text
         return f"{text}\n{keys_help()}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from seq2seq.cli import arguments
 from seq2seq.data.line_counts import in_step
 from seq2seq.data.lines import iter_lines, read_lines
+from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
-    from seq2seq.inference.settings import DEFAULT_SETTINGS, DESCRIPTIONS
-
     group = parser.add_argument_group("search")
     text = (
         "the translation of line n contains the phrases of line n of FILE, separated by tabs; "
@@ -31,15 +30,13 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add_sampling_options(group, f"{DESCRIPTIONS['samples']}; print the first")
     text = DESCRIPTIONS["groups"]
     group.add_argument("--groups", type=arguments.count, default=1, metavar="G", help=text)
-    text = f"{DESCRIPTIONS['diversity']} (default: {DEFAULT_SETTINGS.diversity})"
+    text = f"{DESCRIPTIONS['diversity']} (default: {DIVERSITY})"
     group.add_argument("--diversity", type=float, metavar="X", help=text)
     group.add_argument("--mbr", choices=("chrf", "bleu"), help=DESCRIPTIONS["mbr"])
 
 
 def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
     """Add the options of sampling; the text explains that of the number of samples."""
-    from seq2seq.inference.settings import DESCRIPTIONS
-
     parser.add_argument("--sample", type=arguments.count, metavar="N", help=text)
     for name, kind, metavar, default in (
         ("temperature", float, "T", " (default: 1)"),
@@ -54,11 +51,11 @@ def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
 def search_settings(options: argparse.Namespace) -> "SearchSettings":
     """Return the settings that the options make; raises UserError."""
     from seq2seq.inference.glossary import Glossary
-    from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
+    from seq2seq.inference.settings import SearchSettings
 
     if options.diversity is not None and options.groups == 1:
         raise UserError("--diversity: needs --groups G of at least 2")
-    diversity = DEFAULT_SETTINGS.diversity if options.diversity is None else options.diversity
+    diversity = DIVERSITY if options.diversity is None else options.diversity
     return SearchSettings(
         glossary=options.glossary and Glossary.read(options.glossary),
         forbidden=_forbidden(options.forbidden) if options.forbidden else (),

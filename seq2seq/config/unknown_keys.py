@@ -10,6 +10,7 @@ from typing import NamedTuple
 import yaml
 
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, section_class
+from seq2seq.runtime.errors import argument
 
 _OF_A_TEXT = {"src", "tgt", "file", "columns", "tag", "weight"}
 _GENERIC = ("name", "names", "size", "type", *sorted(_OF_A_TEXT))  # do not identify a section
@@ -67,11 +68,16 @@ def hint(path: KeyPath, value: object, schema: type[Section]) -> str:
         return _suggest([above + tools.splits[name]], above)
     for entry in (above + name, name):
         if entry in tools.advice:
-            return f"; {tools.advice[entry]}"
+            return f"; {_spelled(tools.advice[entry])}"
         key = tools.keys.get(entry, "")
         if key in ours and (name not in tools.ambiguous or above in ("", f"{key.split('.')[0]}.")):
             return f"; did you mean '{key}' ({ours[key]})?"
     return _suggest(_in_other_sections(name, ours) or _similar(above, name, ours), above)
+
+
+def _spelled(advice: str) -> str:
+    """Return advice with the arguments in braces as the caller spells them."""
+    return re.sub(r"\{(\w+)\}", lambda match: argument(match[1]), advice)
 
 
 def _suggest(keys: Iterable[str], above: str) -> str:
@@ -125,7 +131,7 @@ def suggest_override(option: str, schema: type[Section]) -> str:
         keys = [tools.keys[name]]
     keys = [key for key in keys if _is_value(section_at(schema, tuple(key.split("."))))]
     if not keys and name in tools.advice:
-        return f"; {tools.advice[name]}"
+        return f"; {_spelled(tools.advice[name])}"
     names = " or ".join(f"{key}=VALUE" for key in keys)
     return f"; keys of the config are set without dashes: {names}" if names else ""
 

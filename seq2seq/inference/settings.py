@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
 from seq2seq.engines.engine import Sampling
+from seq2seq.inference.descriptions import DIVERSITY
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.mbr import METRICS, Metric
 from seq2seq.inference.search.forbidden import Forbidden
@@ -12,35 +13,16 @@ from seq2seq.inference.search.interface import DecodingSettings, SearchOptions
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 
-DESCRIPTIONS = {  # read by the command line and the server, too
-    "glossary": "source and target phrases: where a line has the source phrase, its translation "
-    "contains the target phrase",
-    "forbidden": "no translation contains these words and phrases",
-    "sampling": "draw translations, in place of beam search",
-    "samples": "translations to draw of each line, in place of beam search",
-    "temperature": "divides log-probabilities",
-    "top_k": "draw from the K most probable tokens",
-    "top_p": "draw from the most probable tokens of total probability P",
-    "seed": "seed of the draws; a line is drawn alike in any batch",
-    "groups": "diverse beam search: divide the beam into G groups, of which each avoids the tokens "
-    "of those before it",
-    "diversity": "with groups: penalty in nats for such a token",
-    "mbr": "choose, of the hypotheses of the beam or the samples, the one with the highest "
-    "expected chrf or bleu (minimum Bayes risk)",
-    "head_attention": "also return the attention weights of each head",
-    "written_names": "write a name whose spelling is not certain in its source script, too",
-}
-
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Requirements on all translations of a call, and the kind of search; see DESCRIPTIONS."""
+    """Requirements on all translations of a call, and the kind of search; see `descriptions`."""
 
     glossary: Glossary | None = None
     forbidden: tuple[str, ...] = ()
     sampling: Sampling | None = None
     groups: int = 1
-    diversity: float = 0.5
+    diversity: float = DIVERSITY
     mbr: Metric | None = None
     head_attention: bool = False
     written_names: bool = True

@@ -9,11 +9,11 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from seq2seq.engines.engine import Sampling
+from seq2seq.inference.descriptions import DESCRIPTIONS
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.mbr import Metric
 from seq2seq.inference.settings import (
     DEFAULT_SETTINGS,
-    DESCRIPTIONS,
     SearchSettings,
     refuse_together,
 )

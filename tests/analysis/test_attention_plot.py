@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from seq2seq.analysis import figures
+from seq2seq.analysis import charts as figures
 from seq2seq.analysis.attention import plot as attention_plot
 from seq2seq.analysis.attention.plot import check_plot_path, write_attention
 from seq2seq.inference import heat_map

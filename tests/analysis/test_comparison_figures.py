@@ -11,7 +11,7 @@ from tiers import one_quick
 
 from seq2seq.analysis.compare import figure
 from seq2seq.analysis.compare.figure import _curves_title
-from seq2seq.analysis.compare.lengths import WORDS, Bucket
+from seq2seq.analysis.scored_text import WORDS, Bucket
 
 CURVE = [(2, 1.0), (4, 3.0)]
 SHIFTED = [(3, 2.0), (5, 5.0)]

@@ -41,6 +41,7 @@ from seq2seq.analysis.check.forecast import (
     training_steps,
 )
 from seq2seq.config.schema import VocabularyConfig
+from seq2seq.config.training import DecayConfig
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
@@ -435,7 +436,7 @@ def test_moderate_costs_give_no_warning() -> None:
 
 
 def test_a_time_limit_that_is_too_short_is_reported_with_its_share() -> None:
-    text = findings_of(COST, max_minutes=5, decay="linear")["time"]
+    text = findings_of(COST, max_minutes=5, decay=DecayConfig(name="linear"))["time"]
     assert "25% of its 8,000 steps" in text
     assert "linear decay" in text
     assert "decay" not in findings_of(COST, max_minutes=5)["time"]

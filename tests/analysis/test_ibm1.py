@@ -1,82 +1,66 @@
-"""IBM model 1 compared with its definition, implemented with dictionaries."""
+"""IBM model 1 of the alignment check, compared with its definition by dictionaries."""
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 
-from seq2seq.analysis.check import ibm1
-from seq2seq.analysis.check.ibm1 import ITERATIONS, links_of, train_ibm1
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.analysis.check.translation_evidence import ITERATIONS, Floats, _table
 
-SRC_SIZE, TGT_SIZE = 19, 23
-Pairs = list[tuple[Ids, Ids]]
+SRC_TYPES, TGT_TYPES = 12, 15  # type 0 is the null word of the source, and padding
+Pairs = list[tuple[list[int], list[int]]]
 
 
 def random_pairs(count: int, seed: int) -> Pairs:
     generator = random.Random(seed)
     return [
         (
-            generator.choices(range(4, SRC_SIZE - 1), k=generator.randint(1, 6)),
-            generator.choices(range(4, TGT_SIZE), k=generator.randint(1, 7)),
+            generator.sample(range(1, SRC_TYPES), k=generator.randint(1, 6)),
+            generator.sample(range(1, TGT_TYPES), k=generator.randint(1, 7)),
         )
         for _ in range(count)
     ]
 
 
-def by_definition(pairs: Pairs) -> dict[int, dict[int, float]]:
-    """Return t(target | source) after the iterations, from uniform probabilities."""
+def by_definition(pairs: Pairs) -> dict[tuple[int, int], float]:
+    """Return t(target | source) / t(target), with one more count for each source."""
+    words = Counter(word for _, tgt in pairs for word in tgt)
+    prior = {word: count / words.total() for word, count in words.items()}
     probs: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
     for _ in range(ITERATIONS):
         counts: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for src, tgt in pairs:
-            sources = {*src, EOS_ID}
+            sources = [0, *src]
             for target in tgt:
                 total = sum(probs[source, target] for source in sources)
                 for source in sources:
                     counts[source][target] += probs[source, target] / total
         probs = defaultdict(float)
-        for source, row in counts.items():
-            for target, count in row.items():
-                probs[source, target] = count / sum(row.values())
-    found: dict[int, dict[int, float]] = defaultdict(dict)
-    for (source, target), prob in probs.items():
-        if prob:
-            found[source][target] = prob
-    return found
+        for source in range(SRC_TYPES):
+            total = sum(counts[source].values())
+            for target, share in prior.items():
+                probs[source, target] = (counts[source][target] + share) / (total + 1)
+    return {(source, target): prob / prior[target] for (source, target), prob in probs.items()}
 
 
-def trained(pairs: Pairs) -> dict[int, dict[int, float]]:
-    arrays = ((np.unique([*src, EOS_ID]), np.array(tgt)) for src, tgt in pairs)
-    links = links_of(arrays, TGT_SIZE)
-    probs, totals = train_ibm1(links, SRC_SIZE)
-    assert len(totals) == SRC_SIZE
-    found: dict[int, dict[int, float]] = defaultdict(dict)
-    for source, target, prob in zip(links.sources, links.targets, probs, strict=True):
-        found[int(source)][int(target)] = float(prob)
-    return found
+def trained(pairs: Pairs) -> Floats:
+    src, tgt = (np.zeros((len(pairs), width), np.int32) for width in (6, 7))
+    for row, (sources, targets) in enumerate(pairs):
+        src[row, : len(sources)] = sources
+        tgt[row, : len(targets)] = targets
+    return _table(src, tgt, (SRC_TYPES - 1, TGT_TYPES - 1))
 
 
-@pytest.mark.parametrize("block", [1, 50, 1 << 20])
-def test_probabilities_equal_those_of_the_definition(
-    block: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ibm1, "BLOCK_LINKS", block)
+def test_ratios_equal_those_of_the_definition() -> None:
     pairs = random_pairs(60, seed=1)
-    found, expected = trained(pairs), by_definition(pairs)
-    assert found.keys() == expected.keys()
-    assert EOS_ID in found  # NULL word
-    assert SRC_SIZE - 1 not in found  # occurs in no pair
-    for source, row in expected.items():
-        assert found[source] == pytest.approx(row, rel=1e-5)
+    table, expected = trained(pairs), by_definition(pairs)
+    assert {target for _, target in expected} == set(range(1, TGT_TYPES))
+    for (source, target), ratio in expected.items():
+        assert table[source, target] == pytest.approx(ratio, rel=1e-4)
 
 
 def test_a_translation_is_learned_from_co_occurrence() -> None:
-    pairs: Pairs = [([4, 5], [14, 15]), ([4, 6], [14, 16]), ([5, 6], [15, 16])] * 5
-    found = trained(pairs)
-    assert [max(found[source], key=found[source].__getitem__) for source in (4, 5, 6)] == [
-        14,
-        15,
-        16,
-    ]
+    pairs: Pairs = [([4, 5], [11, 12]), ([4, 6], [11, 13]), ([5, 6], [12, 13])] * 5
+    table = trained(pairs)
+    assert [int(table[source].argmax()) for source in (4, 5, 6)] == [11, 12, 13]

@@ -262,5 +262,5 @@ def test_lengths_are_in_characters_where_words_have_no_spaces(
     assert report(tmp_path, "-b", "1") == 0
     text, _ = checked(tmp_path / "run" / "report.html")
     assert "<td>3.3 characters</td><td>3.0 words</td>" in text
-    assert "characters of the source, and number of sentences" in text
+    assert "BLEU by length of the source, in characters" in text
     assert "words of the source" not in text

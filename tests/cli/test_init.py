@@ -7,10 +7,9 @@ import pytest
 import torch
 from conftest import toy_pairs
 
+from seq2seq.analysis import recipe
 from seq2seq.analysis.check.forecast import Forecast
-from seq2seq.analysis.recipe import recipe, text_facts
-from seq2seq.analysis.recipe.recipe import Recipe, choose
-from seq2seq.analysis.recipe.text_facts import TextFacts, measure_text
+from seq2seq.analysis.recipe import Recipe, TextFacts, choose, measure_text
 from seq2seq.cli import schema
 from seq2seq.cli.main import main
 from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config, read_config_file
@@ -194,7 +193,7 @@ def test_statistics_cover_the_complete_text() -> None:
 
 
 def test_every_pair_is_equally_likely_to_be_in_the_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_facts, "SAMPLE", 50)
+    monkeypatch.setattr(recipe, "SAMPLE", 50)
     counts = [0] * 10
     for start in range(40):
         pairs = [(f"a{n}", f"{start} {n}") for n in range(200)]
@@ -203,7 +202,7 @@ def test_every_pair_is_equally_likely_to_be_in_the_sample(monkeypatch: pytest.Mo
         for src, tgt in zip(sample.src, sample.tgt, strict=True):
             assert tgt == f"{start} {src[1:]}"
             counts[int(src[1:]) // 20] += 1
-        monkeypatch.setattr(text_facts, "_SEED", start)
+        monkeypatch.setattr(recipe, "_SEED", start)
     assert sum(counts) == 2000
     assert all(
         150 < count < 250 for count in counts

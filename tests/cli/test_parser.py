@@ -216,7 +216,7 @@ def test_the_help_does_not_import_training_packages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "seq2seq.config.schema", None)
-    monkeypatch.delitem(sys.modules, "seq2seq.cli.config_keys", raising=False)
+    monkeypatch.delitem(sys.modules, "seq2seq.cli.schema", raising=False)
     assert "--resume" in printed_help("train", capsys)
 
 

@@ -117,16 +117,16 @@ def test_a_key_of_another_tool_leads_to_the_key_of_that_meaning(
 @pytest.mark.parametrize(
     ("key", "advice"),
     [
-        ("training.device", "choose the device by the option --device"),
-        ("training.use_cuda", "choose the device by the option --device"),
-        ("training.resume", "resume by the option --resume"),
-        ("training.load_model", "start from another run by the option --init-from RUN"),
+        ("training.device", "choose the device by the argument device"),
+        ("training.use_cuda", "choose the device by the argument device"),
+        ("training.resume", "resume by the argument resume"),
+        ("training.load_model", "start from another run by the argument init_from"),
         ("training.memory_gb", "a batch that does not fit memory is split"),
         ("training.shuffle", "every epoch shuffles the training pairs; remove it"),
         ("data.src", "data.src_lang and data.tgt_lang name the languages"),
         ("model.ff_size", "it belongs to Transformers"),
         ("training.beta", "Adam's betas"),
-        ("decoding.n_best", "give it to `seq2seq translate`: the option --n-best N"),
+        ("decoding.n_best", "give it to `seq2seq translate --n-best N`"),
         ("decoding.batch_size", "only `seq2seq translate` has a batch size"),
     ],
 )
@@ -261,7 +261,7 @@ def test_an_option_that_is_a_key_is_recognized() -> None:
     assert suggest_override("--model.dropout", Config) == f"{text}model.dropout=VALUE"
     assert suggest_override("--seed", Config) == f"{text}seed=VALUE"
     assert suggest_override("--batch-size=3", Config) == f"{text}training.batch_tokens=VALUE"
-    assert suggest_override("--gpu", Config) == "; choose the device by the option --device"
+    assert suggest_override("--gpu", Config) == "; choose the device by the argument device"
     assert suggest_override("--xyz", Config) == suggest_override("--train-set", Config) == ""
 
 

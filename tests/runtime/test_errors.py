@@ -43,8 +43,8 @@ def test_options_are_spelled_by_the_command_line_alone() -> None:
     spelled = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(options))})(?![\w-])")
     named = {
         f"{path.relative_to(PACKAGE)}: {match}"
-        for path in PACKAGE.rglob("*.py")
-        if path.relative_to(PACKAGE).parts[0] != "cli" and path.name != "foreign_keys.py"
+        for path in PACKAGE.rglob("*.[py]*")
+        if path.suffix in (".py", ".yaml") and path.relative_to(PACKAGE).parts[0] != "cli"
         for match in spelled.findall(COMMAND.sub("", path.read_text("utf-8")))
     }
     assert not named

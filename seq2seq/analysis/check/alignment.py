@@ -10,19 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.analysis.check import translation_evidence as lexical
 from seq2seq.analysis.check.findings import Finding, Split
-from seq2seq.analysis.check.translation_evidence import (
-    Features,
-    Floats,
-    LexicalModel,
-    Lexicon,
-    Rows,
-    build_lexicon,
-    features_of,
-    folds_of,
-    scores,
-    train_model,
-)
 from seq2seq.data.corpus import ParallelText
 
 WINDOW, STRIDE = 200, 100  # pairs over which the agreement is averaged
@@ -65,22 +54,22 @@ class Alignment(NamedTuple):
 class Evidence(NamedTuple):
     """Lexicon and model of a text, from which it or another text is measured."""
 
-    lexicon: Lexicon
-    model: LexicalModel
+    lexicon: lexical.Lexicon
+    model: lexical.LexicalModel
 
 
 class _Measurement(NamedTuple):
-    features: Features
-    model: LexicalModel
-    folds: Rows | None  # for the model's own text; None for another
-    decoys: Floats  # [DECOYS, N] scores with other lines' translations
-    agreement: Floats  # [N] share of the decoys that score less, ties counted half
+    features: lexical.Features
+    model: lexical.LexicalModel
+    folds: lexical.Rows | None  # for the model's own text; None for another
+    decoys: lexical.Floats  # [DECOYS, N] scores with other lines' translations
+    agreement: lexical.Floats  # [N] share of the decoys that score less, ties counted half
 
-    def shifted(self, offset: int) -> Floats:
+    def shifted(self, offset: int) -> lexical.Floats:
         """Return the agreement [N] of each source line with the target line `offset` later."""
         rows = np.arange(self.features.rows)
         shifted = np.clip(rows + offset, 0, rows[-1])
-        values = scores(self.features, self.model, rows, shifted, self.folds)
+        values = lexical.scores(self.features, self.model, rows, shifted, self.folds)
         return _share_beaten(values, self.decoys)
 
 
@@ -96,11 +85,11 @@ def measure_alignment(
     src, tgt = ([side[line] for line in lines] for side in sides)
     if len(lines) < MIN_PAIRS:
         return Alignment(len(lines), None, []), None
-    lexicon = build_lexicon(src, tgt)
-    evidence = Evidence(lexicon, train_model(features_of(src, tgt, lexicon)))
-    best = _measure_by_itself(features_of(src, tgt, lexicon), evidence.model)
+    lexicon = lexical.build_lexicon(src, tgt)
+    evidence = Evidence(lexicon, lexical.train_model(lexical.features_of(src, tgt, lexicon)))
+    best = _measure_by_itself(lexical.features_of(src, tgt, lexicon), evidence.model)
     if train is not None:
-        by_train = _measure(features_of(src, tgt, train.lexicon), train.model, None)
+        by_train = _measure(lexical.features_of(src, tgt, train.lexicon), train.model, None)
         best = by_train if by_train.agreement.mean() > best.agreement.mean() - TIE else best
     stretches = [
         stretch._replace(first=int(lines[stretch.first]) + 1, last=int(lines[stretch.last]) + 1)
@@ -151,45 +140,50 @@ def _stretch_text(split: Split, stretch: Stretch, pairs: int, place: str) -> str
     )
 
 
-def _measure_by_itself(features: Features, model: LexicalModel) -> _Measurement:
+def _measure_by_itself(features: lexical.Features, model: lexical.LexicalModel) -> _Measurement:
     """Measure the text that a model was trained on.
 
     If its lines agree badly, the model may be one of a shifted text: the offset at which a model of
     its own agrees best decides.
     """
-    folds = folds_of(features.rows)
+    folds = lexical.folds_of(features.rows)
     measurement = _measure(features, model, folds)
     agreement = float(measurement.agreement.mean())
     if agreement >= GOOD:
         return measurement
     for offset in OFFSETS:
         shifted = features.shifted(offset)
-        rival = train_model(shifted)
-        shifted_agreement = _measure(shifted, rival, folds_of(shifted.rows)).agreement
+        rival = lexical.train_model(shifted)
+        shifted_agreement = _measure(shifted, rival, lexical.folds_of(shifted.rows)).agreement
         if float(shifted_agreement.mean()) > agreement + SHIFT:
             agreement = float(shifted_agreement.mean())
             measurement = _measure(features, rival, folds)
     return measurement
 
 
-def _measure(features: Features, model: LexicalModel, folds: Rows | None) -> _Measurement:
+def _measure(
+    features: lexical.Features, model: lexical.LexicalModel, folds: lexical.Rows | None
+) -> _Measurement:
     count = features.rows
     rows = np.arange(count)
-    true_scores = scores(features, model, rows, rows, folds)
+    true_scores = lexical.scores(features, model, rows, rows, folds)
     far = count > 4 * max(DECOYS)
     distances = DECOYS if far else [max(1, round(share * count)) for share in DECOY_SHARES]
     decoys = np.stack(
-        [scores(features, model, rows, (rows + distance) % count, folds) for distance in distances]
+        [
+            lexical.scores(features, model, rows, (rows + distance) % count, folds)
+            for distance in distances
+        ]
     )
     agreement = _share_beaten(true_scores, decoys)
     return _Measurement(features, model, folds, decoys, agreement)
 
 
-def _share_beaten(values: Floats, decoys: Floats) -> Floats:
+def _share_beaten(values: lexical.Floats, decoys: lexical.Floats) -> lexical.Floats:
     return np.asarray(((values > decoys) + 0.5 * (values == decoys)).mean(axis=0), np.float32)
 
 
-def _windows(values: Floats) -> tuple[list[int], NDArray[np.float64]]:
+def _windows(values: lexical.Floats) -> tuple[list[int], NDArray[np.float64]]:
     """Return the first rows and the means of overlapping windows of WINDOW rows."""
     count = len(values)
     starts = [*range(0, max(0, count - WINDOW), STRIDE), max(0, count - WINDOW)]
@@ -216,7 +210,7 @@ def _stretches(measurement: _Measurement) -> list[Stretch]:
 
 
 def _stretch(
-    measurement: _Measurement, shifted: dict[int, Floats], first: int, last: int
+    measurement: _Measurement, shifted: dict[int, lexical.Floats], first: int, last: int
 ) -> Stretch:
     """Explain adjacent flagged windows by an offset, and find where the stretch begins and ends."""
     for offset in OFFSETS:
@@ -240,7 +234,7 @@ def _stretch(
     return Stretch(first, last, float(agreement[rows].mean()), best if explained else None)
 
 
-def _best_segment(gains: Floats) -> tuple[int, int]:
+def _best_segment(gains: lexical.Floats) -> tuple[int, int]:
     """Return the start and the length of the consecutive values with the largest sum."""
     sums = np.concatenate([[0.0], np.cumsum(gains, dtype=np.float64)])
     lowest = np.minimum.accumulate(sums)

@@ -1,15 +1,13 @@
 """Check a config and its data before a long training; write at most a cleaned copy of it."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import NamedTuple
 
 import torch
 from tqdm import tqdm
 
-from seq2seq.analysis.check import data_statistics, findings
+from seq2seq.analysis.check import data_statistics, findings, tables
 from seq2seq.analysis.check.alignment import (
     Alignment,
     Evidence,
@@ -23,243 +21,154 @@ from seq2seq.analysis.check.cleaning import (
     together,
     write_cleaned,
 )
-from seq2seq.analysis.check.findings import Finding, Split
-from seq2seq.analysis.check.forecast import Forecast, cost_findings, forecast
+from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
+from seq2seq.analysis.check.forecast import cost_findings, forecast
 from seq2seq.analysis.check.text_form import column_findings, form_findings
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import ParallelText, check_directions, joined, read_pairs, tagged, usable
 from seq2seq.data.vocabulary.training import train_vocabularies
-from seq2seq.data.vocabulary.vocabulary import check_tags
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
-from seq2seq.runs.warm_start import read_warm_start
+from seq2seq.runs.warm_start import WarmStart, read_warm_start
 from seq2seq.runtime.console import hides_bars
-from seq2seq.runtime.device import (
-    bf16_note,
-    choose_device,
-    deterministic,
-    resolve_precision,
-)
+from seq2seq.runtime.device import bf16_note, choose_device, deterministic, resolve_precision
 from seq2seq.runtime.errors import argument
 from seq2seq.runtime.files import write_errors
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
-from seq2seq.training.session import TrainingSession, new_session
-
-Bar: TypeAlias = "tqdm[NoReturn]"
+from seq2seq.training.session import TrainingSession, new_session, session_data
 
 
-class SplitComparison(NamedTuple):
-    """Lines that one split shares with another, and how alike their sides are."""
+class ReportPart(NamedTuple):
+    """Part of a report: its text, and its value in the JSON of the report, if it has a key."""
 
-    split: str
-    other: str
-    shared: data_statistics.Overlap
-    alike: data_statistics.Resemblance
-    order: data_statistics.SplitOrder
+    text: str
+    key: str = ""
+    value: object = None
 
 
-class Report:
-    """Result of `seq2seq check`; each part is computed when it is first read."""
-
-    def __init__(
-        self,
-        config: Config,
-        device: torch.device,
-        init_from: Path | None,
-        write: Path | None,
-        bar: Bar,
-    ) -> None:
-        """Read the text, train the vocabulary and make a model: whatever may be refused."""
-        self.config, self._device, self._write, self._bar = config, device, write, bar
-        self._show("reading the text")
-        self._start = None if init_from is None else read_warm_start(init_from, config)
-        self._named = _read(config.data)
-        corpora = [
-            tagged(usable(self._named[name])[0], files.tag)
-            for name, files in files_by_name(config.data).items()
-            if is_train(name)
-        ]
-        self._train, self._sizes = joined(corpora), [len(corpus) for corpus in corpora]
-        usable(self._named["valid"])  # raises if no pair has text
-        self._show("training the vocabulary")
-        self._vocabularies = (
-            self._start.trained
-            if self._start is not None and self._start.keeps_vocabulary
-            else train_vocabularies(
-                config.vocabulary, self._train.src, self._train.tgt, config.data.tags
-            )
-        )
-        check_tags(self._vocabularies, config.data.tags)
-        self._show("encoding the text")
-        self._session = self._new_session()
-
-    @property
-    def lines(self) -> dict[str, int]:
-        """The lines of each split."""
-        return {name: len(text) for name, text in self._named.items()}
-
-    @cached_property
-    def splits(self) -> dict[str, Split]:
-        """The lines, characters and tokens of each split."""
-        self._show("counting lines and characters")
-        longest = self.config.data.max_length
-        return {
-            name: Split(
-                name,
-                *_sides(files_by_name(self.config.data)[name]),
-                data_statistics.text_statistics(text, self._vocabularies, longest),
-            )
-            for name, text in self._named.items()
-        }
-
-    @cached_property
-    def alignments(self) -> dict[str, Alignment]:
-        """The agreement of the sides of each split, by the evidence of the first one, too."""
-        self._show("measuring the alignment")
-        alignments: dict[str, Alignment] = {}
-        evidence: Evidence | None = None
-        for name, text in self._named.items():
-            alignments[name], evidence_of_text = measure_alignment(text, evidence)
-            evidence = evidence or evidence_of_text
-        return alignments
-
-    @cached_property
-    def comparisons(self) -> list[SplitComparison]:
-        """The comparisons of the splits with one another."""
-        self._show("comparing the splits")
-        named = self._named
-        return [
-            SplitComparison(
-                name,
-                reference,
-                data_statistics.overlap(named[name], named[reference]),
-                data_statistics.resemblance(named[name], named[reference]),
-                data_statistics.split_order(named[name], named[reference]),
-            )
-            for name in ("valid", "test")
-            for reference in named
-            if name in named and (is_train(reference) or (name, reference) == ("test", "valid"))
-        ]
-
-    @cached_property
-    def cost(self) -> Forecast:
-        """The memory and time of a training."""
-        self._show("measuring training steps")
-        return forecast(self._session)
-
-    @cached_property
-    def findings(self) -> list[Finding]:
-        """The findings in the parts above, warnings first."""
-        splits, config = self.splits, self.config
-        everything = [
-            *findings.data_findings(list(splits.values()), config.data.max_length),
-            *(
-                finding
-                for name, alignment in self.alignments.items()
-                for finding in alignment_findings(splits[name], alignment)
-            ),
-            *self._form_findings(),
-            *self._comparison_findings(),
-            *cost_findings(config.training, self.cost),
-            *_setup_findings(config, self._device),
-        ]
-        return sorted(everything, key=lambda finding: not finding.warning)
-
-    @cached_property
-    def cleaning(self) -> Cleaning | None:
-        """The cleaned copy of the training text, if one is to be written."""
-        folder, files = self._write, self.config.data.train
-        if folder is None:
-            return None
-        self._show("writing the cleaned text")
-        corpora = [self._reasons_to_drop(name) for name in filter(is_train, self._named)]
-        sizes = [len(text) for name, text in self._named.items() if is_train(name)]
-        if len(corpora) == 1:
-            return write_cleaned(folder, files[0], sizes[0], corpora[0])
-        with write_errors(folder):
-            folder.mkdir(exist_ok=True)
-        folders = [folder / str(number) for number in range(1, len(corpora) + 1)]
-        return together(list(map(write_cleaned, folders, files, sizes, corpora)))
-
-    def _reasons_to_drop(self, name: str) -> dict[int, str]:
-        train = self._named[name]
-        held_out = [
-            line
-            for split, text in self._named.items()
-            if not is_train(split)
-            for line in data_statistics.overlap(train, text).pairs
-        ]
-        statistics, longest = self.splits[name].statistics, self.config.data.max_length
-        return reasons_to_drop(train, statistics, self.alignments[name], held_out, longest)
-
-    def _form_findings(self) -> Iterator[Finding]:
-        data = self.config.data
-        languages, warned = (data.src_lang, data.tgt_lang), False
-        for name, text in self._named.items():
-            split, files = self.splits[name], files_by_name(data)[name]
-            forms: list[Finding] = []
-            if files.file is not None and files.is_table and files.columns is None:
-                forms += column_findings(name, files.file)
-            for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
-                forms += form_findings(file, lines, languages, files.is_table)
-            warned = warned or any(finding.warning for finding in forms)
-            yield from forms
-        if not warned:
-            text_ = "no sign of segmented or tokenised text, markers, quotes, headers or "
-            yield Finding("form", False, f"{text_}identifiers")
-
-    def _comparison_findings(self) -> Iterator[Finding]:
-        splits = self.splits
-        for comparison in self.comparisons:
-            split, reference = splits[comparison.split], splits[comparison.other]
-            yield from findings.overlap_findings(split, reference, comparison.shared)
-            if is_train(reference.name):
-                yield from findings.language_findings(split, comparison.alike)
-                yield from findings.order_findings(split.name, reference.name, comparison.order)
-
-    def _new_session(self) -> TrainingSession:
-        config, vocabularies, start = self.config, self._vocabularies, self._start
-        weights = [corpus.weight for corpus in config.data.train]
-        src, tgt, longest = self._train.src, self._train.tgt, config.data.max_length
-        pairs = encode_pairs(src, tgt, vocabularies, longest, self._sizes, weights)
-        valid = tagged(self._named["valid"], config.data.valid.tag)
-        pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
-        return new_session(
-            config, self._device, vocabularies, pairs, valid, start=start, pretrained=pretrained
-        )
-
-    def _show(self, stage: str) -> None:
-        """Name the current stage on a terminal."""
-        self._bar.set_description_str(f"check: {stage}")
-
-
-@contextmanager
 def check(
     config: Config,
     device: str = "auto",
     init_from: Path | None = None,
     write: Path | None = None,
-) -> Iterator[Report]:
-    """Examine the data, the vocabulary and the cost of a training; yield a report.
+) -> Iterator[ReportPart]:
+    """Examine the data, the vocabulary and the cost of a training; yield each part once known.
 
     `init_from` is the run whose vocabulary and weights training would start from, if any; `write`
     is a new folder for a cleaned copy of the training text, the only files written. On a terminal,
     a progress bar names what is being checked.
 
-    Raises UserError if `train` would (but an existing run in run_dir is only a warning). Its part
-    `cost` raises RunError if an optimizer step does not fit into memory.
+    Raises UserError if `train` would (but an existing run in run_dir is only a warning), and
+    RunError if an optimizer step does not fit into memory.
     """
     check_folder(config, resume=False, overwrite=True)
     if write is not None:
         check_folder_to_write(write, config.data.train)
-    chosen = choose_device(device)
+    chosen, bar_format = choose_device(device), "{desc}: {elapsed}"
     with (
         deterministic(chosen),
-        tqdm(
-            desc="check", leave=False, disable=hides_bars(), bar_format="{desc}: {elapsed}"
-        ) as bar,
+        tqdm(desc="check", leave=False, disable=hides_bars(), bar_format=bar_format) as bar,
     ):
-        yield Report(config, chosen, init_from, write, bar)
+        yield from _parts(
+            config,
+            chosen,
+            init_from,
+            write,
+            lambda stage: bar.set_description_str(f"check: {stage}"),
+        )
+
+
+def _parts(
+    config: Config,
+    device: torch.device,
+    init_from: Path | None,
+    write: Path | None,
+    stage: Callable[[str], None],
+) -> Iterator[ReportPart]:
+    """Yield the parts of a report; `stage` is called with the name of the next one."""
+    data = config.data
+    stage("reading the text")
+    start = None if init_from is None else read_warm_start(init_from, config)
+    texts = _read(data)
+    usable(texts["valid"])  # raises if no pair has text
+    stage("training the vocabulary")
+    corpora = [
+        tagged(usable(texts[name])[0], files.tag)
+        for name, files in files_by_name(data).items()
+        if is_train(name)
+    ]
+    vocabularies = _vocabularies(config, joined(corpora), start)
+    stage("encoding the text")
+    session = _session(config, device, vocabularies, corpora, (texts["valid"], start))
+    stage("counting lines and characters")
+    splits = {
+        name: Split(
+            name,
+            *_sides(files_by_name(data)[name]),
+            data_statistics.text_statistics(text, vocabularies, data.max_length),
+        )
+        for name, text in texts.items()
+    }
+    yield ReportPart(tables.splits(splits, data.max_length), "texts", splits)
+    stage("measuring the alignment")
+    alignments = _alignments(texts)
+    yield ReportPart(tables.alignments(splits, alignments), "alignments", alignments)
+    stage("comparing the splits")
+    comparisons = list(_comparisons(texts))
+    yield ReportPart(tables.comparisons(splits, comparisons), "comparisons", comparisons)
+    yield ReportPart(tables.sides(splits, (data.src_lang, data.tgt_lang)))
+    stage("measuring training steps")
+    cost = forecast(session)
+    yield ReportPart(tables.cost(config.training, cost), "cost", cost)
+    everything = [
+        *findings.data_findings(list(splits.values()), data.max_length),
+        *(
+            finding
+            for name, alignment in alignments.items()
+            for finding in alignment_findings(splits[name], alignment)
+        ),
+        *_form_findings(data, splits, texts),
+        *_comparison_findings(splits, comparisons),
+        *cost_findings(config.training, cost),
+        *_setup_findings(config, device),
+    ]
+    everything.sort(key=lambda finding: not finding.warning)
+    yield ReportPart(tables.findings(everything), "findings", everything)
+    if write is not None:
+        stage("writing the cleaned text")
+        cleaning = _clean(data, texts, splits, alignments, write)
+        yield ReportPart(tables.cleaning(cleaning), "cleaning", cleaning)
+    warnings = sum(finding.warning for finding in everything)
+    yield ReportPart(tables.verdict(warnings), "warnings", warnings)
+
+
+def _vocabularies(config: Config, train: ParallelText, start: WarmStart | None) -> Vocabularies:
+    if start is not None and start.keeps_vocabulary:
+        vocabularies = start.trained
+    else:
+        tags = config.data.tags
+        vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt, tags)
+    check_tags(vocabularies, config.data.tags)
+    return vocabularies
+
+
+def _session(
+    config: Config,
+    device: torch.device,
+    vocabularies: Vocabularies,
+    corpora: Sequence[ParallelText],
+    valid_and_start: tuple[ParallelText, WarmStart | None],
+) -> TrainingSession:
+    valid, start = valid_and_start
+    train, sizes = joined(corpora), [len(corpus) for corpus in corpora]
+    weights = [corpus.weight for corpus in config.data.train]
+    longest = config.data.max_length
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest, sizes, weights)
+    valid = tagged(valid, config.data.valid.tag)
+    pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
+    data = session_data(config, vocabularies, pairs, valid)
+    return new_session(config, device, data, start, pretrained)
 
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:
@@ -288,6 +197,84 @@ def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
 def is_train(name: str) -> bool:
     """Return whether this is the name of a training text."""
     return name.startswith("train")
+
+
+def _alignments(texts: dict[str, ParallelText]) -> dict[str, Alignment]:
+    """Measure the splits, each by the evidence of the first one, too."""
+    alignments: dict[str, Alignment] = {}
+    evidence: Evidence | None = None
+    for name, text in texts.items():
+        alignments[name], evidence_of_text = measure_alignment(text, evidence)
+        evidence = evidence or evidence_of_text
+    return alignments
+
+
+def _comparisons(texts: dict[str, ParallelText]) -> Iterator[SplitComparison]:
+    for name in ("valid", "test"):
+        for reference in texts:
+            is_earlier = is_train(reference) or (name, reference) == ("test", "valid")
+            if name in texts and is_earlier:
+                pair = texts[name], texts[reference]
+                yield SplitComparison(
+                    name,
+                    reference,
+                    data_statistics.overlap(*pair),
+                    data_statistics.resemblance(*pair),
+                    data_statistics.split_order(*pair),
+                )
+
+
+def _form_findings(
+    data: DataConfig, splits: dict[str, Split], texts: dict[str, ParallelText]
+) -> Iterator[Finding]:
+    languages, warned = (data.src_lang, data.tgt_lang), False
+    for name, text in texts.items():
+        split, files = splits[name], files_by_name(data)[name]
+        forms: list[Finding] = []
+        if files.file is not None and files.is_table and files.columns is None:
+            forms += column_findings(name, files.file)
+        for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
+            forms += form_findings(file, lines, languages, files.is_table)
+        warned = warned or any(finding.warning for finding in forms)
+        yield from forms
+    if not warned:
+        text_ = "no sign of segmented or tokenised text, markers, quotes, headers or identifiers"
+        yield Finding("form", False, text_)
+
+
+def _comparison_findings(
+    splits: dict[str, Split], comparisons: Sequence[SplitComparison]
+) -> Iterator[Finding]:
+    for comparison in comparisons:
+        split, reference = splits[comparison.split], splits[comparison.other]
+        yield from findings.overlap_findings(split, reference, comparison.shared)
+        if is_train(reference.name):
+            yield from findings.language_findings(split, comparison.alike)
+            yield from findings.order_findings(split.name, reference.name, comparison.order)
+
+
+def _clean(
+    data: DataConfig,
+    texts: dict[str, ParallelText],
+    splits: dict[str, Split],
+    alignments: dict[str, Alignment],
+    folder: Path,
+) -> Cleaning:
+    """Write the pairs of the training text that have no reason to be dropped."""
+    corpora, held_out = [], [text for name, text in texts.items() if not is_train(name)]
+    for name in filter(is_train, texts):
+        shared = [n for text in held_out for n in data_statistics.overlap(texts[name], text).pairs]
+        statistics = splits[name].statistics
+        drop = reasons_to_drop(texts[name], statistics, alignments[name], shared, data.max_length)
+        corpora.append((len(texts[name]), drop))
+    if len(corpora) == 1:
+        return write_cleaned(folder, data.train[0], *corpora[0])
+    with write_errors(folder):
+        folder.mkdir(exist_ok=True)
+    numbered = enumerate(zip(data.train, corpora, strict=True), start=1)
+    return together(
+        [write_cleaned(folder / str(n), files, *corpus) for n, (files, corpus) in numbered]
+    )
 
 
 def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:

@@ -89,6 +89,16 @@ class Split(NamedTuple):
         return (self.src_file, statistics.src), (self.tgt_file, statistics.tgt)
 
 
+class SplitComparison(NamedTuple):
+    """Lines that one split shares with another, and how alike their sides are."""
+
+    split: str
+    other: str
+    shared: Overlap
+    alike: Resemblance
+    order: SplitOrder
+
+
 class Check(NamedTuple):
     """Row of the table: the texts of its warnings about a split, and the text if there are none."""
 

@@ -8,7 +8,7 @@ import math
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,6 @@ MAX_TRAINING_ROWS = 12_000  # pairs from which a table is trained
 FOLD_ROWS = 8  # consecutive pairs that are held out together
 STEM = 6  # characters of a word that count, so that inflected forms are one
 ITERATIONS = 4
-BLOCK_LINKS = 1 << 20  # links of which expected counts are computed together
 LEXICAL_SHARE = 0.9  # interpolation of the lexical model with the words' own frequencies
 MAX_CORRELATION = 0.9  # so that an unusual length does not outweigh all words
 _CHUNK = 4096  # pairs scored at a time
@@ -182,83 +181,33 @@ def train_model(features: Features) -> LexicalModel:
 
 
 def _table(src: Matrix, tgt: Matrix, sizes: tuple[int, int]) -> Floats:
-    """Train IBM model 1 with a null word on padded types; return p(t | s) / p(t)."""
+    """Train IBM model 1 with a null word on padded types; return p(t | s) / p(t).
+
+    Each source word has one more count, spread as the words' own frequencies.
+    """
     shape = (sizes[0] + 1, sizes[1] + 1)  # type 0: the null word, and padding
     prior = np.bincount(tgt.ravel(), minlength=shape[1]).astype(np.float64)
     prior[0] = 0
     prior /= max(1.0, float(prior.sum()))
-    pairs = (
-        (np.append(0, sources[sources > 0]).astype(np.int64), targets[targets > 0].astype(np.int64))
-        for sources, targets in zip(src, tgt, strict=True)
-    )
-    links = links_of(pairs, shape[1])
-    probs, totals = train_ibm1(links, shape[0], prior)
-    table = (prior > 0) / (totals + 1)[:, None]  # for words that are in no pair together
-    table[links.sources, links.targets] = probs / prior[links.targets]
-    return np.asarray(table, np.float32)
-
-
-class Links(NamedTuple):
-    """Source and target tokens that occur in one pair: the parameters of the model."""
-
-    sources: NDArray[np.int64]  # [E], ascending
-    targets: NDArray[np.int64]  # [E], ascending for each source
-    entries: NDArray[np.int32]  # [M], the parameter of each link
-    words: NDArray[np.int32]  # [M], the target word of each link, numbered over pairs, ascending
-
-
-def links_of(pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]], tgt_size: int) -> Links:
-    """Link the distinct source tokens of each pair, the empty word included, to its targets."""
-    keys, words, count = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)], 0
-    for sources, targets in pairs:
-        keys.append((targets[:, None] + sources * tgt_size).ravel())
-        numbers = np.arange(count, count + len(targets), dtype=np.int32)
+    links: list[Rows] = [np.zeros(0, np.int64)]  # target words with the words of their sources
+    words: list[Rows] = [np.zeros(0, np.int64)]
+    for row, (sources, targets) in enumerate(zip(src, tgt, strict=True)):
+        sources, targets = np.append(0, sources[sources > 0]), targets[targets > 0]
+        links.append((targets[:, None] + sources.astype(np.int64) * shape[1]).ravel())
+        numbers = row * tgt.shape[1] + np.arange(len(targets))
         words.append(numbers.repeat(len(sources)))
-        count += len(targets)
-    unique, entries = np.unique(np.concatenate(keys), return_inverse=True)
-    sources, targets = np.divmod(unique, tgt_size)
-    return Links(sources, targets, entries.astype(np.int32), np.concatenate(words))
-
-
-def train_ibm1(
-    links: Links, src_size: int, prior: NDArray[np.float64] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Train IBM model 1; return p(target | source) [E] and the count of each source [S].
-
-    With a prior [T], each source has one more count, spread over the targets as the prior.
-    """
-    probs = np.ones(len(links.sources))
-    totals = np.zeros(src_size, np.float64)
+    pairs, entries = np.unique(np.concatenate(links), return_inverse=True)
+    of_word, (s, t) = np.concatenate(words), np.divmod(pairs, shape[1])
+    probs, totals = np.ones(len(pairs)), np.zeros(shape[0])
     for _ in range(ITERATIONS):
-        counts = _expected_counts(links, probs)
-        totals = np.bincount(links.sources, counts, src_size).astype(np.float64)
-        if prior is None:
-            probs = counts / totals[links.sources]
-        else:
-            probs = (counts + prior[links.targets]) / (totals[links.sources] + 1)
-    return probs, totals
-
-
-def _expected_counts(links: Links, probs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the expected count of each parameter: every word is divided among its links."""
-    counts = np.zeros(len(probs))
-    for start, end in _blocks(links.words):
-        of_links = probs[links.entries[start:end]]
-        words = links.words[start:end] - links.words[start]
-        of_links /= np.bincount(words, of_links)[words]
-        counts += np.bincount(links.entries[start:end], of_links, len(probs))
-    return counts
-
-
-def _blocks(words: NDArray[np.int32]) -> Iterator[tuple[int, int]]:
-    """Yield bounds of blocks of links that divide no word."""
-    start = 0
-    while start < len(words):
-        end = len(words)
-        if start + BLOCK_LINKS < end:
-            end = int(np.searchsorted(words, words[start + BLOCK_LINKS], "right"))
-        yield start, end
-        start = end
+        shares = probs[entries]
+        shares /= np.bincount(of_word, shares)[of_word]
+        counts = np.bincount(entries, shares, len(pairs))
+        totals = np.bincount(s, counts, shape[0]).astype(np.float64)
+        probs = (counts + prior[t]) / (totals[s] + 1)
+    table = (prior > 0) / (totals + 1)[:, None]  # for words that are in no pair together
+    table[s, t] = probs / prior[t]
+    return np.asarray(table, np.float32)
 
 
 def scores(

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 
-from seq2seq.analysis.compare.lengths import LengthUnit, length_unit
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
 from seq2seq.analysis.compare.variants import Plan, other_text
+from seq2seq.analysis.scored_text import LengthUnit, length_unit
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, read_pairs, usable
 from seq2seq.data.training_data import training_data

@@ -11,14 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seq2seq.analysis.compare.lengths import Bucket, LengthUnit, length_buckets
 from seq2seq.analysis.compare.variants import Plan, Variant
+from seq2seq.analysis.scored_text import Bucket, LengthUnit, ScoredText, length_buckets, score_text
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation import bootstrap, metrics
 from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples
 from seq2seq.evaluation.metrics import Scores
-from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics, read_saved_metrics
@@ -44,8 +43,12 @@ class ScoredOutput(NamedTuple):
     """File of translations by one run or by an ensemble, and their scores."""
 
     file: Path
-    scores: Scores
-    counts: Counts
+    text: ScoredText
+
+    @property
+    def scores(self) -> Scores:
+        """Return the scores of the translations."""
+        return self.text.scores
 
 
 class TrainingCost(NamedTuple):
@@ -112,7 +115,7 @@ def score_all(
             _score_run(plan, task, variant, config, states.get(config.run_dir))
             for config in configs
         ]
-        counts = [run.output.counts for run in runs]
+        counts = [run.output.text.counts for run in runs]
         resampled.append(_resampled_means(counts, resamples))
         differences = [
             Pair(
@@ -127,7 +130,7 @@ def score_all(
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
         parameters = sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values())
-        by_length = [[metrics.bleu_of(n[bucket.rows]) for n in counts] for bucket in buckets]
+        by_length = [[run.output.text.bleu(bucket) for run in runs] for bucket in buckets]
         results.append(
             VariantResult(
                 variant,
@@ -148,7 +151,7 @@ def _difference(
     baseline_resampled: NDArray[np.float64] | None,
     resampled: NDArray[np.float64] | None,
 ) -> Difference:
-    counts = [run.output.counts for run in baseline], [run.output.counts for run in runs]
+    counts = [run.output.text.counts for run in baseline], [run.output.text.counts for run in runs]
     return bootstrap.difference(
         bleu_scores(baseline),
         bleu_scores(runs),
@@ -209,16 +212,13 @@ def _score(
     hypotheses = [translation.text for translation in translations]
     file = plan.output_path(name, task.split)
     atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
-    references = task.text.tgt
-    segmentation = segmentation_of(variant.config.data.tgt_lang, [references])
-    scores = metrics.score(hypotheses, [references], task.lowercase, segmentation, bootstrap=0)
-    logger.info(f"{file}: BLEU {scores['bleu'].score:.1f}")
+    language = variant.config.data.tgt_lang
+    scored = score_text(hypotheses, task.text.tgt, language, task.lowercase, bootstrap=0)
+    logger.info(f"{file}: BLEU {scored.scores['bleu'].score:.1f}")
     notes = Counter(note for translation in translations for note in translation.notes)
     for note, count in notes.items():
         logger.info(f"note: {note}: {counted(count, 'line')}")
-    tokenize = segmentation.tokenize
-    counts = metrics.bleu_counts(hypotheses, references, task.lowercase, tokenize)
-    return ScoredOutput(file, scores, counts)
+    return ScoredOutput(file, scored)
 
 
 def _progress(folder: Path, state: TrainingState | None) -> Progress:

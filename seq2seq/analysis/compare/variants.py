@@ -173,7 +173,7 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
                 issues.append(ConfigIssue(document.lines["base",], f"base: {error}"))
         else:
             variants, listed_issues, notes = _apply(place, document, overrides)
-            issues += dict.fromkeys(listed_issues)  # those of overrides occur in every variant
+            issues += dict.fromkeys(listed_issues)  # overrides have theirs in every variant
     if issues or base_errors:
         raise ConfigError(*summary(path, issues), *base_errors)
     assert listed is not None, "a failed validation is among the issues"

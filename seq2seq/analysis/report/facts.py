@@ -10,14 +10,19 @@ from typing import Literal, NamedTuple
 from seq2seq import __version__
 from seq2seq.analysis.attention.maps import AttentionMap, maps_of
 from seq2seq.analysis.charts import Curve
-from seq2seq.analysis.compare.lengths import CHARACTERS, WORDS, length_buckets, length_unit
+from seq2seq.analysis.scored_text import (
+    CHARACTERS,
+    WORDS,
+    length_buckets,
+    length_unit,
+    score_text,
+)
 from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
-from seq2seq.data.corpus import ParallelText, iter_pairs, read_pairs, source_name
+from seq2seq.data.corpus import iter_pairs, read_pairs, source_name
 from seq2seq.data.lines import is_blank
 from seq2seq.engines.onnx.network import threads
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
-from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.loading import is_cpu
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, TIMING
@@ -58,7 +63,7 @@ class ShownSentence(NamedTuple):
     maps: list[AttentionMap]
 
 
-class ScoredText(NamedTuple):
+class SplitScores(NamedTuple):
     """Scores of the translations of a text."""
 
     split: Split
@@ -82,7 +87,7 @@ class RunFacts(NamedTuple):
     quality: list[Curve]
     rates: list[Curve]
     texts: list[TextSize]
-    scored: ScoredText | None
+    scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
     environment: list[tuple[str, str]]
 
@@ -108,8 +113,10 @@ def gather(
     check_exists(run / BEST)
     header, shapes = read_header(run / BEST)
     scored, unscored = None, ""
+    default: Split = "test" if config.data.test is not None else "valid"
     try:
-        scored = _scored(run, config, split, beam, device, on_translated)
+        translator = Translator.load(run, device=device)
+        scored = _scored(translator, config, split or default, beam, on_translated)
     except UserError as error:
         if split is not None:
             raise
@@ -219,72 +226,49 @@ def _shown(path: Path) -> Path:
 
 
 def _scored(
-    run: Path,
+    translator: Translator,
     config: Config,
-    chosen_split: Split | None,
+    split: Split,
     beam: int | None,
-    device: str,
     on_translated: Callable[[int], object] | None,
-) -> ScoredText:
+) -> SplitScores:
     """Translate and score a text; raises UserError if it does not exist."""
-    split: Split = chosen_split or ("test" if config.data.test is not None else "valid")
     files = config.data.valid if split == "valid" else config.data.test
     if files is None:
-        raise UserError(f"{run}: its config has no data.test; choose {argument('split', 'valid')}")
+        remedy = f"choose {argument('split', 'valid')}"
+        raise UserError(f"{translator.name}: its config has no data.test; {remedy}")
     text = read_pairs(files)
-    translator = Translator.load(run, device=device)
     size = translator.beam_size(beam, 1)
     translations = translator.translate(text.src, size, text_only=True, on_translated=on_translated)
-    hypotheses, references = [translation.text for translation in translations], [list(text.tgt)]
-    segmentation = segmentation_of(config.data.tgt_lang, references, None)
-    sentences = metrics.sentence_scores(hypotheses, references, segmentation=segmentation)
+    hypotheses = [translation.text for translation in translations]
+    scored = score_text(hypotheses, text.tgt, config.data.tgt_lang)
+    sentences = metrics.sentence_scores(hypotheses, [text.tgt], segmentation=scored.segmentation)
     rows = [n for n, line in enumerate(text.src) if not (is_blank(line) or is_blank(text.tgt[n]))]
     count = min(SHOWN_SENTENCES, len(rows) // 2)
-    by_length = sorted(
-        rows, key=lambda row: -len(text.src[row])
-    )  # long ones first among equal scores
-    worst = sorted(by_length, key=lambda row: sentences[row])[:count]
-    better = [row for row in by_length if row not in worst]
+    rows.sort(key=lambda row: -len(text.src[row]))  # long ones first among equal scores
+    worst = sorted(rows, key=lambda row: sentences[row])[:count]
+    better = [row for row in rows if row not in worst]
     best = sorted(better, key=lambda row: sentences[row], reverse=True)[:count]
-    chosen = [*worst, *best]
-    examples = _sentences(translator, size, text, hypotheses, sentences, chosen)
-    counts = metrics.bleu_counts(hypotheses, text.tgt, False, segmentation.tokenize)
-    unit = length_unit(text.src)
-    lengths = [
-        (bucket.label, len(bucket.rows), metrics.bleu_of(counts[bucket.rows]))
-        for bucket in length_buckets(text.src, max(map(unit.length, text.src)), unit)
-    ]
-    scores = metrics.score(hypotheses, references, segmentation=segmentation)
-    return ScoredText(
-        split,
-        len(text),
-        size,
-        scores,
-        unit.name,
-        lengths,
-        best=examples[count:],
-        worst=examples[:count],
-    )
-
-
-def _sentences(
-    translator: Translator,
-    beam: int,
-    text: ParallelText,
-    hypotheses: Sequence[str],
-    scores: Sequence[SentenceScore],
-    rows: Sequence[int],
-) -> list[ShownSentence]:
-    """Return the sentences in these rows, translated again for their attention."""
-    sources = [text.src[row] for row in rows]
-    again = translator.translate(sources, beam) if translator.attends else []
-    maps = [list(maps_of(*pair)) for pair in zip(again, sources, strict=False)]
-    return [
+    maps = _maps(translator, size, [text.src[row] for row in (*worst, *best)])
+    examples = [
         ShownSentence(
-            row + 1, text.src[row], text.tgt[row], hypotheses[row], scores[row], attention
+            row + 1, text.src[row], text.tgt[row], hypotheses[row], sentences[row], attention
         )
-        for row, attention in zip(rows, maps or [[]] * len(rows), strict=True)
+        for row, attention in zip((*worst, *best), maps, strict=True)
     ]
+    unit = length_unit(text.src)
+    buckets = length_buckets(text.src, max(map(unit.length, text.src)), unit)
+    lengths = [(bucket.label, len(bucket.rows), scored.bleu(bucket)) for bucket in buckets]
+    of_text = split, len(text), size, scored.scores, unit.name, lengths
+    return SplitScores(*of_text, best=examples[count:], worst=examples[:count])
+
+
+def _maps(translator: Translator, beam: int, sources: list[str]) -> list[list[AttentionMap]]:
+    """Return the attention maps of sentences, translated again; empty without attention."""
+    if not translator.attends:
+        return [[] for _ in sources]
+    translations = translator.translate(sources, beam)
+    return [list(maps_of(*pair)) for pair in zip(translations, sources, strict=True)]
 
 
 def _environment(device: str) -> Iterator[tuple[str, str]]:

@@ -9,8 +9,8 @@ from seq2seq.analysis.charts import as_svg, bar_chart, line_chart, matplotlib_no
 from seq2seq.analysis.report.facts import (
     CHOSEN_BY,
     RunFacts,
-    ScoredText,
     ShownSentence,
+    SplitScores,
     TextSize,
 )
 from seq2seq.evaluation.metrics import METRICS
@@ -52,7 +52,7 @@ def _sections(facts: RunFacts) -> Iterator[str]:
     yield _table(facts.environment)
 
 
-def _scores(scored: ScoredText) -> str:
+def _scores(scored: SplitScores) -> str:
     rows = [("", "score", "95% interval", "signature")]
     for key, value in scored.scores.items():
         low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"

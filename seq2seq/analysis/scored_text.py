@@ -1,12 +1,43 @@
-"""Source lengths: their unit, and buckets of sentences of similar length."""
+"""Scored translations of a text, and BLEU by the length of the source."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from seq2seq.data.lines import is_blank
-from seq2seq.evaluation.segmentation import segmentation_of
+from seq2seq.evaluation import metrics
+from seq2seq.evaluation.bootstrap import RESAMPLES, Counts
+from seq2seq.evaluation.metrics import Scores
+from seq2seq.evaluation.segmentation import Segmentation, segmentation_of
 
 MIN_SENTENCES = 20  # in a bucket; BLEU of fewer means little
+
+
+class ScoredText(NamedTuple):
+    """Translations of a text with their scores."""
+
+    hypotheses: list[str]
+    segmentation: Segmentation
+    scores: Scores
+    counts: Counts  # statistics of BLEU, a row for each sentence
+
+    def bleu(self, bucket: "Bucket") -> float:
+        """Return the BLEU of the sentences in a bucket."""
+        return metrics.bleu_of(self.counts[bucket.rows])
+
+
+def score_text(
+    hypotheses: list[str],
+    references: Sequence[str],
+    language: str,
+    lowercase: bool = False,
+    bootstrap: int = RESAMPLES,
+) -> ScoredText:
+    """Score translations into a language, by the tokenizer that suits the references."""
+    segmentation = segmentation_of(language, [references])
+    scores = metrics.score(hypotheses, [references], lowercase, segmentation, bootstrap)
+    tokenize = segmentation.tokenize
+    counts = metrics.bleu_counts(hypotheses, references, lowercase, tokenize)
+    return ScoredText(hypotheses, segmentation, scores, counts)
 
 
 class LengthUnit(NamedTuple):

@@ -5,21 +5,32 @@ text of Multi30k and Tatoeba (English to German and Marathi) and of English-Japa
 """
 
 import math
+import random
+import shlex
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+import yaml
 
 from seq2seq.analysis.check.forecast import Forecast, forecast
-from seq2seq.analysis.recipe.text_facts import TextFacts
-from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
+from seq2seq.config.schema import Config, DataConfig, ParallelFiles, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.corpus import ParallelText
+from seq2seq.data.corpus import ParallelText, has_text, no_usable_pair
+from seq2seq.data.source_profile import scripts_of
 from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runtime.console import counted
+from seq2seq.runtime.console import counted, duration, one_line
 from seq2seq.runtime.errors import UserError
-from seq2seq.training.session import new_session
+from seq2seq.training.session import new_session, session_data
+
+SAMPLE = 20_000  # pairs, chosen at random
+_SEED = 1
+_WIDTH = 100
 
 Section = dict[str, object]
 Sections = dict[str, Section]
@@ -38,6 +49,62 @@ _TRAINING: Section = {
     "average": 0.998,
     "precision": "auto",
 }
+
+
+class TextFacts(NamedTuple):
+    """Size, length and scripts of a parallel text, source first."""
+
+    pairs: int  # with text on both sides
+    words: tuple[float, float]  # mean of a line, divided at white space
+    scripts: tuple[str, str]  # that of most words, such as "LATIN"; "" without any
+    characters: tuple[int, int, int]  # distinct ones of either side, and of both
+    sample: ParallelText
+
+    @property
+    def same_script(self) -> bool:
+        """Return whether both sides are written in one script."""
+        return self.scripts[0] == self.scripts[1]
+
+
+def measure_text(pairs: Iterable[tuple[str, str]], name: str) -> TextFacts:
+    """Count a text, and choose a sample of at most SAMPLE pairs; memory does not grow with it.
+
+    A pure function of the pairs. Raises UserError, naming the text, if no pair has text.
+    """
+    rng = random.Random(_SEED)
+    sample: list[tuple[str, str]] = []
+    alphabets: tuple[set[str], set[str]] = set(), set()
+    count = lines = 0
+    for pair in pairs:
+        lines += 1
+        if not has_text(*pair):
+            continue
+        count += 1
+        for alphabet, text in zip(alphabets, pair, strict=True):
+            alphabet.update(text)
+        if len(sample) < SAMPLE:
+            sample.append(pair)
+        elif (place := rng.randrange(count)) < SAMPLE:  # algorithm R of Vitter (1985)
+            sample[place] = pair
+    if not sample:
+        raise no_usable_pair(name, lines)
+    src, tgt = ([pair[side] for pair in sample] for side in (0, 1))
+    return TextFacts(
+        count,
+        (_mean_words(src), _mean_words(tgt)),
+        (_main_script(src), _main_script(tgt)),
+        (len(alphabets[0]), len(alphabets[1]), len(set.union(*alphabets))),
+        ParallelText(src, tgt, name),
+    )
+
+
+def _mean_words(lines: list[str]) -> float:
+    return sum(len(line.split()) for line in lines) / len(lines)
+
+
+def _main_script(lines: list[str]) -> str:
+    counts = Counter(script for line in lines for script in scripts_of(line))
+    return max(counts, key=lambda script: (counts[script], script)) if counts else ""
 
 
 class Sizes(NamedTuple):
@@ -80,8 +147,8 @@ class _Trial(NamedTuple):
         """Measure some training steps; the epoch of the result is one of the full text."""
         training = {**sections["training"], "max_epochs": 1}
         config = as_config("init", self.data, {**sections, "training": training})
-        session = new_session(config, device, self.vocabularies, self.pairs, self.sample)
-        cost = forecast(session)
+        data = session_data(config, self.vocabularies, self.pairs, self.sample)
+        cost = forecast(new_session(config, device, data))
         return cost._replace(
             epoch_seconds=cost.epoch_seconds * self.scale,
             steps_per_epoch=round(cost.steps_per_epoch * self.scale),
@@ -197,3 +264,70 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
 
 def _script_name(script: str) -> str:
     return script if script == "CJK" else script.title() or "no"
+
+
+def as_yaml(path: Path, data: DataConfig, recipe: Recipe, modeline: str | None = None) -> str:
+    """Format the config of a recipe, to be written to `path`: its header, then section by section.
+
+    The run is named after the file. A comment beside a key gives the reason of its value;
+    `modeline` is a first line for editors.
+    """
+    tree = {
+        "name": path.stem,
+        "run_dir": f"runs/{path.stem}",
+        "data": {**_data_section(data), **recipe.sections["data"]},
+        **{name: keys for name, keys in recipe.sections.items() if name != "data"},
+    }
+    first = [modeline] if modeline else []
+    lines = [*first, *_header(path, data, recipe), *_entries(tree, recipe.reasons)]
+    return "\n".join(lines) + "\n"
+
+
+def _header(path: Path, data: DataConfig, recipe: Recipe) -> Iterator[str]:
+    cost, run = recipe.cost, shlex.quote(f"runs/{path.stem}")
+    text = (
+        f"{data.src_lang} to {data.tgt_lang}, chosen by seq2seq init for {recipe.pairs:,} pairs: "
+        f"{recipe.epochs:.1f} epochs of {counted(cost.steps_per_epoch, 'step')}, about "
+        f"{duration(recipe.seconds)} at {cost.tokens_per_second:,.0f} target tokens/s "
+        f"on {cost.device}."
+    )
+    commands = (
+        f"  seq2seq check {shlex.quote(str(path))}",
+        f"  seq2seq train {shlex.quote(str(path))}",
+        f"  seq2seq evaluate -m {run} --split valid",
+    )
+    for line in (*textwrap.wrap(one_line(text), _WIDTH - 2), *map(one_line, commands)):
+        yield f"# {line}"
+
+
+def _data_section(data: DataConfig) -> dict[str, object]:
+    texts = {"train": data.train[0], "valid": data.valid, "test": data.test}
+    return {
+        "src_lang": data.src_lang,
+        "tgt_lang": data.tgt_lang,
+        **{part: _files(files) for part, files in texts.items() if files is not None},
+    }
+
+
+def _files(files: ParallelFiles) -> dict[str, object]:
+    columns = {} if files.columns is None else {"columns": files.columns}
+    return {**{name: str(path) for name, path in files.paths.items()}, **columns}
+
+
+def _entries(tree: Mapping[str, object], reasons: Mapping[str, str]) -> Iterator[str]:
+    for key, value in tree.items():
+        if key in ("name", "run_dir"):
+            yield _entry(key, value, None)
+            continue
+        assert isinstance(value, Mapping)
+        yield f"{key}:"
+        for name, entry in value.items():
+            yield _entry(f"  {name}", entry, reasons.get(f"{key}.{name}"))
+
+
+def _entry(key: str, value: object, reason: str | None) -> str:
+    text: str = yaml.safe_dump(
+        value, default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False
+    )
+    entry = f"{key}: " + text.removesuffix("\n").removesuffix("\n...")
+    return f"{entry}  # {reason}" if reason else entry
