@@ -52,6 +52,7 @@ def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
         axes.set_title(title, loc="left", fontsize=10)
         axes.set_xlabel(x_label, color=GREY)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
     axes.grid(axis="y", color="#dfe2e7", linewidth=0.7)
     axes.tick_params(colors=GREY, labelsize=8)
     return figure, axes
@@ -69,7 +70,7 @@ def add_legend(figure: "Figure") -> None:
     import matplotlib
 
     with matplotlib.rc_context({"font.family": installed_families()}):
-        figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+        figure.legend(loc="outside right center", frameon=False, fontsize=9)
 
 
 def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
@@ -88,6 +89,7 @@ def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, int, float]]) 
     """Draw a bar for each label, count and value; the count is below the label."""
     figure, axes = new_axes(title, x_label)
     drawn = axes.bar(range(len(bars)), [value for *_, value in bars], 0.7, color=COLOURS[0])
+    axes.margins(y=0.1)
     axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8)
     axes.set_xticks(range(len(bars)), [f"{label}\n{count:,}" for label, count, _ in bars])
     figure.set_figwidth(max(WIDTH, 0.7 * len(bars)))
