@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
 LINE_STYLES = ("-", "--", ":", "-.")
 GREY = "#5c636e"
-WIDTH, HEIGHT = 7.5, 4.2  # inches
+WIDTH, HEIGHT = 7.5, 4.2  # inches, as all lengths here
+PLOT, LINE = 6.0, 0.2  # width of a chart beside its legend, and height of a line of it
+WRAPPED = 40  # characters of a line in the legend; a single name may be longer
 MAX_POINTS = 400  # in a line; more are averaged
 MARKED = 40  # points in a line, up to which all have marks
 
@@ -66,11 +69,19 @@ def style_of(index: int) -> dict[str, Any]:
 
 
 def add_legend(figure: "Figure") -> None:
-    """Name the lines of a figure beside its chart."""
+    """Name the lines of a figure beside its chart, which grows where the names need room."""
     import matplotlib
+    from matplotlib.font_manager import FontProperties
 
-    with matplotlib.rc_context({"font.family": installed_families()}):
-        figure.legend(loc="outside right center", frameon=False, fontsize=9)
+    (axes,), families = figure.axes, installed_families()
+    handles, names = axes.get_legend_handles_labels()
+    labels = [textwrap.fill(name, WRAPPED, break_long_words=False) for name in names]
+    rows = [row for label in labels for row in label.splitlines()]
+    width = widest(rows, FontProperties(family=families, size=9))
+    figure.set_figwidth(max(figure.get_figwidth(), PLOT + width))
+    figure.set_figheight(max(HEIGHT, LINE * len(rows) + 1))
+    with matplotlib.rc_context({"font.family": families}):
+        figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
 
 
 def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
