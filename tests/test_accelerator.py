@@ -31,6 +31,7 @@ from seq2seq.runs import training_state
 from seq2seq.runs.layout import METRICS
 from seq2seq.runtime import device as runtime_device
 from seq2seq.training.loss import Losses, batch_loss
+from seq2seq.training.mixture_loss import LossWeights
 
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
@@ -188,7 +189,7 @@ def test_a_step_launches_few_kernels(decoder: str) -> None:
             batch = make_batch([[5] * 7] * 3, [[6] * width] * 3).to(DEVICE)
             model.zero_grad()
             losses: list[Losses] = []
-            forward = launched(lambda: losses.append(batch_loss(model, batch, 0.1)))
+            forward = launched(lambda: losses.append(batch_loss(model, batch, LossWeights(0.1))))
             return forward, launched(losses[0].objective.backward)
 
         shorter, longer = of_training(5), of_training(6)

@@ -26,7 +26,7 @@ from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabula
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import counted, duration, one_line
 from seq2seq.runtime.errors import UserError
-from seq2seq.training.session import new_session
+from seq2seq.training.session import new_session, session_data
 
 SAMPLE = 20_000  # pairs, chosen at random
 _SEED = 1
@@ -147,8 +147,8 @@ class _Trial(NamedTuple):
         """Measure some training steps; the epoch of the result is one of the full text."""
         training = {**sections["training"], "max_epochs": 1}
         config = as_config("init", self.data, {**sections, "training": training})
-        session = new_session(config, device, self.vocabularies, self.pairs, self.sample)
-        cost = forecast(session)
+        data = session_data(config, self.vocabularies, self.pairs, self.sample)
+        cost = forecast(new_session(config, device, data))
         return cost._replace(
             epoch_seconds=cost.epoch_seconds * self.scale,
             steps_per_epoch=round(cost.steps_per_epoch * self.scale),

@@ -37,7 +37,9 @@ def alignment_targets(
         [text_words(ids, text, vocabulary) for ids, text in zip(side, lines, strict=True)]
         for side, lines, vocabulary in zip((src, tgt), texts, vocabularies[:2], strict=True)
     )
-    width = max([1, *(int(each[-1]) + 1 for each in src_words if each is not None and len(each))])
+    width = max(
+        [1, *(int(words[-1]) + 1 for words in src_words if words is not None and len(words))]
+    )
     numbers = np.full((len(src), 1 + max(map(len, src))), width, np.int64)
     targets = np.zeros((len(tgt), 1 + max(map(len, tgt)), width), np.float32)
     for row, pairs in enumerate(links):
@@ -70,7 +72,7 @@ def note_unaligned(text: ParallelText, vocabularies: Vocabularies) -> str | None
     """Return a note for the log if `alignment_targets` uses no links of some of the pairs."""
     lines = text.src, text.tgt
     fits = (
-        [text_words(*each, vocabulary) is not None for each in zip(ids, side, strict=True)]
+        [text_words(*line, vocabulary) is not None for line in zip(ids, side, strict=True)]
         for ids, side, vocabulary in zip(
             vocabularies.encode_pairs(*lines), lines, vocabularies[:2], strict=True
         )

@@ -234,19 +234,19 @@ class EpochOrder(Items[Rows]):
             # PCG64 reads missing numbers as 0: block 0 is shuffled like a corpus of a single block.
             numbers = [self._seed, self._epoch + 1, block]
             generator = np.random.Generator(np.random.PCG64(numbers))
-            both = layouts(*lengths, self._budget, self._spread)
-            batches = both.draw(self._epoch + block, generator)
-        rows = (each if used is None else used[each] for each in batches)
-        return [block + each * self._blocks for each in rows]
+            windows = layouts(*lengths, self._budget, self._spread)
+            batches = windows.draw(self._epoch + block, generator)
+        rows = (batch if used is None else used[batch] for batch in batches)
+        return [block + batch * self._blocks for batch in rows]
 
     def _division(self) -> BatchDivision:
         """Return the division of the pairs, if it is known, or divide them."""
-        known, key = self._pairs.divisions, (self._budget, self._epoch is None)
-        if known is None or (self._epoch is not None and self._pairs.shares):
+        divisions, key = self._pairs.divisions, (self._budget, self._epoch is None)
+        if divisions is None or (self._epoch is not None and self._pairs.shares):
             return self._divide()
-        if key not in known or len(known[key].batches) != self._blocks:
-            known[key] = self._divide()
-        return known[key]
+        if key not in divisions or len(divisions[key].batches) != self._blocks:
+            divisions[key] = self._divide()
+        return divisions[key]
 
     def _divide(self) -> BatchDivision:
         """Choose the spread of the windows and count the batches of each block."""
@@ -282,13 +282,13 @@ class EpochOrder(Items[Rows]):
     def _read(self, lengths: Lengths, blocks: range) -> list[Lengths]:
         """Return the lengths of several blocks, which are interleaved, in one pass."""
         count, step = len(lengths), self._blocks
-        found = [np.empty(-(-(count - block) // step), np.uint32) for block in blocks]
+        lengths_of = [np.empty(-(-(count - block) // step), np.uint32) for block in blocks]
         read = max(1, _LENGTHS_AT_ONCE // step)  # rows read of each block at a time
-        for row in range(0, len(found[0]), read):
+        for row in range(0, len(lengths_of[0]), read):
             part = np.asarray(lengths[row * step : (row + read) * step])
-            for block, values in zip(blocks, found, strict=True):
+            for block, values in zip(blocks, lengths_of, strict=True):
                 values[row : row + read] = part[block::step]
-        return found
+        return lengths_of
 
     def _used(self, block: int) -> Rows | None:
         """Return the positions in a block of the pairs that this epoch uses; None for all."""

@@ -31,7 +31,6 @@ from seq2seq.runtime.suggestions import suggest_file
 
 MAX_XZ_BYTES = 1 << 28  # memory of a decompressor; xz -9 needs 65 MiB, a hostile file 4 GiB
 _XZ_READ_BYTES = 1 << 16
-_TAIL_BYTES = 1 << 16  # the end of a zip archive has the names of its members
 
 
 class _Format(NamedTuple):
@@ -113,9 +112,9 @@ def is_compressed(path: Path) -> bool:
 
 def commands(path: Path) -> tuple[str, str] | None:
     """Return the shell commands that print a file and that compress its like; None if plain."""
-    if (found := _FORMATS.get(path.suffix)) is None:
+    if (format_ := _FORMATS.get(path.suffix)) is None:
         return None
-    return f"{found.command} -dc < {shlex.quote(str(path))}", found.command
+    return f"{format_.command} -dc < {shlex.quote(str(path))}", format_.command
 
 
 @contextmanager
@@ -228,21 +227,18 @@ def check_is_text(head: bytes, path: Path, packed: bool = False) -> None:
 
     A file that is compressed as its ending says passes.
     """
-    tail = _tail(path) if head.startswith(b"PK") and not packed else b""
-    found = recognise(head, tail)
-    if found is None:
+    if (kind := recognise(head)) is None:
         return
-    suffixes = [each for each, known in _FORMATS.items() if known.kind == found]
     if packed:
         unpack, _ = commands(path) or ("", "")
-        remedy = found.remedy.format(path="NEW_FILE").replace("> NEW_FILE", "> TEXT_FILE")
+        remedy = kind.remedy.format(path="NEW_FILE").replace("> NEW_FILE", "> TEXT_FILE")
         raise UserError(
-            f"{path}: its content is {found.name}, not text. Run {unpack} > NEW_FILE. {remedy}"
+            f"{path}: its content is {kind.name}, not text. Run {unpack} > NEW_FILE. {remedy}"
         )
-    if path.suffix in suffixes:
-        return
-    renamed = f", or rename it so that its name ends in {suffixes[0]}" if suffixes else ""
-    raise UserError(f"{describe(found, path)}{renamed}")
+    suffixes = [suffix for suffix, format_ in _FORMATS.items() if format_.kind == kind]
+    if path.suffix not in suffixes:
+        renamed = f", or rename it so that its name ends in {suffixes[0]}" if suffixes else ""
+        raise UserError(f"{describe(kind, path)}{renamed}")
 
 
 def _first_bytes(path: Path) -> bytes:
@@ -251,15 +247,6 @@ def _first_bytes(path: Path) -> bytes:
         return b""
     with path.open("rb") as file:
         return file.read(HEAD_BYTES)
-
-
-def _tail(path: Path) -> bytes:
-    """Return the last bytes of a regular file, else nothing."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-        return file.read(_TAIL_BYTES)
 
 
 def _peek(file: IO[bytes]) -> bytes:

@@ -35,8 +35,8 @@ class CopyHabits(NamedTuple):
         """Return the words of a source line that its translation has to contain, each once."""
         if line.isupper() or not (self.translated or self.copied_forms):
             return []
-        found = (word for word, initial in _words(line) if self._is_copied(word, initial))
-        return list(dict.fromkeys(found))
+        words = (word for word, initial in _words(line) if self._is_copied(word, initial))
+        return list(dict.fromkeys(words))
 
     def _is_copied(self, word: str, initial: bool) -> bool:
         if word in self.translated or (initial and word.lower() in self.translated):
@@ -61,14 +61,14 @@ def copy_habits(src: Sequence[str], tgt: Sequence[str]) -> CopyHabits:
     for word, count in counts.items():
         if count == 1 and not (initial[word] and word != word.lower() and word.lower() in counts):
             forms[form_of(word)].append(copied[word] == 1)
-    known = {
-        form: sum(found) / len(found) for form, found in forms.items() if len(found) >= MIN_FORM
+    shares = {
+        form: sum(copies) / len(copies) for form, copies in forms.items() if len(copies) >= MIN_FORM
     }
     translated = [word for word, n in counts.most_common() if copied[word] < COPIED * n]
     return CopyHabits(
         translated[:MAX_WORDS],
-        sorted(form for form, share in known.items() if share >= FORM_COPIED),
-        sorted(form for form, share in known.items() if share < FORM_COPIED),
+        sorted(form for form, share in shares.items() if share >= FORM_COPIED),
+        sorted(form for form, share in shares.items() if share < FORM_COPIED),
     )
 
 

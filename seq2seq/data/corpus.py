@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from seq2seq.data.formats.json_lines import iter_json_lines
 from seq2seq.data.formats.parquet import iter_parquet
-from seq2seq.data.formats.tables import iter_csv, iter_tsv
+from seq2seq.data.formats.tables import iter_csv, iter_json_lines, iter_tsv
 from seq2seq.data.line_counts import aligned_lines
 from seq2seq.data.lines import is_blank
 from seq2seq.data.spread import spread
@@ -178,11 +177,11 @@ def usable(text: ParallelText) -> tuple[ParallelText, int]:
 
     Raises UserError if no pair remains.
     """
-    kept = [pair for pair in zip(text.src, text.tgt, strict=True) if has_text(*pair)]
-    if not kept:
+    pairs = [pair for pair in zip(text.src, text.tgt, strict=True) if has_text(*pair)]
+    if not pairs:
         raise no_usable_pair(text.source_name, len(text))
-    src, tgt = (list(side) for side in zip(*kept, strict=True))
-    return ParallelText(src, tgt, text.source_name), len(text) - len(kept)
+    src, tgt = (list(side) for side in zip(*pairs, strict=True))
+    return ParallelText(src, tgt, text.source_name), len(text) - len(pairs)
 
 
 def has_text(src: str, tgt: str) -> bool:
@@ -215,7 +214,7 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     )
 
 
-def check_directions(train: ParallelText, others: Sequence[ParallelText], src_lang: str) -> None:
+def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lang: str) -> None:
     """Raise UserError if the sides of one of `others` are swapped relative to the training text.
 
     They are if more than half of the distinct words of each side occur on the opposite side of the
@@ -223,14 +222,16 @@ def check_directions(train: ParallelText, others: Sequence[ParallelText], src_la
     lines, from all of the text, are read. If all of several texts are swapped, the training text
     probably is.
     """
-    known = [_words(spread(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
-    swapped = [(text, shares) for text in others if (shares := _shares_if_swapped(known, text))]
+    vocabularies = [_words(spread(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
+    swapped = [
+        (text, shares) for text in texts if (shares := _shares_if_swapped(vocabularies, text))
+    ]
     if not swapped:
         return
     first, (opposite, same) = swapped[0]
     culprit = "one of the two"
-    if len(swapped) == len(others) > 1:
-        names = " and ".join(text.source_name for text in others[1:])
+    if len(swapped) == len(texts) > 1:
+        names = " and ".join(text.source_name for text in texts[1:])
         culprit = f"{train.source_name} (those of {names} agree with those of {first.source_name})"
     raise UserError(
         f"{first.source_name}: source and target seem to be swapped relative to "
@@ -240,14 +241,16 @@ def check_directions(train: ParallelText, others: Sequence[ParallelText], src_la
     )
 
 
-def _shares_if_swapped(known: Sequence[set[str]], text: ParallelText) -> tuple[float, float] | None:
+def _shares_if_swapped(
+    vocabularies: Sequence[set[str]], text: ParallelText
+) -> tuple[float, float] | None:
     """Return the shares of source words known on the opposite and on the same side, if swapped."""
     sides = [_words(text.src), _words(text.tgt)]
     if min(map(len, sides)) < MIN_DISTINCT_WORDS:
         return None
     same, opposite = (
         [len(side & words) / len(side) for side, words in zip(sides, against, strict=True)]
-        for against in (known, known[::-1])
+        for against in (vocabularies, vocabularies[::-1])
     )
     swapped = min(opposite) > 0.5 and max(same) < 0.25
     return (opposite[0], same[0]) if swapped else None

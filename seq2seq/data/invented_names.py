@@ -42,8 +42,13 @@ _FORMS = (
 )
 FORM_RATE = 0.3  # share of invented names that have another form
 MARK_RATE = 0.2  # share of invented runs of letters in which one has a mark
-_MARKED = [each for each in map(chr, range(0xC0, 0x250)) if each.upper().lower() == each.lower()]
-_MARKED = [each for each in _MARKED if each.isalpha() and len(each.upper() + each.lower()) == 2]
+_MARKED = [
+    letter
+    for letter in map(chr, range(0xC0, 0x250))
+    if letter.isalpha()
+    and letter.upper().lower() == letter.lower()
+    and len(letter.upper() + letter.lower()) == 2
+]
 _RUN = re.compile(r"[^\W\d_]+|\d")  # letters, or one digit
 
 
@@ -73,10 +78,10 @@ class NameInventor:
         """
         numbers = range(len(src)) if numbers is None else numbers
         pairs = [
-            self._pair(one, other, np.random.Generator(np.random.PCG64([seed, number])))
-            for one, other, number in zip(src, tgt, numbers, strict=True)
+            self._pair(src_text, tgt_text, np.random.Generator(np.random.PCG64([seed, number])))
+            for src_text, tgt_text, number in zip(src, tgt, numbers, strict=True)
         ]
-        return [each for each, _ in pairs], [each for _, each in pairs]
+        return [src for src, _ in pairs], [tgt for _, tgt in pairs]
 
     def _pair(self, src: str, tgt: str, generator: "np.random.Generator") -> tuple[str, str]:
         for word in dict.fromkeys(_words(self._symbol.sub(" ", src))):
@@ -85,15 +90,15 @@ class NameInventor:
             pattern = re.compile(rf"\b{re.escape(word)}{_GENITIVE}")
             if self._symbols:  # which are matched first, and replaced by themselves
                 pattern = re.compile(f"{self._symbol.pattern}|{pattern.pattern}")
-            found = [[*filter(self._is_word, pattern.findall(side))] for side in (src, tgt)]
-            counts = set(map(len, found))  # 0: not shared
+            occurrences = [[*filter(self._is_word, pattern.findall(side))] for side in (src, tgt)]
+            counts = set(map(len, occurrences))  # 0: not shared
             if len(counts) == 1 and 0 not in counts and generator.random() < self._rate:
                 invented = self._invented(self._form(word, generator), generator)
                 src, tgt = (self._replace(pattern, invented, side) for side in (src, tgt))
         return src, tgt
 
-    def _is_word(self, found: str) -> bool:
-        return found not in self._symbols
+    def _is_word(self, text: str) -> bool:
+        return text not in self._symbols
 
     def _replace(self, pattern: re.Pattern[str], invented: str, text: str) -> str:
         return pattern.sub(lambda match: invented if self._is_word(match[0]) else match[0], text)
@@ -141,7 +146,12 @@ def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
     pairs = [(src[i], tgt[i]) for i in spread_rows(len(src), MAX_PAIRS)]
     words = [[_words(side) for side in pair] for pair in pairs]
     counts = Counter(chain.from_iterable(chain.from_iterable(words)))
-    shared = {word for one, other in words for word in {*one} & {*other} if word[0].isupper()}
+    shared = {
+        word
+        for src_words, tgt_words in words
+        for word in {*src_words} & {*tgt_words}
+        if word[0].isupper()
+    }
     return {
         word
         for word in shared

@@ -67,7 +67,7 @@ class Layouts(NamedTuple):
     @property
     def batches(self) -> int:
         """The number of batches of an epoch: that of the layout with more of them."""
-        return max(len(each.batch_ends) for each in self)
+        return max(len(layout.batch_ends) for layout in self)
 
     def draw(self, number: int, generator: "np.random.Generator") -> list[Rows]:
         """Return the batches of an epoch in random order; `number` chooses the layout by parity.
@@ -77,7 +77,7 @@ class Layouts(NamedTuple):
         batches = self[number % 2].draw(generator)
         while missing := self.batches - len(batches):
             batches.sort(key=len, reverse=True)
-            halves = [half for each in batches[:missing] for half in np.array_split(each, 2)]
+            halves = [half for batch in batches[:missing] for half in np.array_split(batch, 2)]
             batches = [half for half in halves if len(half)] + batches[missing:]
         return [batches[i] for i in generator.permutation(len(batches))]
 
@@ -91,11 +91,11 @@ def layouts(src: Rows, tgt: Rows, batch_tokens: int, spread: float) -> Layouts:
     fit = _rows_that_fit(src, tgt, batch_tokens)
     equal = _equal_pairs(src, tgt)
     shares = 1 / np.maximum(_MIN_BATCHES * fit, spread * np.sqrt(fit * equal))
-    both = []
+    divided = []
     for narrow, wide in ((tgt, src), (src, tgt)):
         rows = _arranged(narrow, wide, shares)
-        both.append(_layout(rows, src[rows], tgt[rows], shares[rows], batch_tokens))
-    return Layouts(*both)
+        divided.append(_layout(rows, src[rows], tgt[rows], shares[rows], batch_tokens))
+    return Layouts(*divided)
 
 
 def choose_spread(src: Rows, tgt: Rows, batch_tokens: int) -> float:
@@ -111,11 +111,11 @@ def choose_spread(src: Rows, tgt: Rows, batch_tokens: int) -> float:
     most = MAX_PADDED * padded_tokens(by_length, src, tgt)
 
     def epochs(spread: float) -> list[list[Rows]]:
-        both = layouts(src, tgt, batch_tokens, spread)
-        return [both.draw(n, np.random.Generator(np.random.PCG64(n))) for n in range(3)]
+        divided = layouts(src, tgt, batch_tokens, spread)
+        return [divided.draw(n, np.random.Generator(np.random.PCG64(n))) for n in range(3)]
 
     def is_mixed(spread: float) -> bool:
-        return max(met_again(*each) for each in pairwise(epochs(spread))) <= MAX_MET_AGAIN
+        return max(met_again(*batches) for batches in pairwise(epochs(spread))) <= MAX_MET_AGAIN
 
     def is_costly(spread: float) -> bool:
         even, odd, _ = epochs(spread)
@@ -123,7 +123,7 @@ def choose_spread(src: Rows, tgt: Rows, batch_tokens: int) -> float:
             return True
         return padded_tokens(even, src, tgt) + padded_tokens(odd, src, tgt) > 2 * most
 
-    mixed, costly = (bisect_left(spreads, True, key=each) for each in (is_mixed, is_costly))
+    mixed, costly = (bisect_left(spreads, True, key=holds) for holds in (is_mixed, is_costly))
     return spreads[min(mixed, max(0, costly - 1))]
 
 
@@ -136,8 +136,8 @@ def met_again(before: Sequence[Rows], after: Sequence[Rows]) -> float:
     for number, batches in ((old, before), (new, after)):
         number[np.concatenate(batches)] = np.repeat(np.arange(len(batches)), [*map(len, batches)])
     mates = np.array([*map(len, after)])[new] - 1
-    _, both, counts = np.unique((old << 32) + new, return_inverse=True, return_counts=True)
-    again = counts[both] - 1
+    _, meeting, counts = np.unique((old << 32) + new, return_inverse=True, return_counts=True)
+    again = counts[meeting] - 1
     means = (again / np.maximum(mates, 1)).mean(), again.sum() / max(1, mates.sum())
     return float(max(means))
 

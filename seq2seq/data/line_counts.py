@@ -65,20 +65,21 @@ def in_step(
         number += 1
     else:
         return
-    counts = [_count_from(number, *each) for each in zip(row, iterators, strict=True)]
-    other = next(n for n, count in enumerate(counts) if count != counts[0])
+    counts = [_count_from(number, *text) for text in zip(row, iterators, strict=True)]
+    different = next(n for n, count in enumerate(counts) if count != counts[0])
     noun = "line" if counts[0] == "1" else "lines"
     raise UserError(
-        f"{named[0][0]} has {counts[0]} {noun} but {named[other][0]} has {counts[other]}: {rule}"
+        f"{named[0][0]} has {counts[0]} {noun} but {named[different][0]} has "
+        f"{counts[different]}: {rule}"
     )
 
 
-def _count_from(number: int, line: Line | None, rest: Iterator[Line]) -> str:
+def _count_from(number: int, line: Line | None, lines: Iterator[Line]) -> str:
     """Return the number of lines of a text, of which `number` and perhaps `line` were read."""
     if line is None:
         return str(number)
-    count = number + 1 + sum(1 for _ in islice(rest, MAX_COUNTED_LINES))
-    return f"more than {count}" if next(rest, None) is not None else str(count)
+    count = number + 1 + sum(1 for _ in islice(lines, MAX_COUNTED_LINES))
+    return f"more than {count}" if next(lines, None) is not None else str(count)
 
 
 def _count_rest(first: str, lines: Iterator[str], shorter: int) -> _Rest:
@@ -89,33 +90,33 @@ def _count_rest(first: str, lines: Iterator[str], shorter: int) -> _Rest:
     return _Rest(count, next(lines, None) is None, blank)
 
 
-def _unequal(src: Path, tgt: Path, shorter: int, rest: _Rest, src_is_longer: bool) -> UserError:
-    more = "" if rest.complete else "more than "
-    counts = [f"{more}{shorter + rest.lines}", str(shorter)]
+def _unequal(src: Path, tgt: Path, shorter: int, excess: _Rest, src_is_longer: bool) -> UserError:
+    more = "" if excess.complete else "more than "
+    counts = [f"{more}{shorter + excess.lines}", str(shorter)]
     src_count, tgt_count = counts if src_is_longer else counts[::-1]
     noun = "line" if src_count == "1" else "lines"
     paths = (src, tgt) if src_is_longer else (tgt, src)
     return UserError(
         f"{src} has {src_count} {noun} and {tgt} has {tgt_count}, but line n of one must "
-        f"translate line n of the other{_divergence(*paths, shorter, rest)}"
+        f"translate line n of the other{_divergence(*paths, shorter, excess)}"
     )
 
 
-def _divergence(longer: Path, shorter: Path, lines: int, rest: _Rest) -> str:
+def _divergence(longer: Path, shorter: Path, lines: int, excess: _Rest) -> str:
     """Describe which lines of the longer file have no counterpart; empty for pipes."""
-    if not (longer.is_file() and shorter.is_file() and rest.complete):
+    if not (longer.is_file() and shorter.is_file() and excess.complete):
         return ""  # cannot be read again, or is far too long
-    extra = "line" if rest.lines == 1 else "lines"
-    if rest.blank:
+    extra = "line" if excess.lines == 1 else "lines"
+    if excess.blank:
         return (
-            f"; they seem to match, but {longer} ends with {rest.lines} blank {extra} more. "
+            f"; they seem to match, but {longer} ends with {excess.lines} blank {extra} more. "
             "Delete the blank end"
         )
-    matching = _matching_lines(longer, shorter, rest.lines)
+    matching = _matching_lines(longer, shorter, excess.lines)
     if matching == lines:
         return f"; they seem to match until {shorter} ends: is it truncated?"
     return (
-        f"; they seem to diverge near line {matching + 1}, where {longer} has {rest.lines} more "
+        f"; they seem to diverge near line {matching + 1}, where {longer} has {excess.lines} more "
         f"{extra} (estimated from line lengths and question marks)"
     )
 
@@ -133,11 +134,13 @@ def _matching_lines(longer: Path, shorter: Path, extra: int) -> int:
     from tqdm import tqdm
 
     with tqdm(desc="comparing", unit=" lines", leave=False, disable=hides_bars()) as bar:
-        for same, moved, other in zip(
+        for same, moved, second in zip(
             _features(longer), _features(longer, extra), _features(shorter), strict=False
         ):
-            before = np.abs(same[: len(other)] - wordier - other).sum(axis=1)  # line i beside i
-            after = np.abs(moved[: len(other)] - wordier - other).sum(axis=1)  # i + extra beside i
+            before = np.abs(same[: len(second)] - wordier - second).sum(axis=1)  # line i beside i
+            after = np.abs(moved[: len(second)] - wordier - second).sum(
+                axis=1
+            )  # i + extra beside i
             costs = total + np.cumsum(before - after)  # if the block follows line i
             place = len(costs) - 1 - int(np.argmin(costs[::-1]))  # the last minimum
             if costs[place] <= least:

@@ -143,9 +143,9 @@ def _read_block(file: IO[bytes], path: Path, number: int) -> tuple[bytes, int]:
     if block.endswith(b"\n") or not block:
         return block, line_feeds
     _check_nul(block, path, number)  # before a line without end is read
-    rest = file.readline(MAX_LINE_BYTES + 1)
-    check_line_length(len(rest), str(path), number + line_feeds)
-    return block + rest, line_feeds + 1
+    end = file.readline(MAX_LINE_BYTES + 1)
+    check_line_length(len(end), str(path), number + line_feeds)
+    return block + end, line_feeds + 1
 
 
 def _check_line_ends(block: bytes, path: Path, number: int) -> int:

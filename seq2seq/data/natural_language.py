@@ -37,10 +37,10 @@ def not_language(lines: Sequence[str]) -> Unnatural | None:
     rows = {row: line for row, line in rows.items() if line}
     if len(rows) < MIN_LINES:
         return None
-    found = [(row, kind) for row, line in rows.items() if (kind := _kind(line))]
-    if len(found) > MANY * len(rows):
-        kinds = " or ".join(dict.fromkeys(kind for _, kind in found))
-        return Unnatural(kinds, len(found) / len(rows), found[0][0], rows[found[0][0]])
+    unnatural = [(row, kind) for row, line in rows.items() if (kind := _kind(line))]
+    if len(unnatural) > MANY * len(rows):
+        kinds = " or ".join(dict.fromkeys(kind for _, kind in unnatural))
+        return Unnatural(kinds, len(unnatural) / len(rows), unnatural[0][0], rows[unnatural[0][0]])
     return _labels(rows) or _boilerplate(rows)
 
 
@@ -54,21 +54,21 @@ def note_not_language(text: ParallelText, files: ParallelFiles) -> str | None:
     """Return a note for the log if a side of a text is not natural language."""
     sides = {"source": text.src, "target": text.tgt}
     for column, (name, side) in enumerate(sides.items(), start=1):
-        found = not_language(side)
-        if found is not None:
+        reason = not_language(side)
+        if reason is not None:
             columns = files.columns or ("1", "2")
             place = name if files.file is None else f"column {columns[column - 1]}"
             return (
-                f"note: {text.source_name}, {place}: {describe(found)}; this is not natural "
+                f"note: {text.source_name}, {place}: {describe(reason)}; this is not natural "
                 "language. Run seq2seq check"
             )
     return None
 
 
-def describe(found: Unnatural) -> str:
+def describe(reason: Unnatural) -> str:
     """Describe what the lines are, with an example."""
-    example = found.example if len(found.example) <= 40 else f"{found.example[:37]}..."
-    return f"{100 * found.share:.0f}% of the lines are {found.kind}, such as {example!r}"
+    example = reason.example if len(reason.example) <= 40 else f"{reason.example[:37]}..."
+    return f"{100 * reason.share:.0f}% of the lines are {reason.kind}, such as {example!r}"
 
 
 def _kind(line: str) -> str | None:
@@ -79,7 +79,7 @@ def _labels(rows: dict[int, str]) -> Unnatural | None:
     """Recognise one value in nearly all lines, or few values of at most two words."""
     values = Counter(rows.values())
     (value, count), *_ = values.most_common(1)
-    few = len(values) <= FEW_VALUES * len(rows) and all(len(each.split()) <= 2 for each in values)
+    few = len(values) <= FEW_VALUES * len(rows) and all(len(value.split()) <= 2 for value in values)
     if not few and count < CONSTANT * len(rows):
         return None
     row = next(row for row, line in rows.items() if line == value)
@@ -89,11 +89,11 @@ def _labels(rows: dict[int, str]) -> Unnatural | None:
 def _boilerplate(rows: dict[int, str]) -> Unnatural | None:
     """Recognise text most of whose words are the same in nearly all lines."""
     words = [set(re.findall(r"[^\W\d_]{2,}", line)) for line in rows.values()]
-    counts = Counter(word for each in words for word in each)
+    counts = Counter(word for line_words in words for word in line_words)
     shared = {word for word, count in counts.items() if count >= CONSTANT * len(rows)}
     average = sum(map(len, words)) / len(words)
     if len(shared) < 3 or len(shared) < average / 2:
         return None
-    first = next(row for row, each in zip(rows, words, strict=True) if shared <= each)
-    share = sum(shared <= each for each in words) / len(words)
+    first = next(row for row, line_words in zip(rows, words, strict=True) if shared <= line_words)
+    share = sum(shared <= line_words for line_words in words) / len(words)
     return Unnatural("repetitions of one text", share, first, rows[first])

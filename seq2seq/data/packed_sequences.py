@@ -125,16 +125,16 @@ def encode_chunk(
 ) -> Chunk:
     """Encode pairs that start at a row of the text; drop those of more than `max_length` tokens."""
     src_ids, tgt_ids = vocabularies.encode_pairs(src, tgt)
-    kept = [
+    rows = [
         i
         for i in range(len(src))
         if max_length is None or max(len(src_ids[i]), len(tgt_ids[i])) <= max_length
     ]
     return Chunk(
         len(src),
-        start + np.array(kept, np.int64),
-        pack_ids([src_ids[i] for i in kept]),
-        pack_ids([tgt_ids[i] for i in kept]),
+        start + np.array(rows, np.int64),
+        pack_ids([src_ids[i] for i in rows]),
+        pack_ids([tgt_ids[i] for i in rows]),
     )
 
 

@@ -29,8 +29,8 @@ def aligned_pairs(
     lines = iter_lines(path)
     for number, (pair, line) in enumerate(zip_longest(pairs, lines), start=1):
         if pair is None or line is None:
-            count, rest = number - 1, 1 + sum(1 for _ in (lines if pair is None else pairs))
-            counts = (count + rest, count) if pair is None else (count, count + rest)
+            count, excess = number - 1, 1 + sum(1 for _ in (lines if pair is None else pairs))
+            counts = (count + excess, count) if pair is None else (count, count + excess)
             raise UserError(
                 f"{path}: has {counts[0]:,} lines but {name} has {counts[1]:,} pairs; line n must "
                 "be the alignment of pair n, blank for none"

@@ -58,29 +58,8 @@ CORPORA = (MULTI30K_NAME, *ANKI_LANGUAGES)
 USER_AGENT = "seq2seq-attention"  # manythings.org refuses the default of requests
 TIMEOUT = 60  # seconds without data
 RETRIES = 2  # after a broken connection or a server error
-MAX_DOWNLOAD = 64 * 2**20  # bytes per file; the largest has about 15 MB
-MAX_UNPACKED = 512 * 2**20
+MAX_UNPACKED = 512 * 2**20  # bytes
 HELD_OUT = 1000  # English sentences in each of dev and test
-
-
-class SizeLimit:
-    """Replaces the progress bar of pooch: stops downloads of more than MAX_DOWNLOAD bytes."""
-
-    def __init__(self, url: str) -> None:
-        self.url, self.total, self.size = url, 0, 0
-
-    def update(self, count: int) -> None:
-        """Count received bytes."""
-        self.size += count
-        if max(self.size, self.total) > MAX_DOWNLOAD:
-            raise RunError(f"{self.url}: larger than {MAX_DOWNLOAD:,} bytes")
-
-    def reset(self) -> None:
-        """Start counting again."""
-        self.size = 0
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 def fetch(name: str, output: Path, base_url: str | None = None) -> None:
@@ -103,10 +82,10 @@ def fetch_multi30k(base_url: str, folder: Path) -> None:
             say(f"{path}: up to date")
             continue
         packed = download(f"{base_url}/{name}")
-        found = content_sha256(packed)
-        if found != expected:
+        checksum = content_sha256(packed)
+        if checksum != expected:
             raise RunError(
-                f"{name}: the content has SHA-256 {found} instead of {expected}. "
+                f"{name}: the content has SHA-256 {checksum} instead of {expected}. "
                 f"The download was discarded; try again, or another {argument('base_url')}"
             )
         folder.mkdir(parents=True, exist_ok=True)
@@ -159,7 +138,7 @@ def download(url: str) -> bytes:
 
     def attempt(url: str, file: str, store: object) -> None:
         headers = {"User-Agent": USER_AGENT}
-        http = pooch.HTTPDownloader(SizeLimit(url), 2**16, timeout=TIMEOUT, headers=headers)
+        http = pooch.HTTPDownloader(timeout=TIMEOUT, headers=headers)
         try:
             http(url, file, store)
         except OSError as error:

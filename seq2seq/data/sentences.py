@@ -1,9 +1,11 @@
-"""Sentence ends within a line, and the abbreviations that a text shows not to be such ends."""
+"""Sentence ends within a line, abbreviations that are no such ends, and final marks of lines."""
 
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from seq2seq.names.words import is_shortened
 
@@ -26,6 +28,12 @@ _DOTTED_SHARE = (
 _ORDINAL_SHARE = 0.1  # the same of numbers, where ordinals are written so
 _MIN_COUNT = 2
 _MAX_ABBREVIATIONS = 500
+UNMARKED = 0.01  # share of source lines without a final mark below which a text hardly has them
+COMMON = 0.25  # least share of their translations in which another mark replaces the usual one
+_CLOSING_CATEGORIES = {"Pe", "Pf", "Pi", "Ps", "Zs", "Zl", "Zp", "Cc", "Cf"}
+_QUOTATION = "\"'`"
+_SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
+_ABBREVIATED = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]\.)+[^\W\d_]")
 
 
 def split_sentences(line: str, abbreviations: Collection[str] = (), together: int = 1) -> list[str]:
@@ -53,33 +61,101 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
         words.update(_key(word.rstrip(".")) for word in _WORD.findall(line))
         if "." in line[:-1]:
             dotted.update(_key(word) for word in _DOTTED.findall(line))
-    found = [
+    abbreviations = [
         word
         for word, count in dotted.most_common()
         if count >= _MIN_COUNT
         and count >= (_ORDINAL_SHARE if word == NUMBER else _DOTTED_SHARE) * words[word]
     ]
-    return sorted(found[:_MAX_ABBREVIATIONS])
+    return sorted(abbreviations[:_MAX_ABBREVIATIONS])
 
 
 def _sentence_ends(line: str, abbreviations: Collection[str]) -> Iterator[int]:
-    for found in _BOUNDARY.finditer(line):
-        if found["end"] is None or _ends_sentence(line, found, abbreviations):
-            yield found.end()
+    for boundary in _BOUNDARY.finditer(line):
+        if boundary["end"] is None or _ends_sentence(line, boundary, abbreviations):
+            yield boundary.end()
 
 
-def _ends_sentence(line: str, found: re.Match[str], abbreviations: Collection[str]) -> bool:
-    end = found["end"]
-    if found["next"].islower():
+def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection[str]) -> bool:
+    end = boundary["end"]
+    if boundary["next"].islower():
         return False
-    if end[-1] in "!?" and set(found["closing"]) & set(_QUOTES):
-        return bool(found["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
+    if end[-1] in "!?" and set(boundary["closing"]) & set(_QUOTES):
+        return bool(boundary["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
     if end != ".":
         return True
-    last = _LAST_WORD.search(line, 0, found.start())
+    last = _LAST_WORD.search(line, 0, boundary.start())
     word = _key(last[0]) if last else ""
-    return not (is_shortened(word) or word in abbreviations or found["next"].isdigit())
+    return not (is_shortened(word) or word in abbreviations or boundary["next"].isdigit())
 
 
 def _key(word: str) -> str:
     return NUMBER if word.isdigit() else word
+
+
+class Ending(NamedTuple):
+    """A text in three parts."""
+
+    body: str
+    mark: str  # a punctuation mark, with white space before it; "" if there is none
+    closing: str  # quotation marks, brackets and white space after it
+
+
+def split_ending(text: str) -> Ending:
+    """Split a text at its final mark, if it has one."""
+    end = len(text)
+    while end and _closes(text[end - 1]):
+        end -= 1
+    start = len(text[: end - 1].rstrip()) if end and _is_mark(text[end - 1]) else end
+    return Ending(text[:start], text[start:end], text[end:])
+
+
+def usual_marks(src: Sequence[str], tgt: Sequence[str]) -> list[str]:
+    """Return the final mark that most source lines have, then others that translate it.
+
+    None are returned for a text that has lines without a final mark. White space before the first
+    mark belongs to it, as in tokenized text.
+    """
+    endings = [split_ending(line).mark for line in src]
+    counts = Counter(endings)
+    if not endings or counts[""] > UNMARKED * len(endings):
+        return []
+    ((usual, _),) = counts.most_common(1)
+    translated = Counter(
+        split_ending(line).mark.strip()
+        for mark, line in zip(endings, tgt, strict=True)
+        if mark == usual
+    )
+    least = COMMON * translated.total()
+    replacing = [mark for mark, count in translated.most_common() if mark and count > least]
+    return [usual, *(mark for mark in replacing if mark != usual.strip())]
+
+
+def lacks_mark(text: str) -> bool:
+    """Return whether a text has words, and no punctuation mark at its end."""
+    return any(map(_is_word, text)) and not split_ending(text).mark
+
+
+def without_mark(text: str, marks: Iterable[str]) -> str:
+    """Remove the final mark of a text if it is one of `marks`; initials and ellipses keep it."""
+    body, mark, closing = split_ending(text)
+    if mark.strip() not in {usual.strip() for usual in marks} or not mark:
+        return text
+    if body.endswith(mark) or (mark == "." and _ABBREVIATED.search(body[-16:])):
+        return text
+    return body + closing
+
+
+def _closes(character: str) -> bool:
+    """Return whether a character may follow a final mark: a quotation mark, a bracket or space."""
+    category = unicodedata.category(character)
+    return category in _CLOSING_CATEGORIES or character in _QUOTATION
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in ("Po", "Pd") and character not in _SIGNS
+
+
+def _is_word(character: str) -> bool:
+    """Return whether a character is part of a word; a placeholder of a name is."""
+    return character.isalnum() or unicodedata.category(character) == "Cn"

@@ -9,8 +9,13 @@ from functools import cache, cached_property
 from itertools import takewhile
 
 from seq2seq.data.copied_words import CopyHabits, copy_habits
-from seq2seq.data.final_marks import lacks_mark, usual_marks, without_mark
-from seq2seq.data.sentences import find_abbreviations, split_sentences
+from seq2seq.data.sentences import (
+    find_abbreviations,
+    lacks_mark,
+    split_sentences,
+    usual_marks,
+    without_mark,
+)
 from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.names.symbols import any_of
@@ -75,8 +80,8 @@ class SourceProfile:
     @cached_property
     def copied(self) -> CopyHabits:
         """Return which words of a line a translation copies; none unless the model copies."""
-        known = self.translated, self.copied_forms, self.translated_forms
-        return CopyHabits(*map(frozenset, known))
+        words = self.translated, self.copied_forms, self.translated_forms
+        return CopyHabits(*map(frozenset, words))
 
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
@@ -106,8 +111,8 @@ def describe_source(
     rows = spread_rows(len(lines), MAX_LINES)
     sample = [lines[row] for row in rows]
     abbreviations = find_abbreviations(sample)
-    known = frozenset(abbreviations)
-    counts = Counter(len(split_sentences(line, known)) for line in sample)
+    shortened = frozenset(abbreviations)
+    counts = Counter(len(split_sentences(line, shortened)) for line in sample)
     scripts = Counter(script for line in sample for script in set(scripts_of(line)))
     habits = copy_habits(lines, tgt) if copies else CopyHabits()
     return SourceProfile(
@@ -128,13 +133,13 @@ def _tags(lines: Sequence[str], symbols: Sequence[str]) -> list[str]:
     """Return the symbols that occur in lines, and nowhere but at their start, after other tags."""
     if not symbols:
         return []
-    symbol, known = any_of(symbols), set(symbols)
-    found, elsewhere = dict[str, None](), set[str]()
+    symbol, names = any_of(symbols), set(symbols)
+    tags, elsewhere = dict[str, None](), set[str]()
     for line in lines:
-        start = [*takewhile(known.__contains__, line.split(" "))]
-        found.update(dict.fromkeys(start))
+        start = [*takewhile(names.__contains__, line.split(" "))]
+        tags.update(dict.fromkeys(start))
         elsewhere.update(symbol.findall(" ".join(line.split(" ")[len(start) :])))
-    return [each for each in found if each not in elsewhere]
+    return [tag for tag in tags if tag not in elsewhere]
 
 
 def _usual(counts: Counter[int]) -> int:
@@ -159,7 +164,7 @@ def scripts_of(line: str) -> Iterator[str]:
     letters alone.
     """
     if not line.isascii():
-        line = "".join(each for each in line if unicodedata.category(each)[0] != "M")
+        line = "".join(character for character in line if unicodedata.category(character)[0] != "M")
     for word in _WORDS.findall(line):
         yield "LATIN" if word.isascii() else _script(word[0])
 

@@ -55,40 +55,40 @@ def divide(
     """
     options = {part: f"--{part}" for part in PARTS} | dict(options or {})
     labels = _components(pairs)
-    kept = labels[labels >= 0]
-    _check_sizes(sizes, len(kept), len(labels), name, options)
-    members = np.bincount(kept, minlength=1)
+    used = labels[labels >= 0]
+    _check_sizes(sizes, len(used), len(labels), name, options)
+    members = np.bincount(used, minlength=1)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(np.flatnonzero(members))
     part_of = np.zeros(len(members), np.int8)
     start = 0
     for part in PARTS[1:]:
         chosen, start = _choose(members, order, start, sizes[part])
         part_of[chosen] = PARTS.index(part)
-        found = int(members[chosen].sum())
-        if found < sizes[part]:
+        size = int(members[chosen].sum())
+        if size < sizes[part]:
             raise UserError(
-                f"{name}: {part} can have {found:,} of {counted(sizes[part], 'pair')}, as many of "
-                f"the {len(kept):,} pairs with text share sources and targets; "
+                f"{name}: {part} can have {size:,} of {counted(sizes[part], 'pair')}, as many of "
+                f"the {len(used):,} pairs with text share sources and targets; "
                 f"lower {options[part]}"
             )
     return Division(np.where(labels >= 0, part_of[labels], DROPPED).astype(np.int8), len(order))
 
 
 def _check_sizes(
-    sizes: Mapping[str, int], kept: int, pairs: int, name: str, options: Mapping[str, str]
+    sizes: Mapping[str, int], usable: int, pairs: int, name: str, options: Mapping[str, str]
 ) -> None:
     """Raise UserError if valid and test need all of the pairs that have text, or more."""
-    if not kept:
+    if not usable:
         raise no_usable_pair(name, pairs)
-    if sum(sizes.values()) < kept:
+    if sum(sizes.values()) < usable:
         return
-    wanted = {part: size for part, size in sizes.items() if size}
-    share = kept // _SUGGESTED
-    smaller = " ".join(f"{options[part]} {share}" for part in wanted)
+    needed = {part: size for part, size in sizes.items() if size}
+    share = usable // _SUGGESTED
+    smaller = " ".join(f"{options[part]} {share}" for part in needed)
     remedy = f"pass e.g. {smaller}" if share else "add pairs"
-    parts = " and ".join(f"{size:,} for {part}" for part, size in wanted.items())
+    parts = " and ".join(f"{size:,} for {part}" for part, size in needed.items())
     raise UserError(
-        f"{name}: {parts} would leave none of its {counted(kept, 'pair')} with text for train; "
+        f"{name}: {parts} would leave none of its {counted(usable, 'pair')} with text for train; "
         f"{remedy}"
     )
 
@@ -156,14 +156,14 @@ def _connected(src: "array[int]", tgt: "array[int]") -> NDArray[np.int64]:
     )
     count = int(src_texts.max(initial=-1)) + 1
     above = array("q", range(count + int(tgt_texts.max(initial=-1)) + 1))  # parents in a forest
-    for one, other in zip(src_texts, tgt_texts + count, strict=True):
-        _join(above, int(one), int(other))
+    for src_text, tgt_text in zip(src_texts, tgt_texts + count, strict=True):
+        _join(above, int(src_text), int(tgt_text))
     return np.array([_root(above, int(text)) for text in src_texts], np.int64)
 
 
-def _join(above: "array[int]", one: int, other: int) -> None:
-    one, other = _root(above, one), _root(above, other)
-    above[max(one, other)] = min(one, other)
+def _join(above: "array[int]", first: int, second: int) -> None:
+    first, second = _root(above, first), _root(above, second)
+    above[max(first, second)] = min(first, second)
 
 
 def _root(above: "array[int]", node: int) -> int:

@@ -277,14 +277,14 @@ class _State:
         self.after: dict[int, _State] | None = None  # by the number of merges dropped
         self.ids: tuple[int, ...] | None = None
 
-    def merged(self, dropped: int, known: dict[str, float]) -> "_State":
+    def merged(self, dropped: int, rank_of: dict[str, float]) -> "_State":
         """Apply the best merge except `dropped` better ones; of equal ones the first is best."""
         tokens, ranks = self.tokens, self._ranks
         order = sorted(range(len(ranks)), key=ranks.__getitem__) if dropped else ()
         n = order[dropped] if order else ranks.index(min(ranks))
         token = intern(tokens[n] + tokens[n + 1])  # one string for all states that have it
-        left = [known.get(each + token, math.inf) for each in tokens[n - 1 : n] if n]
-        right = [known.get(token + each, math.inf) for each in tokens[n + 2 : n + 3]]
+        left = [rank_of.get(neighbour + token, math.inf) for neighbour in tokens[n - 1 : n] if n]
+        right = [rank_of.get(token + neighbour, math.inf) for neighbour in tokens[n + 2 : n + 3]]
         return _State(
             (*tokens[:n], token, *tokens[n + 2 :]),
             (*ranks[: max(0, n - 1)], *left, *right, *ranks[n + 2 :]),

@@ -15,17 +15,18 @@ import json
 import os
 import re
 import sys
+import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
-from seq2seq.data.batching import EncodedPairs, encode_pairs
+from seq2seq.data.batching import EncodedPairs
 from seq2seq.data.cache import arrays
 from seq2seq.data.cache.entries import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
 from seq2seq.data.cache.sources import SourceChecksums
@@ -36,7 +37,7 @@ from seq2seq.data.natural_language import sampled
 from seq2seq.data.packed_sequences import Selected
 from seq2seq.data.vocabulary.existing import checksums_of_models
 from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
-from seq2seq.data.vocabulary.training import train_vocabularies, vocabulary_notes
+from seq2seq.data.vocabulary.training import vocabulary_notes
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths
@@ -50,82 +51,35 @@ RECORDED_TEXT = "text.train"  # key of the text's checksum in a run's record of 
 _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
 
 
-class UsableText(NamedTuple):
-    """Pairs of a text with text on both sides, and what is known of them."""
-
-    text: ParallelText
-    sizes: Sequence[int]  # pairs of each corpus, one after another in the text
-    blank: int  # pairs dropped for a blank side
-    same: int  # pairs with identical sides
-    checksum: str  # as `checksum_of_text` returns it
-
-
-class TrainingData:
-    """Usable pairs of a training text, held in memory."""
-
-    def __init__(self, files: Texts, usable: UsableText) -> None:
-        self.text, self._sizes, self.blank, self.same, self.checksum = usable
-        corpora = texts.as_list(files)
-        self._names = [texts.source_name(corpus) for corpus in corpora]
-        self._weights = [getattr(corpus, "weight", 1.0) for corpus in corpora]
-        self.tags = tuple(dict.fromkeys(corpus.tag for corpus in corpora if corpus.tag))
-        self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
-        self.notes = _corpus_notes(corpora, self._sizes, self._weights)  # for the log
-
-    def samples(self) -> Iterator[ParallelText]:
-        """Yield some pairs of each corpus."""
-        end = 0
-        for name, size in zip(self._names, self._sizes, strict=True):
-            start, end = end, end + size
-            yield sampled(self.text, start, end, name)
-
-    def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
-        """Train vocabularies on the text; raises UserError as `train_vocabularies` does."""
-        vocabularies = train_vocabularies(config, self.text.src, self.text.tgt, self.tags)
-        self.notes += vocabulary_notes(config, vocabularies)
-        return vocabularies
-
-    def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
-        """Return the token ids of the pairs, as `encode_pairs` does."""
-        sides = self.text.src, self.text.tgt
-        return encode_pairs(*sides, vocabularies, max_length, self._sizes, self._weights)
-
-
 @contextmanager
 def training_data(
     files: Texts, run_dir: Path, digests: Mapping[str, str] | None = None
-) -> Iterator[TrainingData]:
+) -> Iterator["TrainingData"]:
     """Read the training text of a run, using the cache.
 
     `digests` are those that a run to resume has recorded of its cache entries, whose files are then
-    verified; others are rebuilt. Files that can be read only once, such as pipes, are held in
-    memory instead. Raises UserError as `iter_pairs` and `usable` do, and RunError if the cache
-    cannot be written. A UserError, even one raised by the block, removes the entries built for it.
+    verified; others are rebuilt. Of files that can be read only once, such as pipes, the cache is
+    temporary. Raises UserError as `iter_pairs` and `usable` do, and RunError if the cache cannot be
+    written. A UserError, even one raised by the block, removes the entries built for it.
     """
     paths = texts.paths_of(files).values()
     if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
-        yield TrainingData(files, _read_once(files))
+        if arrays.has_links(files):
+            raise UserError("data.train.alignment: needs regular files, which can be read twice")
+        with tempfile.TemporaryDirectory() as folder:
+            yield TrainingData(files, EntryCache(Path(folder), _folder_name(files)), {}, None)
         return
     place = cache_of(run_dir)
     cache = EntryCache(place, _folder_name(files))
     try:
-        data = _CachedTrainingData(files, cache, digests or {})
+        sources = SourceChecksums(texts.paths_of(files), cache.path / _TEXT / _SOURCES)
+        data = TrainingData(files, cache, digests or {}, sources)
         if place == run_dir / FOLDER and is_foreign(shared := _shared_cache(run_dir)):
             data.notes.append(f"note: {shared} belongs to another user and is not used")
         yield data
     except UserError:
         cache.discard_built()
         raise
-
-
-def _read_once(files: Texts) -> UsableText:
-    """Read a text into memory."""
-    if arrays.has_links(files):
-        raise UserError("data.train.alignment: needs regular files, which can be read twice")
-    corpora = [texts.usable(texts.read_pairs(corpus)) for corpus in texts.as_list(files)]
-    text, sizes = texts.joined([text for text, _ in corpora]), [len(text) for text, _ in corpora]
-    blank, checksum = sum(blank for _, blank in corpora), texts.checksum_of_text(text, sizes)
-    return UsableText(text, sizes, blank, texts.count_same(text), checksum)
 
 
 def cache_of(run_dir: Path) -> Path:
@@ -157,38 +111,68 @@ def _shared_cache(run_dir: Path) -> Path:
     return run_dir.absolute().parent / FOLDER
 
 
-class _CachedTrainingData(TrainingData):
+class TrainingData:
     """Usable pairs of a training text, read from the cache."""
 
-    def __init__(self, files: Texts, cache: EntryCache, recorded: Mapping[str, str]) -> None:
-        """Copy the text into the cache, unless it is there."""
-        sources = SourceChecksums(texts.paths_of(files), cache.path / _TEXT / _SOURCES)
-        self._cache, self._recorded = cache, recorded
-        self._key: dict[str, Any] = {"files": sources.values, "byteorder": sys.byteorder}
-        self._key |= _reading(files)
+    def __init__(
+        self,
+        files: Texts,
+        cache: EntryCache,
+        recorded: Mapping[str, str],
+        sources: SourceChecksums | None,
+    ) -> None:
+        """Copy the text into the cache, unless it is there; without checksums it is not kept."""
+        self._cache, self._recorded, self._is_kept = cache, recorded, sources is not None
+        self._key: dict[str, Any] = {"files": sources and sources.values, **_reading(files)}
+        self._key["byteorder"] = sys.byteorder
 
         def build(folder: Path) -> Counts:
             counts = arrays.copy_text(files, folder)
-            if not sources.are_confirmed():
+            if sources is not None and not sources.are_confirmed():
                 raise UserError(f"{texts.source_name(files)}: changed while being read. Try again.")
             return counts
 
-        self._entry = cache.load(_TEXT, self._key, build, recorded.get(_DIGESTS[_TEXT]))
-        if self._entry.rebuilt == STALE:
+        entry = cache.load(_TEXT, self._key, build, recorded.get(_DIGESTS[_TEXT]))
+        if entry.rebuilt == STALE:
             cache.remove(f"{_VOCABULARY}-")
             cache.remove(f"{_TOKENS}-")
-        sources.write()
-        super().__init__(files, _open_text(self._entry, files))
+        if sources is not None:
+            sources.write()
+        self._entry, counts, corpora = entry, entry.counts, texts.as_list(files)
         self._has_links = arrays.has_links(files)
+        self.text = arrays.open_text(entry, texts.source_name(files))
+        self._sizes = [counts["pairs"]]  # of each corpus, one after another in the text
+        if len(corpora) > 1:
+            self._sizes = [counts[arrays.pairs_of_corpus(n + 1)] for n in range(len(corpora))]
+        self.blank = counts["blank"]  # pairs dropped for a blank side
+        self.same = counts["same"]  # pairs with identical sides
+        names = (*arrays.TEXT_FILES, *(arrays.LINK_FILES[:2] if self._has_links else ()))
+        checksums = [entry.files[name][1] for name in names]
+        self.checksum = texts.combined_checksum(checksums, self._sizes)
+        self._names = [texts.source_name(corpus) for corpus in corpora]
+        self._weights = [getattr(corpus, "weight", 1.0) for corpus in corpora]
+        self.tags = tuple(dict.fromkeys(corpus.tag for corpus in corpora if corpus.tag))
+        self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
+        self.notes = _corpus_notes(corpora, self._sizes, self._weights)  # for the log
         if not cache.is_private:
             self.notes.append(
                 f"note: {cache.path}: the file system keeps permissions of other users, who "
                 "may read the training text there"
             )
-        self._record(_TEXT, self._entry)
+        self._record(_TEXT, entry)
+
+    def samples(self) -> Iterator[ParallelText]:
+        """Yield some pairs of each corpus."""
+        end = 0
+        for name, size in zip(self._names, self._sizes, strict=True):
+            start, end = end, end + size
+            yield sampled(self.text, start, end, name)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
-        """Train vocabularies on the text, or load those trained before."""
+        """Train vocabularies on the text, or load those trained before.
+
+        Raises UserError as `train_vocabularies` does.
+        """
         settings = config.model_dump(exclude={"sampling"}, mode="json")
 
         def build(folder: Path) -> Counts:
@@ -205,7 +189,7 @@ class _CachedTrainingData(TrainingData):
         return vocabularies
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
-        """Encode the text, or open what was encoded before."""
+        """Encode the text as `encode_pairs` does, or open what was encoded before."""
         size = max(map(len, vocabularies[:2]))
 
         def build(folder: Path) -> Counts:
@@ -236,6 +220,8 @@ class _CachedTrainingData(TrainingData):
 
     def _record(self, kind: str, entry: Entry) -> None:
         """Keep the digest of an entry, and note if it was built or is not what was recorded."""
+        if not self._is_kept:
+            return
         if kind == _TOKENS and entry.rebuilt == MISSING:
             self.notes.append(f"training text and token ids are cached in {self._cache.path}")
         elif entry.rebuilt not in (None, MISSING):
@@ -249,18 +235,6 @@ class _CachedTrainingData(TrainingData):
                     "although it was built from the same files; was another version of seq2seq or "
                     "SentencePiece in use?"
                 )
-
-
-def _open_text(entry: Entry, files: Texts) -> UsableText:
-    """Open the text of an entry."""
-    counts, corpora = entry.counts, texts.as_list(files)
-    sizes = [counts["pairs"]]
-    if len(corpora) > 1:
-        sizes = [counts[arrays.pairs_of_corpus(n)] for n in range(1, len(corpora) + 1)]
-    names = (*arrays.TEXT_FILES, *(arrays.LINK_FILES[:2] if arrays.has_links(files) else ()))
-    checksum = texts.combined_checksum([entry.files[name][1] for name in names], sizes)
-    text = arrays.open_text(entry, texts.source_name(files))
-    return UsableText(text, sizes, counts["blank"], counts["same"], checksum)
 
 
 def _reading(files: Texts) -> dict[str, Any]:
@@ -289,8 +263,8 @@ def _folder_name(files: Texts) -> str:
     """Return a recognisable folder name that is unique to these files."""
     paths = texts.paths_of(files)
     unique = _hash({key: str(path.absolute()) for key, path in paths.items()} | _reading(files))
-    shown = list(paths.values())[:_NAMED_FILES]
-    names = [re.sub(r"[^\w.]+", "_", path.name).encode()[:40] for path in shown]
+    named = list(paths.values())[:_NAMED_FILES]
+    names = [re.sub(r"[^\w.]+", "_", path.name).encode()[:40] for path in named]
     return "-".join([*(name.decode(errors="ignore") for name in names), unique])
 
 

@@ -48,13 +48,13 @@ def read_word_vectors(path: Path, words: Mapping[str, int], size: int) -> WordVe
     lines and the size instead. Of lines of the same word the first counts. Raises UserError, with
     the line, for a malformed file, another size or if no word is found.
     """
-    found: dict[int, npt.NDArray[np.float32]] = {}
+    vectors: dict[int, npt.NDArray[np.float32]] = {}
     promised, count, number = None, 0, 0
     for number, line in enumerate(iter_raw_lines(path), start=1):
         content = strip_line(line, number == 1).rstrip(b" ")
         if number == 1 and _HEADER.fullmatch(content):
-            promised, given = map(int, content.split())
-            _check_size(path, given, size)
+            promised, length = map(int, content.split())
+            _check_size(path, length, size)
             continue
         spaces = content.count(b" ")
         if not count and spaces > 1:
@@ -66,27 +66,27 @@ def read_word_vectors(path: Path, words: Mapping[str, int], size: int) -> WordVe
         count += 1
         word = unicodedata.normalize("NFC", content[: content.index(b" ")].decode(errors="replace"))
         ident = words.get(word)
-        if ident is not None and spaces == size and ident not in found:
-            found[ident] = _numbers(content, f"{path}:{number}")
+        if ident is not None and spaces == size and ident not in vectors:
+            vectors[ident] = _numbers(content, f"{path}:{number}")
     if promised is not None and count != promised:
         raise UserError(
             f"{path}:{number}: the file ends after {count:,} of {promised:,} vectors. Download it "
             "again"
         )
-    if not found:
+    if not vectors:
         raise UserError(
             f"{path}: has none of the {len(words):,} words of the vocabulary. Give a file of this "
             "language, in the case of the text"
         )
-    rows = np.stack(list(found.values()))
-    return WordVectors(path, list(found), rows, len(words))
+    rows = np.stack(list(vectors.values()))
+    return WordVectors(path, list(vectors), rows, len(words))
 
 
-def _check_size(path: Path, given: int, size: int, number: int = 1) -> None:
-    if given != size:
+def _check_size(path: Path, length: int, size: int, number: int = 1) -> None:
+    if length != size:
         raise UserError(
-            f"{path}:{number}: has vectors of {given} numbers, but model.embedding_size is {size}. "
-            f"Set model.embedding_size={given}"
+            f"{path}:{number}: has vectors of {length} numbers, but model.embedding_size is "
+            f"{size}. Set model.embedding_size={length}"
         )
 
 
@@ -97,8 +97,8 @@ def _numbers(content: bytes, place: str) -> npt.NDArray[np.float32]:
         try:
             numbers.append(float(text))
         except ValueError:
-            shown = text.decode(errors="replace")[:40]
-            raise UserError(f"{place}: {shown!r} is not a number; {_FORM}") from None
+            number = text.decode(errors="replace")[:40]
+            raise UserError(f"{place}: {number!r} is not a number; {_FORM}") from None
     row = np.array(numbers)
     if not (np.abs(row) <= np.finfo(np.float32).max).all():
         raise UserError(f"{place}: has a number that is not finite in float32")

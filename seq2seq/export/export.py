@@ -16,8 +16,7 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from seq2seq.engines.onnx.files import quantized
 from seq2seq.engines.onnx.topk import topk_graph
 from seq2seq.inference.run_loading import StoredRun, check_fit, graphs_of, stored_run
-from seq2seq.runs.engine_folder import FORMAT
-from seq2seq.runs.exported_files import DESCRIPTION, TOPK, VOCABULARY
+from seq2seq.runs.engine_folder import DESCRIPTION, FORMAT, TOPK, VOCABULARY
 from seq2seq.runs.run_config import read_source_profile
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import atomic_write, write_errors
@@ -52,7 +51,9 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
         description = _description(folders[0], runs[0]) | {
             "models": models,
             "int8": int8,
-            "sha256": {name: hashlib.sha256(each).hexdigest() for name, each in files.items()},
+            "sha256": {
+                name: hashlib.sha256(content).hexdigest() for name, content in files.items()
+            },
         }
         text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
         atomic_write(folder / DESCRIPTION, text.encode())
@@ -109,5 +110,5 @@ def _schema() -> dict[str, Any]:
 def _named(schema: dict[str, Any]) -> dict[str, Any]:
     named = {_BOUNDS.get(key, key): value for key, value in schema.items()}
     if "anyOf" in named:
-        named["anyOf"] = [_named(each) for each in named["anyOf"]]
+        named["anyOf"] = [_named(option) for option in named["anyOf"]]
     return named

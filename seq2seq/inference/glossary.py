@@ -71,15 +71,15 @@ class Glossary:
 
     def targets(self, text: str) -> list[str]:
         """Return the target phrases that a source text requires, one for each occurrence."""
-        text, found, start = _joined(text), [], 0
+        text, targets, start = _joined(text), [], 0
         while start < len(text):
             phrase = self._longest(text, start)
             if phrase is None:
                 start += 1
             else:
                 start += len(phrase)
-                found.append(self._targets[phrase])
-        return found
+                targets.append(self._targets[phrase])
+        return targets
 
     def _longest(self, text: str, start: int) -> str | None:
         """Return the longest source phrase that a text has at `start` as complete words."""

@@ -45,13 +45,13 @@ def _group(
         if length > MAX_PARTS * max_length:
             yield from islice(_split_word(word, vocabulary, max_length), MAX_PARTS)
             continue
-        rest = word
+        tail = word
         if length > max_length:
-            *heads, rest = _split_word(word, vocabulary, max_length)
+            *heads, tail = _split_word(word, vocabulary, max_length)
             yield from heads
-            length = len(vocabulary.encode([rest])[0])
+            length = len(vocabulary.encode([tail])[0])
         if length:
-            group.append(rest)
+            group.append(tail)
             room -= length
     if group:
         yield " ".join(group)

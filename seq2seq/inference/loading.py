@@ -15,6 +15,7 @@ from seq2seq.engines.onnx.files import GraphFiles, load_network
 from seq2seq.engines.onnx.network import Network
 from seq2seq.inference.loaded_model import AnyLoaded, ModelOptions, check_ensemble
 from seq2seq.runs.engine_folder import (
+    DESCRIPTION,
     Description,
     is_export,
     overridden,
@@ -22,7 +23,6 @@ from seq2seq.runs.engine_folder import (
     read_graph,
     read_vocabularies,
 )
-from seq2seq.runs.exported_files import DESCRIPTION
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.extras import needs_train

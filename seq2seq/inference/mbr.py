@@ -25,8 +25,8 @@ def expected_utilities(
     total = sum(share.values())
     utility = {
         text: sum(
-            weight * float(scorer.sentence_score(text, [other]).score)
-            for other, weight in share.items()
+            weight * float(scorer.sentence_score(text, [reference]).score)
+            for reference, weight in share.items()
         )
         / total
         for text in share

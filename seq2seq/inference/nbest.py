@@ -28,13 +28,13 @@ class AttentionBlocks:
             return self.blocks[0]
         *heads, _, _ = self.blocks[0].shape
         rows, columns = (sum(block.shape[axis] for block in self.blocks) for axis in (-2, -1))
-        found = np.zeros((*heads, rows, columns), np.float32)
+        matrix = np.zeros((*heads, rows, columns), np.float32)
         row = column = 0
         for block in self.blocks:
             below, right = row + block.shape[-2], column + block.shape[-1]
-            found[..., row:below, column:right] = block
+            matrix[..., row:below, column:right] = block
             row, column = below, right
-        return found
+        return matrix
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, AttentionBlocks) or len(self.blocks) != len(other.blocks):
@@ -82,8 +82,8 @@ def merged(candidates: Sequence[Candidate]) -> list[Candidate]:
     Other segmentations of a text into tokens are other hypotheses.
     """
     best: dict[str, Candidate] = {}
-    for each in candidates:
-        best.setdefault(each.text, each)
+    for candidate in candidates:
+        best.setdefault(candidate.text, candidate)
     return list(best.values())
 
 
@@ -102,14 +102,18 @@ def fill(
     size = beam_size
     while size < MAX_WIDENING * beam_size and 2 * size <= MAX_BEAM:
         size *= 2
-        short = [number for number, found in enumerate(lists) if len(found) < n_best]
+        short = [number for number, candidates in enumerate(lists) if len(candidates) < n_best]
         if not short:
             return
         for number, wider in zip(short, search(short, size), strict=True):
             first = lists[number][0]
-            others = [each for each in wider if each.hypothesis.score <= first.hypothesis.score]
-            rest = merged(sorted([*lists[number][1:], *others], key=_score, reverse=True))
-            lists[number][1:] = [each for each in rest if each.text != first.text]
+            lower = [
+                candidate
+                for candidate in wider
+                if candidate.hypothesis.score <= first.hypothesis.score
+            ]
+            ranked = merged(sorted([*lists[number][1:], *lower], key=_score, reverse=True))
+            lists[number][1:] = [candidate for candidate in ranked if candidate.text != first.text]
 
 
 def _score(candidate: Candidate) -> float:

@@ -7,7 +7,7 @@ from functools import partial
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNKNOWN, normalized
-from seq2seq.inference.lines import LineSteps, Part, chunks
+from seq2seq.inference.lines import LineSteps, chunks
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
@@ -15,6 +15,7 @@ from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.sentences import Request
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.text_steps import Part
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.inference.unknown_words import text_with_words
 from seq2seq.names.names import Masked
@@ -48,8 +49,8 @@ class PartSearch:
             )
             self._repair(chunk, hypotheses, options)
             lists = [
-                self._candidates(part, found[:returned])
-                for part, found in zip(chunk, hypotheses, strict=True)
+                self._candidates(part, ranked[:returned])
+                for part, ranked in zip(chunk, hypotheses, strict=True)
             ]
             if mbr is not None:
                 lists = [_by_utility(candidates, mbr, options) for candidates in lists]
@@ -67,8 +68,8 @@ class PartSearch:
     ) -> list[list[Candidate]]:
         """Search some of the parts with a larger beam."""
         chosen = [parts[number] for number in numbers]
-        found = self._search(chosen, options._replace(size=size))
-        return list(map(self._candidates, chosen, found))
+        lists = self._search(chosen, options._replace(size=size))
+        return list(map(self._candidates, chosen, lists))
 
     def _repair(
         self, parts: list[Part], lists: list[list[Hypothesis]], options: SearchOptions

@@ -16,8 +16,7 @@ from seq2seq.engines.onnx.files import GraphFiles, load_network
 from seq2seq.inference.loaded_model import AnyLoaded, ModelOptions, check_ensemble
 from seq2seq.runs import run_config, tensor_file
 from seq2seq.runs.engine_folder import stored_graphs
-from seq2seq.runs.exported_files import ENGINE
-from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY, with_recovery_hint
+from seq2seq.runs.layout import BEST, CONFIG, ENGINE, VOCABULARY, with_recovery_hint
 from seq2seq.runs.provenance import check_model_keys, recorded_vocabularies
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument
@@ -102,11 +101,13 @@ def load_by_torch(kind: type[AnyLoaded], paths: Sequence[Path], options: ModelOp
     device = choose_device(options.device)
     _check_computed(paths[0], device, options)
     runs = [load_model(path, device) for path in paths]
-    models = [model.half() if options.float16 else model for model, *_ in runs]
-    check_fit(paths, [(config, vocabularies) for _, vocabularies, _, config in runs])
-    _, vocabularies, limit, config = runs[0]
+    models = [run.model.half() if options.float16 else run.model for run in runs]
+    check_fit(paths, [(run.config, run.vocabularies) for run in runs])
+    first, vocabularies = runs[0], runs[0].vocabularies
     engine = engine_for(models[0] if len(models) == 1 else Ensemble(models), device)
-    loaded = _loaded(kind, paths, engine, StoredRun(config, vocabularies, limit, ""), options)
+    loaded = _loaded(
+        kind, paths, engine, StoredRun(first.config, vocabularies, first.limit, ""), options
+    )
     loaded.device = device
     return loaded
 

@@ -73,20 +73,20 @@ def score_lines(
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
-    found = []
+    scored = []
     pairs: list[tuple[Ids, Ids]] = []
     sources_of = []
     for line, translation, source, src_ids, tgt_ids in _encoded(translator, lines, translations):
         sources_of.append(source)
         blank = has_no_tokens(line, src_ids), has_no_tokens(translation, tgt_ids)
-        found.append(_BOTH_BLANK if all(blank) else _ONE_BLANK)
+        scored.append(_BOTH_BLANK if all(blank) else _ONE_BLANK)
         pairs.append(([], []) if any(blank) else (src_ids, tgt_ids))
     rows = [i for i, (src_ids, _) in enumerate(pairs) if src_ids]
     sources, targets = [pairs[i][0] for i in rows], [pairs[i][1] for i in rows]
     log_probs = forced_log_probs(translator.engine, sources, targets)
     for i, values in zip(rows, log_probs, strict=True):
-        found[i] = _scored_line(translator, *pairs[i], sources_of[i], values)
-    return found
+        scored[i] = _scored_line(translator, *pairs[i], sources_of[i], values)
+    return scored
 
 
 def attend(
@@ -105,13 +105,13 @@ def attend(
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
     pairs = list(_encoded(translator, lines, translations))
-    sizes = [(len(each.src_ids) + 1) * (len(each.tgt_ids) + 1) for each in pairs]
+    sizes = [(len(pair.src_ids) + 1) * (len(pair.tgt_ids) + 1) for pair in pairs]
     for rows in bounded_slices(sizes):
-        wanted = [_has_attention(each) for each in pairs[rows]]
-        ids = [(each.src_ids, each.tgt_ids) for each in compress(pairs[rows], wanted)]
+        attended = [_has_attention(pair) for pair in pairs[rows]]
+        ids = [(pair.src_ids, pair.tgt_ids) for pair in compress(pairs[rows], attended)]
         sources, targets = [src for src, _ in ids], [tgt for _, tgt in ids]
         decoded = iter(forced_decodings(translator.engine, sources, targets, True, head_attention))
-        for pair, has_attention in zip(pairs[rows], wanted, strict=True):
+        for pair, has_attention in zip(pairs[rows], attended, strict=True):
             if has_attention:
                 yield _attended(translator, pair, next(decoded))
             else:
@@ -134,9 +134,11 @@ def _has_attention(pair: _EncodedPair) -> bool:
     return not any(has_no_tokens(*side) or len(side[1]) > MAX_ATTENTION_TOKENS for side in sides)
 
 
-def _attended(translator: LoadedModel, pair: _EncodedPair, found: "ForcedDecoding") -> Translation:
-    scored = _scored_line(translator, pair.src_ids, pair.tgt_ids, pair.source, found.log_probs)
-    blocks = as_blocks(found.attention_weights), as_blocks(found.head_weights)
+def _attended(
+    translator: LoadedModel, pair: _EncodedPair, decoding: "ForcedDecoding"
+) -> Translation:
+    scored = _scored_line(translator, pair.src_ids, pair.tgt_ids, pair.source, decoding.log_probs)
+    blocks = as_blocks(decoding.attention_weights), as_blocks(decoding.head_weights)
     entry = NBestEntry(pair.translation, scored.score, scored.tokens, scored.log_probs, *blocks)
     return Translation([entry], scored.src_tokens)
 
@@ -212,7 +214,7 @@ def forced_decodings(
     Decodes step by step in the slots of search, so that the values are those of greedy search.
     Without attention, memory grows with the longest source, not with the target.
     """
-    found = [ForcedDecoding([], None, None) for _ in sources]
+    decodings = [ForcedDecoding([], None, None) for _ in sources]
     options = StepOptions((), attention=return_attention, heads=return_heads)
     for width, rows in by_width(sources).items():
         rows = sorted(rows, key=lambda i: len(targets[i]))
@@ -223,8 +225,8 @@ def forced_decodings(
             pairs += [([], [])] * (count - len(batch))
             decoded = _decode_batch(engine, pairs, width, options)
             for i, decoding in zip(batch, decoded, strict=False):
-                found[i] = decoding
-    return found
+                decodings[i] = decoding
+    return decodings
 
 
 def _decode_batch(
@@ -249,8 +251,8 @@ def _decode_batch(
     table = np.stack(log_probs, axis=1).tolist()
     attention, heads = _of_pairs(weights, pairs), _of_pairs(head_weights, pairs)
     return [
-        ForcedDecoding(row[: len(tgt) + 1], *both)
-        for (_, tgt), row, *both in zip(pairs, table, attention, heads, strict=True)
+        ForcedDecoding(row[: len(tgt) + 1], *weights)
+        for (_, tgt), row, *weights in zip(pairs, table, attention, heads, strict=True)
     ]
 
 

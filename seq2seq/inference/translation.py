@@ -1,8 +1,10 @@
 """Translation of one line, joined from those of its parts, with scores and attention weights."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +14,7 @@ from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 
 LINE_BREAKS = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")
+MAX_COMBINATIONS = 2000  # of translations of parts
 _BLANK = NBestEntry("", 0.0)
 
 
@@ -90,18 +93,72 @@ class Translation:
         return heat_maps(best.text, best.score, self.src_tokens, best.tokens, blocks)
 
 
-def join_parts(parts: list[Translation], n_best: int) -> Translation:
-    """Join the translations of a line's parts; attention weights become diagonal blocks."""
+def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) -> Translation:
+    """Join the translations of a line's parts; attention weights become diagonal blocks.
+
+    With `by_score` the entries are the best combinations of those of the parts, else the first of
+    all parts, the second of all parts and so on.
+    """
     if not parts:
         return Translation([_BLANK] * n_best)
     if len(parts) == 1:
-        return replace(parts[0], n_best=_filled(parts[0], n_best))
-    ranks = zip(*(_filled(part, n_best) for part in parts), strict=True)
+        return replace(parts[0], n_best=_filled(parts[0].n_best, n_best))
+    lists = [part.n_best for part in parts]
+    if by_score and n_best > 1:
+        joined = _filled(_best_joined(lists, n_best), n_best)
+    else:
+        filled = (_filled(entries, n_best) for entries in lists)
+        joined = [_join_entries(entries) for entries in zip(*filled, strict=True)]
     return Translation(
-        [_join_entries(rank) for rank in ranks],
-        [token for part in parts for token in part.src_tokens],
-        len(parts),
+        joined, [token for part in parts for token in part.src_tokens], parts=len(parts)
     )
+
+
+def _best_joined(lists: Sequence[Sequence[NBestEntry]], n_best: int) -> list[NBestEntry]:
+    """Return the best combinations of entries, one of each list, with different texts.
+
+    The first joins the first ones. With its score `s`, a combination of L tokens and score `r`
+    has L (r - s), a sum over its entries, by which combinations are visited: those that follow one
+    with the sum `d` have scores of at most s + d / max L. Of lines in many parts the first
+    MAX_COMBINATIONS are compared.
+    """
+    first = _join_entries([entries[0] for entries in lists])
+    longest = sum(max(len(entry.tokens) for entry in entries) for entries in lists)
+    joined = {first.text: first}
+    for gain, entries in islice(_by_gain(lists, first.score), MAX_COMBINATIONS):
+        if len(joined) >= n_best:
+            lowest = sorted((entry.score for entry in joined.values()), reverse=True)[n_best - 1]
+            if first.score + gain / longest < lowest:
+                break
+        entry = _join_entries(entries)
+        if entry.score <= first.score:
+            earlier = joined.get(entry.text)
+            joined[entry.text] = (
+                entry if earlier is None or entry.score > earlier.score else earlier
+            )
+    return sorted(joined.values(), key=lambda entry: (-entry.score, entry is not first))[:n_best]
+
+
+def _by_gain(
+    lists: Sequence[Sequence[NBestEntry]], score: float
+) -> Iterator[tuple[float, list[NBestEntry]]]:
+    """Yield combinations of entries with the sum of T (score of the entry - score), descending."""
+    gains = [
+        sorted(((len(e.tokens) * (e.score - score), n) for n, e in enumerate(es)), reverse=True)
+        for es in lists
+    ]
+    start = (0,) * len(lists)
+    waiting = [(-sum(values[0][0] for values in gains), start)]
+    visited = {start}
+    while waiting:
+        loss, places = heappop(waiting)
+        chosen = [values[place][1] for values, place in zip(gains, places, strict=True)]
+        yield -loss, [entries[n] for entries, n in zip(lists, chosen, strict=True)]
+        for part, (values, place) in enumerate(zip(gains, places, strict=True)):
+            following = (*places[:part], place + 1, *places[part + 1 :])
+            if place + 1 < len(values) and following not in visited:
+                visited.add(following)
+                heappush(waiting, (loss + values[place][0] - values[place + 1][0], following))
 
 
 def _join_entries(entries: Sequence[NBestEntry]) -> NBestEntry:
@@ -135,10 +192,9 @@ def _join_blocks(parts: Sequence[AttentionBlocks | None]) -> AttentionBlocks | N
     return AttentionBlocks(blocks)
 
 
-def _filled(part: Translation, n_best: int) -> list[NBestEntry]:
+def _filled(entries: list[NBestEntry], n_best: int) -> list[NBestEntry]:
     """Return the n-best list; repeat the last entry if search found fewer than `n_best` texts."""
-    missing = n_best - len(part.n_best)
-    return part.n_best + part.n_best[-1:] * missing
+    return [*entries[:n_best], *entries[-1:] * (n_best - len(entries))]
 
 
 def with_names(tokens: list[str], names: Mapping[str, str]) -> list[str]:

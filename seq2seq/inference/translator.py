@@ -53,11 +53,11 @@ class Translator(LoadedModel):
         """Load run folders as `load` does."""
         return load_folders(cls, runs, options)
 
-    def beam_size(self, wanted: int | None, n_best: int) -> int:
-        """Return the wanted beam size or the config's; raises UserError if below `n_best`."""
+    def beam_size(self, requested: int | None, n_best: int) -> int:
+        """Return the requested beam size or the config's; raises UserError if below `n_best`."""
         size = self.decoding.beam_size
-        if wanted is not None:
-            size = argument_types.integer(wanted, "beam_size")
+        if requested is not None:
+            size = argument_types.integer(requested, "beam_size")
         n_best = argument_types.integer(n_best, "n_best")
         if n_best > size:
             raise UserError(
@@ -115,7 +115,7 @@ class Translator(LoadedModel):
         if single:
             prefixes = None if prefixes is None else [argument_types.text(prefixes, "prefixes")]
             constraints = None if constraints is None else [constraints]
-        found = self.stream(
+        translations = self.stream(
             [lines] if isinstance(lines, str) else lines,
             beam_size,
             n_best,
@@ -125,7 +125,7 @@ class Translator(LoadedModel):
             constraints=constraints,
             settings=settings,
         )
-        return next(found) if single else list(found)
+        return next(translations) if single else list(translations)
 
     def stream(
         self,
@@ -178,12 +178,13 @@ class Translator(LoadedModel):
             settings, self.decoding, self.vocabularies, size, text_only, requirements.forbidden
         )
         parts = [part for line in prepared for part in line.parts]
-        found = PartSearch(self, steps, requirements).translate(
+        by_score = settings.sampling is None and settings.mbr is None
+        translated = PartSearch(self, steps, requirements).translate(
             parts, options, n_best, counted(prepared, on_translated), settings
         )
         return (
             replace(
-                join_parts([next(found) for _ in line.parts], n_best),
+                join_parts([next(translated) for _ in line.parts], n_best, by_score),
                 left_out=line.left_out,
                 notes=line.notes,
             )
@@ -245,7 +246,7 @@ class Translator(LoadedModel):
         return LineSteps(self.vocabularies, self.source, self.max_length, requirements, settings)
 
     def _search_size(
-        self, wanted: int | None, n_best: int, constrained: bool, settings: SearchSettings
+        self, requested: int | None, n_best: int, constrained: bool, settings: SearchSettings
     ) -> int:
         """Return the beam size, 1 for sampling; raises UserError for too few candidates.
 
@@ -254,7 +255,7 @@ class Translator(LoadedModel):
         remedy = "leave it out for those of the config"
         argument_types.check_instance(settings, SearchSettings, "settings", remedy)
         sampling = settings.sampling
-        size = self.beam_size(wanted, n_best) if sampling is None else sampling.samples
+        size = self.beam_size(requested, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:
             raise UserError(
                 "there is only one translation to choose from; increase "

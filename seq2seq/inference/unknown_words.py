@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, UNKNOWN, Vocabulary
-from seq2seq.inference.lines import Part
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.interface import Hypothesis
+from seq2seq.inference.text_steps import Part
 
 
 def text_with_words(

@@ -64,15 +64,17 @@ class NameMiner:
         frequent = (word for word, _ in capitalised.most_common() if len(word) > 1)
         names = list(islice((word for word in frequent if word.lower() not in lower), MAX_TYPES))
         most = max(1, min(MAX_OCCURRENCES, _EXAMINED // max(1, len(names))))
-        found: dict[str, list[set[str]]] = {name: [] for name in names}
+        occurrences: dict[str, list[set[str]]] = {name: [] for name in names}
         for src_line, tgt_line in zip(src, tgt, strict=True):
             texts = (word.text for word in source_words(src_line))
-            wanted = [text for text in texts if text in found and len(found[text]) < most]
-            if wanted:
+            examined = [
+                text for text in texts if text in occurrences and len(occurrences[text]) < most
+            ]
+            if examined:
                 beside = {match[0] for match in target_words(tgt_line)}
-                for name in wanted:
-                    found[name].append(beside)
-        return found
+                for name in examined:
+                    occurrences[name].append(beside)
+        return occurrences
 
     def mine(self) -> dict[str, NamePair]:
         """Return the spelling of each name found."""
@@ -80,9 +82,11 @@ class NameMiner:
         best: dict[str, tuple[str, _Evidence]] = {}
         for number, least in enumerate(_ITERATIONS, start=1):
             examined = names if number == len(_ITERATIONS) else names[:_FITTING_TYPES]
-            found = {name: self._best_stem(name) for name in examined}
+            stems = {name: self._best_stem(name) for name in examined}
             best = {
-                name: each for name, each in found.items() if each and self._fits(name, each, least)
+                name: best_stem
+                for name, best_stem in stems.items()
+                if best_stem and self._fits(name, best_stem, least)
             }
             self._fit(best)
         return {
@@ -90,8 +94,8 @@ class NameMiner:
             for name, (stem, _) in best.items()
         }
 
-    def _fits(self, name: str, found: tuple[str, _Evidence], least: float) -> bool:
-        _, evidence = found
+    def _fits(self, name: str, best: tuple[str, _Evidence], least: float) -> bool:
+        _, evidence = best
         matched, beside = len(evidence.endings), len(self._occurrences[name])
         return matched >= _MIN_SHARE * beside and evidence.score / matched > least * len(name)
 
@@ -106,7 +110,7 @@ class NameMiner:
     def _best_stem(self, name: str) -> tuple[str, _Evidence] | None:
         """Return the stem with the highest total score."""
         evidence = self._evidence(name)
-        return max(evidence.items(), key=lambda each: (each[1].score, each[0]), default=None)
+        return max(evidence.items(), key=lambda item: (item[1].score, item[0]), default=None)
 
     def _citation_form(self, name: str, best: str) -> str:
         """Return the stem without an ending most often, of those that fit the name best.
@@ -114,7 +118,7 @@ class NameMiner:
         An oblique stem, which takes all endings, may have a higher total score.
         """
         evidence = self._evidence(name)
-        means = {stem: each.score / len(each.endings) for stem, each in evidence.items()}
+        means = {stem: item.score / len(item.endings) for stem, item in evidence.items()}
         common = [
             s for s in means if len(evidence[s].endings) >= _COMMON * len(evidence[best].endings)
         ]
@@ -145,7 +149,7 @@ class NameMiner:
         letters = name.lower()
         chance = sum(self._letters.get(letter, -4.0) for letter in letters)
         units = units_of(word)[: 2 * len(letters) + 2]
-        found, end = [], 0
+        stems, end = [], 0
         scores = self.sounds.prefix_scores(letters, units)
         for unit, score in zip(units, scores[1:], strict=True):
             end += len(unit)
@@ -153,8 +157,8 @@ class NameMiner:
                 continue
             total = score + self._ending_log_prob(word[end:]) - chance
             if total > 0:
-                found.append((word[:end], total))
-        return found
+                stems.append((word[:end], total))
+        return stems
 
     def _ending_log_prob(self, ending: str) -> float:
         if not self._endings:

@@ -103,13 +103,13 @@ class Names:
 
         A single letter that is a common word, such as "I", may end the sentence before.
         """
-        found = _INITIALS.search(text, 0, word.start)
-        if found is None or not found[0].isupper():
+        initials = _INITIALS.search(text, 0, word.start)
+        if initials is None or not initials[0].isupper():
             return word
-        letters = [letter for letter in found[0] if letter.isalpha()]
-        if len(letters) == 1 and found.start() and self._is_common(letters[0]):
+        letters = [letter for letter in initials[0] if letter.isalpha()]
+        if len(letters) == 1 and initials.start() and self._is_common(letters[0]):
             return word
-        return word._replace(start=found.start())
+        return word._replace(start=initials.start())
 
     def _is_common(self, word: str) -> bool:
         lower: int = self.content["lower"].get(word.lower(), 0)
@@ -157,10 +157,10 @@ class Names:
             return src, tgt
         seed = zlib.crc32(f"{src}\t{tgt}".encode("utf-8", "replace"))
         words = [word for word in words if self._is_rare(word) or (seed >> 8) % 2]
-        found: list[tuple[tuple[int, int], tuple[int, int]]] = []
+        places: list[tuple[tuple[int, int], tuple[int, int]]] = []
         for run in _runs(src, words):
-            found += self._located(src, tgt, run, [end for _, end in found])
-        chosen = found[: len(PLACEHOLDERS)]
+            places += self._located(src, tgt, run, [end for _, end in places])
+        chosen = places[: len(PLACEHOLDERS)]
         marks = [PLACEHOLDERS[(seed + n) % len(PLACEHOLDERS)] for n in range(len(chosen))]
         return tuple(  # type: ignore[return-value]
             _replace(text, [pair[side] for pair in chosen], marks)
@@ -194,11 +194,11 @@ class Names:
             return [(span, place)]
         if len(run) == 1:
             return []
-        found: list[tuple[tuple[int, int], tuple[int, int]]] = []
+        places: list[tuple[tuple[int, int], tuple[int, int]]] = []
         for word in run:
-            ends = [*taken, *(place for _, place in found)]
-            found += self._located(src, tgt, [word], ends)
-        return found
+            ends = [*taken, *(place for _, place in places)]
+            places += self._located(src, tgt, [word], ends)
+        return places
 
     def _find(
         self, tgt: str, name: str, taken: Sequence[tuple[int, int]]
@@ -214,19 +214,21 @@ class Names:
                     return start, end
         return None
 
-    def spelling(self, name: str, given: Callable[[str], Sequence[str]] = lambda _: ()) -> str:
+    def spelling(
+        self, name: str, spellings_of: Callable[[str], Sequence[str]] = lambda _: ()
+    ) -> str:
         """Return the spelling of a name, which may have several words, in the target's script.
 
         Spellings that are given for a word replace that of the model.
         """
         return " ".join(
-            " ".join(given(word)) or self._spell_word(word)[0] for word in name.split(" ")
+            " ".join(spellings_of(word)) or self._spell_word(word)[0] for word in name.split(" ")
         )
 
     def _spell(self, name: str) -> tuple[str, bool]:
         """Return the spelling of a name, and whether it is reliable."""
-        found = [self._spell_word(word) for word in name.split(" ")]
-        return " ".join(text for text, _ in found), all(reliable for _, reliable in found)
+        words = [self._spell_word(word) for word in name.split(" ")]
+        return " ".join(text for text, _ in words), all(reliable for _, reliable in words)
 
     def _spell_word(self, word: str) -> tuple[str, bool]:
         pair = self.pairs.get(word) or (word.isupper() and self.pairs.get(word.capitalize()))
@@ -249,8 +251,8 @@ class Names:
             ending = next(target_words(after), None)
             end = ending.end() if ending is not None and ending.start() == 0 else 0
             space = " " if before and is_letter(before[-1]) else ""
-            name, given = masked.names[mark], masked.given.get(mark)
-            spelling, reliable = self._spell(name) if given is None else (given, True)
+            name, chosen = masked.names[mark], masked.given.get(mark)
+            spelling, reliable = self._spell(name) if chosen is None else (chosen, True)
             written = "" if reliable else f" ({name})"
             text = f"{before}{space}{spelling}{after[:end]}{written}{after[end:]}"
         return text
@@ -287,10 +289,10 @@ def train_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] =
     if symbols:
         src, tgt = ([any_of(symbols).sub(" ", text) for text in side] for side in (src, tgt))
     miner = NameMiner(src, tgt)
-    found, counts = miner.mine(), miner.counts
-    if len(found) < MIN_NAMES:
+    pairs, counts = miner.mine(), miner.counts
+    if len(pairs) < MIN_NAMES:
         raise UserError(
-            f"vocabulary.names: found {len(found)} names of similar sound in both languages of the "
+            f"vocabulary.names: found {len(pairs)} names of similar sound in both languages of the "
             "training text, too few to learn from; set it to null"
         )
     target = Counter(match[0] for line in tgt for match in target_words(line))
@@ -299,9 +301,9 @@ def train_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] =
     return Names(
         {
             "format": FORMAT,
-            "names": {name: list(pair) for name, pair in found.items()},
+            "names": {name: list(pair) for name, pair in pairs.items()},
             "lower": common,
-            "capitalised": {word: n for word, n in capitalised.items() if word not in found},
+            "capitalised": {word: n for word, n in capitalised.items() if word not in pairs},
             "words": [word for word, _ in target.most_common(MAX_TARGET_WORDS)],
             **({"symbols": list(symbols)} if symbols else {}),
         }

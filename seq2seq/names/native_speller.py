@@ -182,7 +182,7 @@ def letters_of(unit: Unit, following: Unit | None) -> dict[str, float]:
     consonant = _romanized(_consonant(unit))
     if not ends_stem(unit) or (following is not None and _is_vowel_sign(following)):
         return consonant
-    share = 0.005 if following is None else 0.999  # of inherent vowels that are written
+    share = 0.005 if following is None else 0.999  # written part of inherent vowels
     return {
         letters + vowel: prob * part
         for letters, prob in consonant.items()

@@ -74,16 +74,16 @@ def similarity(chunk: Chunk, unit: Unit) -> float:
         return float(chunk == "")
     if unicodedata.normalize("NFD", chunk)[:1] == sound:
         return 1.0
-    consonants, own = _consonants(sound), _consonants(chunk)
+    consonants, letters = _consonants(sound), _consonants(chunk)
     vowelless = len(unit) > 1 and unicodedata.name(unit[-1], "").endswith("VIRAMA")
     scale = 0.1 if vowelless and chunk and chunk[-1] in _VOWELS else 1.0
     if chunk == sound:
         return scale
     if consonants:
-        if own == consonants:
+        if letters == consonants:
             return 0.8 * scale
-        return 0.4 * scale if own and own[0] == consonants[0] else 0.0
-    if own:
+        return 0.4 * scale if letters and letters[0] == consonants[0] else 0.0
+    if letters:
         return 0.0
     if not chunk:
         return 0.1
@@ -100,7 +100,7 @@ class SoundModel:
 
     def __init__(self) -> None:
         self._counts: dict[Unit, Counter[Chunk]] = {}
-        self._known: dict[tuple[Chunk, Unit], float] = {}
+        self._log_probs: dict[tuple[Chunk, Unit], float] = {}
 
     def fit(self, pairs: Iterable[tuple[str, Sequence[Unit]]]) -> None:
         """Replace the counts by those of the best alignments of pairs under the present ones."""
@@ -108,18 +108,18 @@ class SoundModel:
         for word, units in pairs:
             for link in self.align(word, units) or ():
                 counts[link.unit][link.chunk] += 1
-        self._counts, self._known = dict(counts), {}
+        self._counts, self._log_probs = dict(counts), {}
 
     def log_prob(self, chunk: Chunk, unit: Unit) -> float:
         """Return the log-probability of letters given a unit, smoothed by the prior."""
-        value = self._known.get((chunk, unit))
+        value = self._log_probs.get((chunk, unit))
         if value is None:
             prior = 0.25 * similarity(chunk, unit) + _RARE_CHUNK / 26.0 ** max(0, len(chunk) - 1)
             counts = self._counts.get(unit)
             if counts:
                 prior = counts[chunk] + _PRIOR_COUNT * prior
                 prior /= counts.total() + _PRIOR_COUNT
-            value = self._known[chunk, unit] = math.log(prior)
+            value = self._log_probs[chunk, unit] = math.log(prior)
         return value
 
     def prefix_scores(self, word: str, units: Sequence[Unit]) -> list[float]:

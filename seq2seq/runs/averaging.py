@@ -4,38 +4,20 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from seq2seq.config.schema import Config
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import checksums_of
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
+from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
 from seq2seq.runs.provenance import model_changes, provenance_of
-from seq2seq.runs.tensor_file import header_errors, read_header
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 
 _TOO_FEW = "an average needs at least 2 checkpoints"
 _DUPLICATE = "name each checkpoint only once"
-
-
-class Checkpoint(NamedTuple):
-    """A loaded checkpoint and the header fields that identify it."""
-
-    path: Path
-    step: int
-    checksum: str  # SHA-256 of the tensors
-    source: SourceProfile
-    model: Seq2Seq
-    vocabularies: Vocabularies
-    limit: LengthLimit
-    config: Config
 
 
 def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Path]:
@@ -51,15 +33,15 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
         raise UserError(
             "selects snapshots of a single run folder; name only one", argument="last", value=last
         )
-    paths = [each if each.is_file() else each / layout.BEST for each in runs]
-    for given, path in zip(runs, paths, strict=True):
+    paths = [run if run.is_file() else run / layout.BEST for run in runs]
+    for run, path in zip(runs, paths, strict=True):
         if path.name != layout.BEST and layout.snapshot_step(path) is None:
             raise UserError(
-                f"{given}: not a checkpoint; give a run folder, its {layout.BEST} or a "
+                f"{run}: not a checkpoint; give a run folder, its {layout.BEST} or a "
                 "step-N.safetensors"
             )
-        if sum(path.resolve() == other.resolve() for other in paths) > 1:
-            raise UserError(f"{given}: given twice; {_DUPLICATE}")
+        if [same.resolve() for same in paths].count(path.resolve()) > 1:
+            raise UserError(f"{run}: given twice; {_DUPLICATE}")
     return paths
 
 
@@ -67,13 +49,13 @@ def _select_snapshots(run: Path, last: int | None) -> list[Path]:
     run_config.read_config(run)  # raises UserError if it is not a run folder
     if last == 1:
         raise UserError(_TOO_FEW, argument="last", value=1)
-    found, wanted = layout.snapshots(run), max(2, last or 0)
-    if len(found) < wanted:
+    snapshots, count = layout.snapshots(run), max(2, last or 0)
+    if len(snapshots) < count:
         raise UserError(
-            f"{run}: too few snapshots (step-N.safetensors): {len(found)} of {wanted}; "
+            f"{run}: too few snapshots (step-N.safetensors): {len(snapshots)} of {count}; "
             "train with training.keep, or name several runs"
         )
-    return found if last is None else found[-last:]
+    return snapshots if last is None else snapshots[-last:]
 
 
 def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> None:
@@ -91,39 +73,34 @@ def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> N
         )
 
 
-def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Checkpoint]:
+def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[LoadedRun]:
     """Load checkpoints of one model; raises UserError if they differ in more than their weights.
 
     All are kept in memory, since a run that is still training may remove its snapshots.
     """
     if len(paths) < 2:
         raise UserError(f"{paths[0]}: {_TOO_FEW}")
-    loaded: list[Checkpoint] = []
+    loaded: list[LoadedRun] = []
     for path in paths:
-        parts = checkpoint.load_model(path.parent, device, path.name)
-        header, _ = read_header(path)
-        with header_errors(path):
-            step, checksum = int(header["step"]), str(header["tensors"])
-        source = run_config.read_source_profile(path.parent, path.name)
-        loaded.append(Checkpoint(path, step, checksum, source, *parts))
-        _check_compatible(loaded[-1], loaded)
+        loaded.append(checkpoint.load_model(path.parent, device, path.name))
+        _check_compatible(loaded[-1], loaded[:-1])
     return loaded
 
 
-def _check_compatible(added: Checkpoint, loaded: Sequence[Checkpoint]) -> None:
-    path, first = added.path, loaded[0]
+def _check_compatible(added: LoadedRun, earlier: Sequence[LoadedRun]) -> None:
+    path, first = added.path, earlier[0] if earlier else added
     if checksums_of(added.vocabularies) != checksums_of(first.vocabularies):
         raise UserError(
             f"{path}: has another vocabulary than {first.path}; average runs that share one"
         )
-    directions = [each.config.data.direction for each in (added, first)]
+    directions = [run.config.data.direction for run in (added, first)]
     if directions[0] != directions[1]:
         raise UserError(f"{path}: translates {directions[0]} but {first.path} {directions[1]}")
     if changes := model_changes(first.config, added.config, ("model.",)):
         raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
-    for other in loaded[:-1]:
-        if other.checksum == added.checksum:
-            raise UserError(f"{path}: has the same weights as {other.path}; {_DUPLICATE}")
+    for run in earlier:
+        if run.checksum == added.checksum:
+            raise UserError(f"{path}: has the same weights as {run.path}; {_DUPLICATE}")
 
 
 def average_models(models: Sequence[Seq2Seq]) -> Seq2Seq:
@@ -149,7 +126,7 @@ def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
 def save_average(
     folder: Path,
     model: Seq2Seq,
-    checkpoints: Sequence[Checkpoint],
+    checkpoints: Sequence[LoadedRun],
     bleu: float | None,
     overwrite: bool,
 ) -> None:
@@ -162,13 +139,13 @@ def save_average(
     vocabularies, config = first.vocabularies, first.config
     provenance = provenance_of(config, vocabularies, model_keys_only=True)
     provenance["averaged"] = [
-        {"path": str(each.path), "step": each.step, "tensors": each.checksum}
-        for each in checkpoints
+        {"path": str(run.path), "step": run.step, "tensors": run.checksum} for run in checkpoints
     ]
     provenance[run_config.SOURCE] = asdict(first.source)
     with exclusive_lock(folder):
-        check_destination(folder, [each.path for each in checkpoints], overwrite)
+        check_destination(folder, [run.path for run in checkpoints], overwrite)
         run_folder.clear(folder)
         checkpoint.create_run(folder, config.model_copy(update={"run_dir": folder}), vocabularies)
-        step, path = max(each.step for each in checkpoints), folder / layout.BEST
-        checkpoint.save_weights(path, named_weights(model), first.limit, step, bleu, provenance)
+        step = max(run.step for run in checkpoints)
+        header = CheckpointHeader(first.limit, step, bleu, provenance)
+        checkpoint.save_weights(folder / layout.BEST, named_weights(model), header)

@@ -6,18 +6,16 @@ keys that they depend on.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config.schema import (
-    Config,
-    dump_config,
-    with_paths,
-)
+from seq2seq.config.schema import Config, dump_config, with_paths
 from seq2seq.data.length_limit import LengthLimit
+from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.builder import build_model, check_score
@@ -34,18 +32,42 @@ from seq2seq.runs.layout import (
     with_recovery_hint,
     writing,
 )
-from seq2seq.runs.provenance import (
-    Header,
-    check_model_keys,
-    recorded_vocabularies,
-)
-from seq2seq.runs.run_config import check_exists, read_config
+from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
+from seq2seq.runs.run_config import check_exists, read_config, source_of
 from seq2seq.runtime.errors import UnreadableFile, UserError, argument, is_out_of_memory
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
 
 # Remedies for a model that does not fit into memory.
 _TO_TRAIN = "lower model.hidden_size, embedding_size or layers"
 _TO_LOAD = "free memory"
+
+
+class CheckpointHeader(NamedTuple):
+    """Fields that the header of a file of weights records."""
+
+    limit: LengthLimit
+    step: int
+    bleu: float | None  # validation BLEU at this step
+    provenance: Header
+
+    def to_json(self) -> Header:
+        """Return the fields of the file's header."""
+        limit = asdict(self.limit)
+        return {"limit": limit, "step": self.step, "bleu": self.bleu, **self.provenance}
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """Weights of a run and all that belongs to them, for translation."""
+
+    path: Path  # file of the weights
+    step: int
+    checksum: str  # SHA-256 of the tensors
+    config: Config
+    model: Seq2Seq
+    vocabularies: Vocabularies
+    limit: LengthLimit
+    source: SourceProfile
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -77,35 +99,21 @@ def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
         save_vocabularies(vocabularies, folder / VOCABULARY)
 
 
-def save_weights(
-    path: Path,
-    weights: Mapping[str, Tensor],
-    limit: LengthLimit,
-    step: int,
-    bleu: float | None,
-    provenance: Header,
-) -> None:
-    """Write the weights of a step, with its validation BLEU and the length limit of search.
+def save_weights(path: Path, weights: Mapping[str, Tensor], header: CheckpointHeader) -> None:
+    """Write the weights of a step.
 
     Raises RunError if they are not finite, or if the file cannot be written.
     """
     check_weights(path, weights)
-    header = {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
     with writing(path):
-        tensor_file.save_tensors(path, weights, header)
+        tensor_file.save_tensors(path, weights, header.to_json())
 
 
 def save_snapshot(
-    folder: Path,
-    weights: Mapping[str, Tensor],
-    limit: LengthLimit,
-    step: int,
-    bleu: float,
-    provenance: Header,
-    keep: int,
+    folder: Path, weights: Mapping[str, Tensor], header: CheckpointHeader, keep: int
 ) -> None:
     """Save the weights of a step, then remove all but the `keep` newest snapshots."""
-    save_weights(folder / f"step-{step}.safetensors", weights, limit, step, bleu, provenance)
+    save_weights(folder / f"step-{header.step}.safetensors", weights, header)
     _remove(snapshots(folder)[:-keep])
 
 
@@ -120,9 +128,7 @@ def _remove(paths: Sequence[Path]) -> None:
             path.unlink(missing_ok=True)
 
 
-def load_model(
-    folder: Path, device: torch.device, name: str = BEST
-) -> tuple[Seq2Seq, Vocabularies, LengthLimit, Config]:
+def load_model(folder: Path, device: torch.device, name: str = BEST) -> LoadedRun:
     """Load a run's best weights, or those of another of its files, for translation.
 
     Raises UserError if files are missing or damaged, do not belong together, or if a weight is not
@@ -133,6 +139,9 @@ def load_model(
     with with_recovery_hint(path):
         header, weights = tensor_file.read_file(path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
+        source = source_of(header, path)
+        with tensor_file.header_errors(path):
+            step, checksum = int(header["step"]), str(header["tensors"])
         check_model_keys(path, header, config, folder / CONFIG)
         vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
         model = new_model(config, vocabularies, "meta")
@@ -141,10 +150,12 @@ def load_model(
     with _enough_memory(
         _TO_LOAD if device.type == "cpu" else f"{_TO_LOAD}, or use {argument('device', 'cpu')}"
     ):
-        own = {name: torch.empty(each.shape, device=device) for name, each in weights.items()}
-    tensor_file.copy_into(weights, own, path)
-    _put_weights(model, own)
-    return model.eval(), vocabularies, limit, config
+        placed = {
+            name: torch.empty(weight.shape, device=device) for name, weight in weights.items()
+        }
+    tensor_file.copy_into(weights, placed, path)
+    _put_weights(model, placed)
+    return LoadedRun(path, step, checksum, config, model.eval(), vocabularies, limit, source)
 
 
 def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:
@@ -202,8 +213,10 @@ def _enough_memory(remedy: str) -> Iterator[None]:
 
 def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
     """Give a model on "meta" its weights, without gradients; tied weights stay tied."""
-    named = model.named_parameters()
-    own = {each: nn.Parameter(weights[name], requires_grad=False) for name, each in named}
+    placed = {
+        parameter: nn.Parameter(weights[name], requires_grad=False)
+        for name, parameter in model.named_parameters()
+    }
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
-            setattr(module, name, own[parameter])
+            setattr(module, name, placed[parameter])

@@ -30,7 +30,7 @@ def rebuild(folder: Path) -> GraphFiles:
     Raises TraceError if the model has a part that cannot be traced, and UserError as `load_model`.
     """
     checksum = checksum_of_best(folder)
-    graphs = traced_graphs(load_model(folder, torch.device("cpu"))[0])
+    graphs = traced_graphs(load_model(folder, torch.device("cpu")).model)
     with suppress(OSError):
         store_graphs(folder, checksum, graphs)
     return graphs

@@ -17,11 +17,12 @@ from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.onnx.files import GraphFiles
-from seq2seq.runs.exported_files import DESCRIPTION, ENGINE, VOCABULARY
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
 
+DESCRIPTION, VOCABULARY, TOPK = "export.json", "vocabulary", "topk.onnx"  # in an export
+ENGINE = "engine"  # folder in a run folder
 FORMAT = 2  # version of the description
 _DAMAGED = "export the run again"
 _MAX_BYTES = 1 << 31  # maximum size of a graph, as protocol buffers allow

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.runs import tensor_file
-from seq2seq.runs.exported_files import ENGINE as ENGINE
+from seq2seq.runs.engine_folder import ENGINE as ENGINE
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError, argument
 from seq2seq.runtime.files import PART_SUFFIX, same_file
 from seq2seq.runtime.locks import LOCK

@@ -11,7 +11,7 @@ from seq2seq.config.schema import Config, DecodingConfig, read_config_file, with
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs import tensor_file
-from seq2seq.runs.exported_files import DESCRIPTION
+from seq2seq.runs.engine_folder import DESCRIPTION
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
@@ -23,7 +23,7 @@ from seq2seq.runs.layout import (
     with_recovery_hint,
 )
 from seq2seq.runs.metrics_file import read_metrics
-from seq2seq.runs.provenance import recorded_vocabularies
+from seq2seq.runs.provenance import Header, recorded_vocabularies
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, check_readable
@@ -133,11 +133,15 @@ def check_exists(path: Path) -> None:
     raise UserError(f"{path.parent}: has no {BEST} yet; it is written at the first validation")
 
 
-def read_source_profile(folder: Path, name: str = BEST) -> SourceProfile:
-    """Read what a run's weights record of the training text; earlier versions recorded nothing."""
-    path = folder / name
+def read_source_profile(folder: Path) -> SourceProfile:
+    """Read what a run's best weights record of the training text, if anything."""
+    path = folder / BEST
     with with_recovery_hint(path):
-        header, _ = tensor_file.read_header(path)
-        if SOURCE not in header:
-            return SourceProfile()
-        return tensor_file.read_dataclass(SourceProfile, header, SOURCE, path)
+        return source_of(tensor_file.read_header(path)[0], path)
+
+
+def source_of(header: Header, path: Path) -> SourceProfile:
+    """Return what the header of weights records of the training text; nothing, if it does not."""
+    if SOURCE not in header:
+        return SourceProfile()
+    return tensor_file.read_dataclass(SourceProfile, header, SOURCE, path)

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from seq2seq.config.schema import Config, dump_config, read_config_file
 from seq2seq.data.training_data import FOLDER as CACHE
 from seq2seq.runs.checkpoint import check_score_class, remove_snapshots
-from seq2seq.runs.exported_files import ENGINE
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
+    ENGINE,
     FIGURES,
     LAST,
     LOG,
@@ -53,9 +53,9 @@ from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 
 class OpenFolder(NamedTuple):
-    """A locked run folder."""
+    """A run folder that this process has locked, if others might train there."""
 
-    lock: FolderLock
+    lock: FolderLock | None
     state: TrainingState | None  # the state to resume from; None for a run to start
 
 

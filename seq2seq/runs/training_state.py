@@ -59,8 +59,8 @@ class Progress:
     rate_factor: float = 1.0  # factor on the learning rate, halved by each roll back
     max_micro_batch_positions: int = 0  # target positions that fit memory; 0: no limit known
     metrics_lines: int = 0  # lines of metrics.jsonl at the last save, and their SHA-256;
-    metrics_checksum: str = ""  # empty in states of earlier versions, which counted no lines
-    precision: str = ""  # float32, bf16 or fp16; empty in states of earlier versions
+    metrics_checksum: str = ""
+    precision: str = ""  # float32, bf16 or fp16
     seconds: float = 0.0  # trained at the last save
     # Since reported_step, on the device: summed objective and negative log-likelihood, in nats, and
     # their target tokens [3]; and a ring of flags, in which step n has the place n % length.
@@ -126,11 +126,17 @@ class TrainingState(NamedTuple):
     limit: LengthLimit
 
 
+class StateTensors(NamedTuple):
+    """The tensors of a training, in its model and its optimizer."""
+
+    weights: Mapping[str, Tensor]
+    averages: Mapping[str, Tensor]  # empty without averaging
+    optimizer: OptimizerState
+
+
 def save_state(
     folder: Path,
-    weights: Mapping[str, Tensor],
-    averages: Mapping[str, Tensor],
-    optimizer: OptimizerState,
+    state: StateTensors,
     progress: Progress,
     limit: LengthLimit,
     provenance: Header,
@@ -139,6 +145,7 @@ def save_state(
 
     Raises RunError if a weight or an average is not finite, or if the file cannot be written.
     """
+    weights, averages, optimizer = state
     check_weights(folder / LAST, {**weights, **averages})
     tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
     tensors |= {f"averages.{name}": tensor for name, tensor in averages.items()}
@@ -184,17 +191,13 @@ def read_state(folder: Path) -> TrainingState | None:
         return TrainingState(path, header, tensors, progress, limit)
 
 
-def restore_tensors(
-    state: TrainingState,
-    weights: Mapping[str, Tensor],
-    averages: Mapping[str, Tensor],
-    optimizer: OptimizerState,
-) -> None:
-    """Copy the tensors of a state into a model, in place, and release them.
+def restore_tensors(state: TrainingState, into: StateTensors) -> None:
+    """Copy the tensors of a state into those of a training, in place, and release them.
 
     Raises UserError if names, shapes or types are not the model's.
     """
     path, tensors = state.path, state.tensors
+    weights, averages, optimizer = into
     tensor_file.check_shapes(path, _group(tensors, "weights."), weights)
     tensor_file.check_shapes(path, _group(tensors, "averages."), averages)
     moments: dict[str, dict[str, Tensor]] = {name: {} for name in weights}
@@ -207,9 +210,9 @@ def restore_tensors(
             raise tensor_file.shape_mismatch(path, key)
     tensor_file.copy_into(_group(tensors, "weights."), weights, path)
     tensor_file.copy_into(_group(tensors, "averages."), averages, path)
-    for parameter, own in zip(list(optimizer), moments.values(), strict=True):
+    for parameter, values in zip(list(optimizer), moments.values(), strict=True):
         device = parameter.device
-        optimizer[parameter] = {key: own[key].to(device, copy=True) for key in own}
+        optimizer[parameter] = {name: value.to(device, copy=True) for name, value in values.items()}
     tensors.clear()
 
 

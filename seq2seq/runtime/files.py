@@ -152,12 +152,12 @@ def resolve_link(path: Path) -> Path:
     return path if dangling else target
 
 
-def same_file(path: Path, other: Path) -> bool:
+def same_file(path: Path, second: Path) -> bool:
     """Return whether two paths lead to the same place, by name or by a link; raises no error."""
     with suppress(OSError, RuntimeError):  # RuntimeError: a cycle of links, before Python 3.13
-        if path.resolve() == other.resolve() or path.samefile(other):
+        if path.resolve() == second.resolve() or path.samefile(second):
             return True
-    return path == other
+    return path == second
 
 
 def is_stream(path: Path) -> bool:

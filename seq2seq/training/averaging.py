@@ -1,14 +1,16 @@
 """Average checkpoints of a run, or of several, and measure the result as validation does."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
 
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
 from seq2seq.engines.torch.graphs import engine_for
+from seq2seq.inference.translator import Translator
 from seq2seq.runs import averaging
-from seq2seq.runs.averaging import Checkpoint
+from seq2seq.runs.checkpoint import LoadedRun
 from seq2seq.runtime.console import hides_bars
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
@@ -47,7 +49,7 @@ def average(
     model = averaging.average_models([checkpoint.model for checkpoint in checkpoints])
     names = [f"{checkpoint.path}, step {checkpoint.step}" for checkpoint in checkpoints]
     names.append(f"{folder}, the average of {len(paths)}")
-    averaged = checkpoints[0]._replace(model=model)
+    averaged = replace(checkpoints[0], model=model)
     scores = []
     for name, checkpoint in zip(names, (*checkpoints, averaged), strict=True):
         scores.append(None if valid is None else _bleu(checkpoint, valid))
@@ -60,17 +62,19 @@ def average(
     return notes
 
 
-def _bleu(checkpoint: Checkpoint, valid: ParallelText) -> float:
-    device = next(checkpoint.model.parameters()).device
+def _bleu(run: LoadedRun, valid: ParallelText) -> float:
+    device, config = next(run.model.parameters()).device, run.config
+    translator = Translator(
+        engine_for(run.model.eval(), device),
+        run.vocabularies,
+        run.limit,
+        config.decoding,
+        config.data.max_length,
+        device,
+        run.source,
+    )
     with tqdm(total=len(valid), unit=" lines", leave=False, disable=hides_bars()) as bar:
         bleu, _ = validation.greedy_bleu(
-            engine_for(checkpoint.model.eval(), device),
-            checkpoint.vocabularies,
-            checkpoint.limit,
-            checkpoint.source,
-            checkpoint.config,
-            valid,
-            device,
-            on_translated=bar.update,
+            translator, valid, config.data.tgt_lang, on_translated=bar.update
         )
     return bleu

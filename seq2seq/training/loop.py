@@ -21,7 +21,7 @@ from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.batches import StepBatches
 from seq2seq.training.callbacks import Callback, check_callbacks
-from seq2seq.training.clock import Clock
+from seq2seq.training.clock import Clock, TimeLeft, describe_time_left, estimate_time_left
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
@@ -40,7 +40,6 @@ from seq2seq.training.stopping import (
     training_length,
     why_stop,
 )
-from seq2seq.training.time_left import TimeLeft, describe_time_left, estimate_time_left
 from seq2seq.training.validation import validate
 
 
@@ -114,7 +113,7 @@ def _set_up(
         session = join_run(config, device, group)
         group.start(_facts(session), config.run_dir)
         return session, []
-    session, notes = prepare(config, device, opened.state, init_from, group, opened.lock)
+    session, notes = prepare(config, device, opened, init_from, group)
     slow = None if session.progress.step else bf16_note(device, session.progress.precision)
     notes += [f"warning: {slow}"] if slow else []
     if group.size > 1:

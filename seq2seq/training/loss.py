@@ -14,7 +14,7 @@ from seq2seq.model.copying import Copying, CopyOutputs
 from seq2seq.model.layers import pad_rows
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions, Unrolled
-from seq2seq.training.mixture_loss import CopyTerms, mixture_loss
+from seq2seq.training.mixture_loss import CopyTerms, LossWeights, TokenChunk, mixture_loss
 
 CHUNK = 512  # rows whose logits are in memory at a time; even
 BLOCK = 4 * CHUNK  # rows whose logit gradients are in memory at a time
@@ -31,10 +31,7 @@ class Losses(NamedTuple):
 def batch_loss(
     model: Seq2Seq,
     batch: Batch,
-    label_smoothing: float,
-    consistency: float = 0.0,
-    coverage: float = 0.0,
-    guided: float = 0.0,
+    weights: LossWeights = LossWeights(),  # noqa: B008 -- a tuple
 ) -> Losses:
     """Return the summed loss of a batch's target tokens, in nats.
 
@@ -44,10 +41,10 @@ def batch_loss(
     are weights of its coverage loss and, if the batch has an alignment, its alignment loss (means
     over the passes), which are added.
     """
-    passes = 2 if consistency else 1
+    passes = 2 if weights.consistency else 1
     src, src_lengths, tgt_in, tgt = (
-        each.repeat_interleave(passes, dim=0)
-        for each in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_out)
+        ids.repeat_interleave(passes, dim=0)
+        for ids in (batch.src, batch.src_lengths, batch.tgt_in, batch.tgt_out)
     )
     unrolled = model.unroll(src, src_lengths, tgt_in)  # [passes * B, T, *], passes adjacent
     tokens = _time_first(batch, unrolled.outputs.shape[1], passes)
@@ -56,20 +53,19 @@ def batch_loss(
     if model.copying is not None:
         outputs = _copy_outputs(model.copying, selected, unrolled, tokens)
     real = None if batch.real is None else batch.real.repeat_interleave(passes)
-    weights = label_smoothing, consistency
-    objective, nll = token_loss(outputs, model.projection, tgt, *weights, real=real)
-    if coverage:
+    objective, nll = token_loss(outputs, model.projection, tgt, weights, real)
+    if weights.coverage:
         assert unrolled.attention_weights is not None, "no coverage without attention"
         losses = _select(coverage_losses(unrolled.attention_weights)[:, :, None], tokens)
         losses = losses if real is None else losses * real[:, None]
-        objective = objective + coverage * losses.sum()
-    if guided and batch.alignment is not None and batch.src_words is not None:
+        objective = objective + weights.coverage * losses.sum()
+    if weights.guided and batch.alignment is not None and batch.src_words is not None:
         assert unrolled.attention_weights is not None, "no guided alignment without attention"
         targets = [batch.alignment, batch.src_words]
         costs = alignment_losses(
-            unrolled.attention_weights, *(each.repeat_interleave(passes, 0) for each in targets)
+            unrolled.attention_weights, *(target.repeat_interleave(passes, 0) for target in targets)
         )
-        objective = objective + guided * costs.sum()
+        objective = objective + weights.guided * costs.sum()
     return Losses(objective / passes, nll / passes)
 
 
@@ -96,11 +92,12 @@ def _copy_outputs(
     if tokens is None:
         tokens = torch.arange(len(outputs), device=outputs.device)
     sentences = tokens % len(weights)
-    own = SourcePositions(*(each.index_select(0, sentences) for each in positions))
-    found: tuple[CopyOutputs, Tensor] = copying(
-        outputs, _select(weights, tokens), _select(continued, tokens), own
+    of_tokens = SourcePositions(*(part.index_select(0, sentences) for part in positions))
+    copy_outputs: CopyOutputs
+    copy_outputs, _ = copying(
+        outputs, _select(weights, tokens), _select(continued, tokens), of_tokens
     )
-    return found[0]
+    return copy_outputs
 
 
 def _select(sequences: Tensor, tokens: Tensor | None) -> Tensor:
@@ -154,8 +151,7 @@ def token_loss(
     outputs: Tensor | CopyOutputs,
     projection: nn.Linear,
     tgt: Tensor,
-    label_smoothing: float,
-    consistency: float = 0.0,
+    weights: LossWeights = LossWeights(),  # noqa: B008 -- a tuple
     real: Tensor | None = None,
 ) -> Losses:
     """Return the summed loss, in nats, of M target tokens: outputs [M, R], target ids [M].
@@ -189,8 +185,7 @@ def token_loss(
             src,
             tgt,
             real,
-            label_smoothing,
-            consistency,
+            weights,
             needs_grad,
         )
     return Losses(objective, nll)
@@ -215,8 +210,7 @@ class _FusedLoss(torch.autograd.Function):
         src: Tensor | None,
         tgt: Tensor,
         real: Tensor | None,
-        label_smoothing: float,
-        consistency: float,
+        weights: LossWeights,
         needs_grad: bool,
     ) -> tuple[Tensor, Tensor]:
         product_weight, product_bias = weight.to(outputs.dtype), bias.to(outputs.dtype)
@@ -225,37 +219,31 @@ class _FusedLoss(torch.autograd.Function):
         chunk, at_once = _chunk_and_block(len(outputs), outputs.device, needs_grad)
         padded, vocabulary, total = pad_rows(outputs, chunk), len(weight), weight.new_zeros(2)
         logits, probabilities = (outputs.new_empty(rows, vocabulary) for rows in (chunk, at_once))
-        share = label_smoothing / vocabulary
+        share = weights.smoothing / vocabulary
         if needs_grad:
-            grad_outputs = (-label_smoothing * mean_weight).repeat(len(tgt), 1)
+            grad_outputs = (-weights.smoothing * mean_weight).repeat(len(tgt), 1)
             grad_weight = (-share * outputs.sum(0, dtype=weight.dtype)).repeat(vocabulary, 1)
             predicted = len(tgt) if real is None else real.sum()
             grad_bias = weight.new_zeros(vocabulary) - share * predicted
         terms = None if src is None else CopyTerms(gate, mass, src)  # type: ignore[arg-type]
-        grad_terms = [] if terms is None else [torch.zeros_like(each) for each in terms[:2]]
+        grad_terms = [] if terms is None else [torch.zeros_like(term) for term in terms[:2]]
         for start in range(0, len(padded), chunk):
             rows, end, place = slice(start, start + chunk), start + chunk, start % at_once
             filled = slice(min(chunk, len(tgt) - start))
-            weights = None if real is None else real[rows]
+            of_rows = None if real is None else real[rows]
             grad_logits = probabilities[place : place + chunk]
             torch.addmm(product_bias, padded[rows], product_weight.t(), out=logits)
             torch.softmax(logits, dim=-1, out=grad_logits)
+            part = TokenChunk(logits[filled], grad_logits[filled], means[rows], tgt[rows], of_rows)
             losses, *by_terms = _chunk_loss(
-                logits[filled],
-                grad_logits[filled],
-                means[rows],
-                tgt[rows],
-                None if terms is None else terms.rows(rows),
-                label_smoothing,
-                consistency,
-                weights,
+                part, None if terms is None else terms.rows(rows), weights
             )
             total += losses
-            for each, grad in zip(grad_terms, by_terms, strict=True):
-                each[rows] = grad
+            for grad_term, grad in zip(grad_terms, by_terms, strict=True):
+                grad_term[rows] = grad
             if needs_grad:
                 grad_outputs[rows] += (grad_logits @ product_weight)[filled]
-                grad_bias += _sum_of_rows(grad_logits[filled], weights)
+                grad_bias += _sum_of_rows(grad_logits[filled], of_rows)
             if needs_grad and (place + chunk == at_once or end == len(padded)):
                 grad_weight += probabilities[: place + chunk].t() @ padded[start - place : end]
         if needs_grad:
@@ -268,8 +256,8 @@ class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         scale, _ = grads
-        gradients = [each * scale for each in ctx.saved_tensors]
-        return (*gradients, *[None] * (11 - len(gradients)))
+        gradients = [gradient * scale for gradient in ctx.saved_tensors]
+        return (*gradients, *[None] * (10 - len(gradients)))
 
 
 def _sum_of_rows(rows: Tensor, weights: Tensor | None) -> Tensor:
@@ -288,30 +276,21 @@ def _chunk_and_block(tokens: int, device: torch.device, needs_grad: bool) -> tup
     return rows + rows % 2, rows + rows % 2
 
 
-def _chunk_loss(
-    logits: Tensor,
-    probabilities: Tensor,
-    means: Tensor,
-    tgt: Tensor,
-    terms: CopyTerms | None,
-    smoothing: float,
-    consistency: float,
-    real: Tensor | None,
-) -> tuple[Tensor, ...]:
-    """Return summed objective and negative log-likelihood [2]: logits [M, V], their row means [M].
+def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights) -> list[Tensor]:
+    """Return summed objective and negative log-likelihood [2] of a chunk.
 
-    Rows that are not `real` [M] cost nothing. With the terms of copying, return also the gradients
-    of gate and mass. Turns the probabilities [M, V], in place, into the gradient of the objective
-    with respect to the logits, without the `- e / V` of smoothing.
+    With the terms of copying, return also the gradients of gate and mass. Turns the probabilities,
+    in place, into the gradient of the objective with respect to the logits, without the `- e / V`
+    of smoothing.
     """
+    logits, probabilities, means, tgt, real = chunk
+    smoothing, consistency = weights.smoothing, weights.consistency
     rows = torch.arange(len(tgt), device=tgt.device)
-    logit, likelihood = (each[rows, tgt].to(means.dtype) for each in (logits, probabilities))
+    logit, likelihood = (values[rows, tgt].to(means.dtype) for values in (logits, probabilities))
     surprisal = _surprisal(logits, probabilities, logit, likelihood)
     if terms is not None:
-        mixture = mixture_loss(
-            logits, probabilities, means, surprisal, tgt, terms, smoothing, consistency, real
-        )
-        return torch.stack(mixture[:2]), *mixture[2:]
+        mixture = mixture_loss(chunk, surprisal, terms, weights)
+        return [torch.stack(mixture[:2]), *mixture[2:]]
     costs = smoothing * (logit - means) + surprisal
     if real is not None:
         costs, surprisal = costs * real, surprisal * real
@@ -323,7 +302,7 @@ def _chunk_loss(
     probabilities[rows, tgt] = (likelihood - (1 - smoothing)).to(probabilities.dtype)
     if consistency:
         probabilities.add_(by_logits, alpha=consistency / 2)
-    return (torch.stack([objective, surprisal.sum()]),)
+    return [torch.stack([objective, surprisal.sum()])]
 
 
 def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood: Tensor) -> Tensor:
@@ -333,7 +312,7 @@ def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood:
     from the largest logit z_m as `z_m - z_y - log p_m`.
     """
     normal = likelihood >= torch.finfo(likelihood.dtype).tiny
-    largest, most_probable = (each.amax(-1).to(logit.dtype) for each in (logits, probabilities))
+    largest, most_probable = (values.amax(-1).to(logit.dtype) for values in (logits, probabilities))
     far = largest - logit - most_probable.log()
     return torch.where(normal, -likelihood.log(), far)
 
@@ -347,9 +326,9 @@ def _divergence(logits: Tensor, probabilities: Tensor) -> tuple[Tensor, Tensor]:
     by_logits = torch.empty_like(logits)
     by_z_p, by_z_q = _passes(by_logits)
     differences, unlike = z_p - z_q, p - q
-    for each, out in ((p, by_z_p), (q, by_z_q)):
-        mean = torch.linalg.vecdot(each, differences)[:, None]
-        torch.addcmul(unlike, each, differences - mean, out=out)
+    for distribution, out in ((p, by_z_p), (q, by_z_q)):
+        mean = torch.linalg.vecdot(distribution, differences)[:, None]
+        torch.addcmul(unlike, distribution, differences - mean, out=out)
     by_z_q.neg_()
     return torch.linalg.vecdot(unlike, differences), by_logits
 

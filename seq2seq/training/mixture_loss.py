@@ -14,6 +14,25 @@ from torch.nn import functional as F
 MAX_LOG_SLOPE = 80.0  # e^80 is finite in float32; where it would be exceeded the mass is zero
 
 
+class LossWeights(NamedTuple):
+    """Label smoothing e, and the weights of the losses beside cross-entropy."""
+
+    smoothing: float = 0.0
+    consistency: float = 0.0
+    coverage: float = 0.0
+    guided: float = 0.0  # guided alignment
+
+
+class TokenChunk(NamedTuple):
+    """M of the target tokens, whose logits are in memory."""
+
+    logits: Tensor  # [M, V]
+    probabilities: Tensor  # [M, V], which become the gradient of the logits
+    means: Tensor  # [M], of the logits of a row
+    tgt: Tensor  # [M], ids
+    real: Tensor | None  # [M], 0 in rows of padding, which cost nothing; None: no padding
+
+
 class CopyTerms(NamedTuple):
     """Parts of the mixture beside the logits of M tokens, as in `model.copying.CopyOutputs`."""
 
@@ -23,7 +42,7 @@ class CopyTerms(NamedTuple):
 
     def rows(self, rows: slice) -> Self:
         """Return the terms of these tokens."""
-        return type(self)(*(each[rows] for each in self))
+        return type(self)(*(term[rows] for term in self))
 
 
 class MixtureLoss(NamedTuple):
@@ -45,24 +64,18 @@ class _Gains(NamedTuple):
 
 
 def mixture_loss(
-    logits: Tensor,
-    probabilities: Tensor,
-    means: Tensor,
-    surprisal: Tensor,
-    tgt: Tensor,
-    terms: CopyTerms,
-    smoothing: float,
-    consistency: float,
-    real: Tensor | None = None,
+    chunk: TokenChunk, surprisal: Tensor, terms: CopyTerms, weights: LossWeights
 ) -> MixtureLoss:
-    """Return the loss of M tokens with ids tgt [M] and its gradients.
+    """Return the loss of a chunk of tokens and its gradients.
 
     A token costs `(1 - e) * -log P(y) + e * mean over v of -log P(v)`, the cross-entropy of the
     mixture with the smoothed target, and with a weight `consistency` the divergence of R-Drop
-    between mixtures. Takes logits and probabilities [M, V] of p, the row means of the logits and
-    `-log p(y)`, [M] each. Turns the probabilities, in place, into the gradient with respect to the
-    logits, without the `- e / V` of smoothing. Rows that are not `real` [M] cost nothing.
+    between mixtures. The logits and probabilities are those of p, and so is `surprisal` [M],
+    `-log p(y)`. Turns the probabilities, in place, into the gradient with respect to the logits,
+    without the `- e / V` of smoothing.
     """
+    logits, probabilities, means, tgt, real = chunk
+    smoothing, consistency = weights.smoothing, weights.consistency
     rows, share = torch.arange(len(tgt), device=tgt.device), smoothing / logits.shape[1]
     log_normalizer = logits[rows, tgt].to(means.dtype) + surprisal
     gains = _gains(logits, log_normalizer, terms)

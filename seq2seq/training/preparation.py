@@ -21,7 +21,7 @@ from seq2seq.model.seq2seq import count_parameters
 from seq2seq.runs import checkpoint, layout
 from seq2seq.runs.metrics_file import restore_metrics
 from seq2seq.runs.provenance import recorded_vocabularies
-from seq2seq.runs.run_folder import clear, remove_parts
+from seq2seq.runs.run_folder import OpenFolder, clear, remove_parts
 from seq2seq.runs.training_state import (
     TrainingState,
     check_texts,
@@ -33,53 +33,81 @@ from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabula
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError, argument
-from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
-from seq2seq.training.session import RunWriter, TrainingSession, new_session, other_texts, restore
+from seq2seq.training.session import (
+    RunWriter,
+    SessionData,
+    TrainingSession,
+    new_session,
+    other_texts,
+    restore,
+    session_data,
+)
 
 
 def prepare(
     config: Config,
     device: torch.device,
-    state: TrainingState | None = None,
+    folder: OpenFolder = OpenFolder(None, None),  # noqa: B008 -- a tuple
     init_from: Path | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
-    lock: FolderLock | None = None,
 ) -> tuple[TrainingSession, list[str]]:
-    """Set up a run in its folder, which `lock` protects: a new one, or that of `state` to resume.
+    """Set up a run in its folder: a new one, or that of the folder's state to resume.
 
     A new run is initialised from the vocabulary and the best weights of the run in `init_from`, if
     given. Returns notes for the log, too. Raises UserError if data, config or state do not fit.
     """
+    state = folder.state
     start = read_warm_start(init_from, config) if init_from is not None and state is None else None
     digests = None if state is None else recorded_digests(state.header)
     with training_data(config.data.train, config.run_dir, digests) as source:
-        valid, _ = other_texts(config.data, source.text)
-        filled, blank = usable(valid)
-        checksums = text_checksums(source.checksum, checksum_of_text(valid))
+        valid, checksums = _valid_text(config, source)
         if state is not None:
             check_texts(config.run_dir, state.header, checksums)
         vocabularies, repairs = _vocabularies(config, source, state, start, init_from)
-        pairs = source.pairs(vocabularies, config.data.max_length)
-        checksums |= source.digests
-        limit = state and state.limit
-        random = state is None and start is None
-        pretrained = read_pretrained(config, vocabularies) if random else NOT_PRETRAINED
-        session = new_session(
-            config, device, vocabularies, pairs, valid, checksums, limit, start, pretrained
-        )
-    session.group, session.writer = group, RunWriter(lock)
+        data = _encoded(config, source, vocabularies, valid, state)
+    pretrained = NOT_PRETRAINED
+    if state is None and start is None:
+        pretrained = read_pretrained(config, vocabularies)
+    session = new_session(config, device, data, start, pretrained)
+    session.group, session.writer = group, RunWriter(folder.lock)
     session.writer.verify_lock()
     repairs += _create(session) if state is None else _reopen(session, state)
-    notes = [*_describe(session, source.blank, blank), *source.notes, *repairs, *pretrained.notes()]
-    if start is not None:
-        notes.append(start.note(vocabularies))
-        if config.data.embeddings is not None:
-            notes.append(f"data.embeddings is not read: {argument('init_from')} gives all weights")
-    notes += _suspicious_texts(session, source, filled)
+    notes = [*_describe(session, source.blank), *source.notes, *repairs, *pretrained.notes()]
+    notes += _describe_start(session, start) + _suspicious_texts(session, source)
     trim_memory()
     return session, notes
+
+
+def _valid_text(config: Config, source: TrainingData) -> tuple[ParallelText, dict[str, str]]:
+    """Read the validation text; return it with the checksums of both texts."""
+    valid, _ = other_texts(config.data, source.text)
+    return valid, text_checksums(source.checksum, checksum_of_text(valid))
+
+
+def _encoded(
+    config: Config,
+    source: TrainingData,
+    vocabularies: Vocabularies,
+    valid: ParallelText,
+    state: TrainingState | None,
+) -> SessionData:
+    """Return the texts of a run with their ids and checksums."""
+    pairs = source.pairs(vocabularies, config.data.max_length)
+    data = session_data(config, vocabularies, pairs, valid, state and state.limit)
+    checksums = text_checksums(source.checksum, checksum_of_text(valid)) | source.digests
+    return data._replace(checksums=checksums)
+
+
+def _describe_start(session: TrainingSession, start: WarmStart | None) -> list[str]:
+    """Describe a warm start for the log."""
+    if start is None:
+        return []
+    notes = [start.note(session.data.vocabularies)]
+    if session.config.data.embeddings is not None:
+        notes.append(f"data.embeddings is not read: {argument('init_from')} gives all weights")
+    return notes
 
 
 def _vocabularies(
@@ -143,16 +171,15 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
     vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
     digests = recorded_digests(state.header)
     with training_data(config.data.train, config.run_dir, digests) as source:
-        valid, _ = other_texts(config.data, source.text)
-        pairs = source.pairs(vocabularies, config.data.max_length)
-    checksums = text_checksums(source.checksum, checksum_of_text(valid)) | source.digests
-    session = new_session(config, device, vocabularies, pairs, valid, checksums, state.limit)
+        valid, _ = _valid_text(config, source)
+        data = _encoded(config, source, vocabularies, valid, state)
+    session = new_session(config, device, data)
     session.group = group
     restore(session, state)
     return session
 
 
-def _describe(session: TrainingSession, train_blank: int, valid_blank: int) -> list[str]:
+def _describe(session: TrainingSession, train_blank: int) -> list[str]:
     """Describe data, model and device for the log."""
     config, data, progress = session.config, session.data, session.progress
     parameters = count_parameters(session.model)
@@ -175,7 +202,7 @@ def _describe(session: TrainingSession, train_blank: int, valid_blank: int) -> l
     ):
         if count:
             notes.append(f"skipped in training: {counted(count, 'pair')} {reason}")
-    if valid_blank:
+    if valid_blank := usable(data.valid)[1]:
         notes.append(
             f"in validation: {counted(valid_blank, 'pair')} with a blank side, "
             "which the loss leaves out and BLEU counts, as seq2seq evaluate does"
@@ -185,15 +212,13 @@ def _describe(session: TrainingSession, train_blank: int, valid_blank: int) -> l
     return notes
 
 
-def _suspicious_texts(
-    session: TrainingSession, source: TrainingData, filled: ParallelText
-) -> list[str]:
-    """Return notes on text that seems to be wrong; `filled` are the validation pairs with text."""
+def _suspicious_texts(session: TrainingSession, source: TrainingData) -> list[str]:
+    """Return notes on text that seems to be wrong."""
     data, valid = session.config.data, session.data.valid
     guided = session.config.training.losses.guided_alignment > 0
     notes = (
         same_sides(source.text, source.same),
-        same_sides(filled),
+        same_sides(usable(valid)[0]),
         *map(note_not_language, source.samples(), data.train),
         *(
             note_unaligned(text, session.data.vocabularies)

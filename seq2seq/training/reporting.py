@@ -7,21 +7,31 @@ for byte; what the clock determines goes to the other files.
 import json
 import logging
 import math
+import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from tqdm import tqdm
 
 from seq2seq.config.schema import Config
 from seq2seq.inference.translation import Translation
-from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES, TENSORBOARD, TIMING
-from seq2seq.runs.metrics_file import LineCount, metrics_table, read_metrics
+from seq2seq.runs.layout import (
+    LOG,
+    METRICS,
+    METRICS_TABLE,
+    SAMPLES,
+    TENSORBOARD,
+    TIMING,
+    write_failure,
+)
+from seq2seq.runs.metrics_file import LineCount, metrics_table, read_metrics, truncate_metrics
 from seq2seq.runtime.console import hides_bars, logger, one_line
-from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.files import atomic_write, open_to_append, sync
 from seq2seq.runtime.strict_json import json_text
 from seq2seq.training.board import (
     ignore_write_errors,
@@ -31,7 +41,6 @@ from seq2seq.training.board import (
     write_scalars,
 )
 from seq2seq.training.callbacks import Callback
-from seq2seq.training.report_files import ReportFiles
 from seq2seq.training.samples import Sample
 
 
@@ -255,3 +264,77 @@ def _json_line(step: int, values: Mapping[str, float]) -> str:
     """Return a line of strict JSON, which has no nan or infinity: such figures are left out."""
     finite = {key: value for key, value in values.items() if math.isfinite(value)}
     return json.dumps({"step": step, **finite}, allow_nan=False)
+
+
+class ReportFiles:
+    """Open files of a run folder; each line is flushed as it is written.
+
+    Methods raise RunError, which names the file, if the disk refuses.
+    """
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        """Open the files to append to, made if missing."""
+        self._folder = folder
+        self._files = {name: self._open(name) for name in names}
+
+    def write(self, name: str, line: str) -> None:
+        """Write a line, given without its line end."""
+        with self.writing(name):
+            self._files[name].write(line + "\n")
+            self._files[name].flush()
+
+    def sync(self, name: str) -> None:
+        """Flush a file to the storage device."""
+        with self.writing(name):
+            sync(self._files[name])
+
+    def truncate(self, name: str, step: int) -> list[bytes]:
+        """Remove the lines of later steps from a JSON-lines file; return the others."""
+        with self.writing(name):
+            self._files[name].close()
+            kept = truncate_metrics(self._folder / name, step)
+        self._files[name] = self._open(name)
+        return kept
+
+    def close(self, earlier: BaseException | None) -> None:
+        """Close all files; raise a failure to do so only if no earlier error is being raised."""
+        for name, file in self._files.items():
+            with self.closing(name, earlier):
+                file.close()
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[None]:
+        """Convert a failure to write a file of the run into a RunError."""
+        try:
+            yield
+        except OSError as error:
+            raise write_failure(self._folder / name, self._folder, error) from None
+
+    @contextmanager
+    def closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:
+        """Do as `writing`, but suppress the failure if an earlier error is being raised."""
+        try:
+            with self.writing(name):
+                yield
+        except RunError:
+            if earlier is None:
+                raise
+
+    def _open(self, name: str) -> IO[str]:
+        with self.writing(name):
+            # Folder names appear in the log and may be invalid UTF-8.
+            descriptor = open_to_append(self._folder / name)
+            file = os.fdopen(
+                descriptor, "a", encoding="utf-8", errors="backslashreplace", newline="\n"
+            )
+            if not _ends_with_line(self._folder / name):  # cut short, by a kill or a full disk
+                file.write("\n")
+            return file
+
+
+def _ends_with_line(path: Path) -> bool:
+    """Return whether a file is empty or ends with a line feed."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read() in (b"", b"\n")

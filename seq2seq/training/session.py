@@ -10,12 +10,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
 from seq2seq.data.batching import Batch, EncodedPairs, encode_pairs, length_ratio
-from seq2seq.data.corpus import (
-    ParallelText,
-    check_directions,
-    read_pairs,
-    usable,
-)
+from seq2seq.data.corpus import ParallelText, check_directions, read_pairs, usable
 from seq2seq.data.invented_names import NameInventor
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile, describe_source
@@ -24,11 +19,13 @@ from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, layout
+from seq2seq.runs.checkpoint import CheckpointHeader
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.run_config import SOURCE
 from seq2seq.runs.training_state import (
     Progress,
+    StateTensors,
     TrainingState,
     restore_tensors,
     save_state,
@@ -90,24 +87,23 @@ class RunWriter(NullWriter):
     def save_state(self, session: "TrainingSession") -> None:
         self.verify_lock()
         config, data, progress = session.config, session.data, session.progress
-        weights, moments = named_weights(session.model), session.optimizer.state
         header = {**provenance_of(config, data.vocabularies), "data": data.checksums}
-        folder, limit = config.run_dir, data.limit
-        save_state(folder, weights, session.averages, moments, progress, limit, header)
+        save_state(config.run_dir, session.tensors(), progress, data.limit, header)
 
     def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
-        config, data, step = session.config, session.data, session.progress.step
+        config, data = session.config, session.data
         folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
         self.verify_lock()
         provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
         provenance[SOURCE] = asdict(data.source)
+        header = CheckpointHeader(data.limit, session.progress.step, bleu, provenance)
         if best:
-            path = folder / layout.BEST
-            checkpoint.save_weights(path, weights, data.limit, step, bleu, provenance)
+            checkpoint.save_weights(folder / layout.BEST, weights, header)
         if keep:
-            checkpoint.save_snapshot(folder, weights, data.limit, step, bleu, provenance, keep)
+            checkpoint.save_snapshot(folder, weights, header, keep)
 
     def save_engine(self, session: "TrainingSession") -> None:
+
         from seq2seq.runs import engine_files  # torch's exporter
 
         self.verify_lock()
@@ -128,6 +124,10 @@ class TrainingSession:
     group: ProcessGroup = SINGLE_PROCESS
     writer: NullWriter = field(default_factory=NullWriter)
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
+
+    def tensors(self) -> StateTensors:
+        """Return the tensors that a training state records."""
+        return StateTensors(named_weights(self.model), self.averages, self.optimizer.state)
 
     @cached_property
     def inference(self) -> Seq2Seq:
@@ -169,21 +169,21 @@ class TrainingSession:
 
 
 def call_on_device(
-    session: TrainingSession, function: Callable[..., Any], batch: Batch, *others: Tensor | None
+    session: TrainingSession, function: Callable[..., Any], batch: Batch, *further: Tensor | None
 ) -> Any:
-    """Call `function(session, batch, *others)` with tensors on the device, on CUDA as a graph.
+    """Call `function(session, batch, *further)` with tensors on the device, on CUDA as a graph.
 
     What a graph returns is valid until the next call. The function reads and writes no other
     tensors than those that the session keeps.
     """
-    parts = [*batch, *others]
+    parts = [*batch, *further]
     shapes = tuple(None if part is None else part.shape for part in parts)
 
     def call(*tensors: Tensor) -> Any:
         inputs = iter(tensors)
         placed = [None if shape is None else next(inputs) for shape in shapes]
-        fields, rest = placed[: len(batch)], placed[len(batch) :]
-        return function(session, Batch(*fields), *rest)  # type: ignore[arg-type]
+        fields = placed[: len(batch)]
+        return function(session, Batch(*fields), *placed[len(batch) :])  # type: ignore[arg-type]
 
     key = function.__name__, *shapes
     return session.graphs.call(key, call, *(part for part in parts if part is not None))
@@ -213,21 +213,17 @@ def other_texts(data: DataConfig, train: ParallelText) -> tuple[ParallelText, Pa
     return valid, test
 
 
-def new_session(
+def session_data(
     config: Config,
-    device: torch.device,
     vocabularies: Vocabularies,
     train: EncodedPairs,
     valid: ParallelText,
-    checksums: Mapping[str, str] | None = None,
     limit: LengthLimit | None = None,
-    start: WarmStart | None = None,
-    pretrained: Pretrained = NOT_PRETRAINED,
-) -> TrainingSession:
-    """Return a session in memory before its first step, with random weights or a warm start.
+) -> SessionData:
+    """Return texts and ids as a session needs them; a length limit is estimated if None.
 
-    Without a length limit, estimate it. Raises UserError if no training pair is short enough or
-    no validation pair has text on both sides.
+    Raises UserError if no training pair is short enough or no validation pair has text on both
+    sides.
     """
     if not len(train):
         raise UserError(
@@ -238,24 +234,33 @@ def new_session(
         limit = LengthLimit(length_ratio(train, 0.99), 10)
     with_text, _ = usable(valid)
     valid_pairs = encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
+    symbols, copies = vocabularies.src.symbols, config.model.copy
+    source = describe_source(train.src_texts, train.tgt_texts, symbols, copies)
+    return SessionData(vocabularies, train, valid, valid_pairs, limit, {}, source)
+
+
+def new_session(
+    config: Config,
+    device: torch.device,
+    data: SessionData,
+    start: WarmStart | None = None,
+    pretrained: Pretrained = NOT_PRETRAINED,
+) -> TrainingSession:
+    """Return a session in memory before its first step, with random weights or a warm start."""
     torch.manual_seed(derive_seed(config.seed, 0, 0))
-    model = checkpoint.new_model(config, vocabularies)
+    model = checkpoint.new_model(config, data.vocabularies)
     pretrained.initialise(model)
     if start is not None:
-        start.initialise(model, vocabularies)
+        start.initialise(model, data.vocabularies)
     model = model.to(device)
-    own = named_weights(model)
-    averages = {name: weight.clone() for name, weight in own.items()}
+    averages = {name: weight.clone() for name, weight in named_weights(model).items()}
     progress = Progress(metrics_checksum=LineCount().checksum)
     progress.precision = resolve_precision(config.training.precision, device)
     progress.move_to(device, config.training.log_every)
-    source = describe_source(
-        train.src_texts, train.tgt_texts, vocabularies.src.symbols, config.model.copy
-    )
     return TrainingSession(
         config,
         device,
-        SessionData(vocabularies, train, valid, valid_pairs, limit, checksums or {}, source),
+        data,
         model,
         averages if config.training.average else {},
         Optimizer(config.training, model.parameters()),
@@ -270,9 +275,8 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     """
     config, progress = session.config, state.progress
     session.graphs.clear()  # they read tensors that are replaced
-    restore_tensors(state, named_weights(session.model), session.averages, session.optimizer.state)
+    restore_tensors(state, session.tensors())
     progress.move_to(session.device, config.training.log_every)
-    progress.precision = progress.precision or session.progress.precision
     session.progress = progress
     vocabularies = session.data.vocabularies
     if progress.best_score < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):

@@ -2,8 +2,16 @@
 
 Steps with a non-finite loss or gradient are skipped on the device, without a host sync. On CUDA,
 the passes over a micro-batch of each rounded shape and the update are CUDA graphs.
+
+With scheduled sampling some decoder inputs are the model's own predictions (Bengio et al. 2015). At
+each target position a coin decides between the reference token before it and the model's best
+prediction for it, given the inputs chosen so far. No gradient flows through the choice, so the
+inputs are chosen first, by stepping the model without dropout as search does. Training on them is
+then plain teacher forcing, with its fused passes: loss and gradient are the same as if the inputs
+were chosen on the way.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -11,8 +19,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import Batch
-from seq2seq.model.seq2seq import named_weights
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
+from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.device import (
     derive_seed,
     empty_cache,
@@ -21,12 +31,8 @@ from seq2seq.runtime.device import (
 )
 from seq2seq.runtime.errors import RunError, is_out_of_memory
 from seq2seq.training.loss import batch_loss
+from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.optimizer import averaging_rate, update_average, update_loss_scale
-from seq2seq.training.scheduled_sampling import (
-    draw_references,
-    sample_inputs,
-    teacher_forcing_rate,
-)
 from seq2seq.training.session import TrainingSession, call_on_device
 
 _TRIM_EVERY = 64  # steps; trimming after every step would take a tenth of the time
@@ -174,14 +180,9 @@ def _pass(
     with _autocast(session):  # left in between: its cached casts have no gradient
         inputs = sample_inputs(session.inference, batch, references)
     with _autocast(session):
-        loss = batch_loss(
-            session.model,
-            inputs,
-            settings.label_smoothing,
-            losses.consistency,
-            losses.coverage,
-            losses.guided_alignment,
-        )
+        further = losses.consistency, losses.coverage, losses.guided_alignment
+        weights = LossWeights(settings.label_smoothing, *further)
+        loss = batch_loss(session.model, inputs, weights)
     objective, scale = loss.objective / divisor, _loss_scale(session)
     (objective if scale is None else objective * scale).backward()
     session.sums.add_(torch.stack(loss).detach())
@@ -218,3 +219,64 @@ def _split(batch: Batch, max_positions: int) -> Iterator[Batch]:
             None if batch.real is None else batch.real[inside],
         )
         yield from _split(half, max_positions)
+
+
+def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:
+    """Return the probability of a reference input at a step (from 1), as in section 2.4.
+
+    With the constant k of the schedule: linear `max(0, 1 - i / k)`; exponential `(e^(-1/k))^i`, its
+    base below 1 as in the paper; inverse_sigmoid `k / (k + exp(i / k))`.
+    """
+    if config.scheduled_sampling is None:
+        return 1.0
+    k = config.scheduled_sampling.steps
+    match config.scheduled_sampling.schedule:
+        case "linear":
+            return max(0.0, 1 - step / k)
+        case "exponential":
+            return math.exp(-step / k)
+    return k / (k + math.exp(min(step / k, 700.0)))
+
+
+def draw_references(batch: Batch, rate: float) -> Tensor | None:
+    """Draw which inputs [B, T] are reference tokens, each with probability `rate`; None: all.
+
+    Draws from torch's CPU generator, unless the rate is 1; the same for a rounded batch.
+    """
+    if rate >= 1:
+        return None
+    rows, width = batch.tgt_in.shape
+    if batch.real is not None:
+        real = batch.real.view(width, rows) > 0
+        rows, width = int(real.any(0).sum()), int(real.any(1).sum())
+    references = torch.ones(batch.tgt_in.shape, dtype=torch.bool)
+    references[:rows, :width] = torch.rand((rows, width), device="cpu") < rate
+    return None if references.all() else references
+
+
+def sample_inputs(model: Seq2Seq, batch: Batch, references: Tensor | None) -> Batch:
+    """Replace inputs after BOS that are not `references` [B, T] by the model's predictions.
+
+    PAD, BOS and EOS are never predicted, as no token follows them; the paper does not exclude them.
+    """
+    if references is None:
+        return batch
+    references = references.to(batch.tgt_in.device)
+    return batch._replace(tgt_in=_predict_inputs(model, batch, references))
+
+
+@torch.no_grad()
+def _predict_inputs(model: Seq2Seq, batch: Batch, references: Tensor) -> Tensor:
+    """Return inputs [B, T]: the batch's `references` [B, T], greedy predictions elsewhere."""
+    memory, state = model.start(model.encode(batch.src, batch.src_lengths))
+    ids = batch.tgt_in[:, 0]
+    chosen = [ids]
+    for t in range(1, batch.tgt_in.shape[1]):
+        step = model.step(ids, state, memory)
+        state = step.state
+        logits = model.project(step.outputs)
+        for special in (PAD_ID, BOS_ID, EOS_ID):  # indexing by a list would copy it to the device
+            logits[:, special] = -torch.inf
+        ids = batch.tgt_in[:, t].where(references[:, t], logits.argmax(dim=-1))
+        chosen.append(ids)
+    return torch.stack(chosen, dim=1)

@@ -7,13 +7,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, EpochOrder, make_batch
 from seq2seq.data.corpus import ParallelText
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.engines.engine import Engine
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translation import Translation
@@ -96,45 +91,43 @@ def valid_loss(session: TrainingSession) -> float:
 
 def _summed_loss(session: TrainingSession, batch: Batch) -> Tensor:
     """Return the negative log-likelihood [] of a batch, in nats."""
-    return batch_loss(session.model, batch, 0.0).nll
+    return batch_loss(session.model, batch).nll
 
 
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
-    data, config, device = session.data, session.config, session.device
-    engine, group = session.engine, session.group
-    bleu, session.hypotheses = greedy_bleu(
-        engine, data.vocabularies, data.limit, data.source, config, data.valid, device, group
-    )
+    translator, language = _translator(session), session.config.data.tgt_lang
+    bleu, session.hypotheses = greedy_bleu(translator, session.data.valid, language, session.group)
     return bleu
+
+
+def _translator(session: TrainingSession) -> Translator:
+    """Return the model in training as a translator."""
+    data, config = session.data, session.config
+    return Translator(
+        session.engine,
+        data.vocabularies,
+        data.limit,
+        config.decoding,
+        config.data.max_length,
+        session.device,
+        data.source,
+    )
 
 
 def attention_of(session: TrainingSession) -> list[Translation]:
     """Translate the samples as validation does, with attention weights; none without attention."""
-    data, config = session.data, session.config
-    if config.model.decoder == "none":
+    if session.config.model.decoder == "none":
         return []
-    longest, decoding, valid = config.data.max_length, config.decoding, data.valid
-    translator = Translator(
-        session.engine,
-        data.vocabularies,
-        data.limit,
-        decoding,
-        longest,
-        session.device,
-        data.source,
-    )
-    return translator.translate([valid.src[row] for row in sample_rows(valid)], beam_size=1)
+    valid = session.data.valid
+    lines = [valid.src[row] for row in sample_rows(valid)]
+    return _translator(session).translate(lines, beam_size=1)
 
 
 def greedy_bleu(
-    engine: Engine,
-    vocabularies: Vocabularies,
-    limit: LengthLimit,
-    source: SourceProfile,
-    config: Config,
+    translator: Translator,
     text: ParallelText,
-    device: torch.device,
+    tgt_lang: str,
     group: ProcessGroup = SINGLE_PROCESS,
     on_translated: Callable[[int], object] | None = None,
 ) -> tuple[float, list[str]]:
@@ -142,8 +135,6 @@ def greedy_bleu(
 
     Hypotheses are blank if the model computes log-probabilities that are not finite.
     """
-    longest = config.data.max_length
-    translator = Translator(engine, vocabularies, limit, config.decoding, longest, device, source)
     sources = group.share(text.src)
     try:
         translations = translator.translate(
@@ -153,7 +144,7 @@ def greedy_bleu(
     except RunError:
         texts = [""] * len(sources)
     hypotheses = group.gather_shares(texts)
-    tokenize = segmentation_of(config.data.tgt_lang, [text.tgt]).tokenize
+    tokenize = segmentation_of(tgt_lang, [text.tgt]).tokenize
     return bleu_score(hypotheses, text.tgt, tokenize), hypotheses
 
 
@@ -164,9 +155,9 @@ def averaged_weights(session: TrainingSession) -> Iterator[None]:
         yield
         return
     weights = list(named_weights(session.model).values())
-    kept = [weight.clone() for weight in weights]
+    in_training = [weight.clone() for weight in weights]
     torch._foreach_copy_(weights, list(session.averages.values()))
     try:
         yield
     finally:
-        torch._foreach_copy_(weights, kept)
+        torch._foreach_copy_(weights, in_training)

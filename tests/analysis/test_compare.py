@@ -102,7 +102,7 @@ def test_a_comparison_reports_the_scores_of_its_runs(
             assert run["chrf"]["score"] == scores["chrf"].score
         scores_by_seed = [run["bleu"]["score"] for run in variant["runs"]]
         assert variant["bleu_mean"] == pytest.approx(sum(scores_by_seed) / 2)
-        model, *_ = load_model(Path(folders[0]), torch.device("cpu"))
+        model = load_model(Path(folders[0]), torch.device("cpu")).model
         assert variant["parameters"] == sum(each.numel() for each in model.parameters())
         assert f"\n{variant['name']} " in out
         assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]

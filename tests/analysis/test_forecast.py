@@ -14,7 +14,7 @@ from seq2seq.data.length_windows import Rows
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.batches import batch_of
-from seq2seq.training.session import TrainingSession, new_session, read_texts
+from seq2seq.training.session import TrainingSession, new_session, read_texts, session_data
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +32,9 @@ def run_of(
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
     longest = config.data.max_length
     pairs = encode_pairs(train.src, train.tgt, vocabularies, longest, sizes, weights)
-    return new_session(config, torch.device("cpu"), vocabularies, pairs, valid)
+    return new_session(
+        config, torch.device("cpu"), session_data(config, vocabularies, pairs, valid)
+    )
 
 
 def test_the_forecast_equals_independent_counts(small_corpus: Path) -> None:

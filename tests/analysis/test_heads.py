@@ -61,7 +61,8 @@ def test_the_weights_are_the_softmax_of_the_scores_of_each_head(
         recorded.append(scores.clone())
 
     found = translator.translate(line, 1)
-    model, vocabularies, *_ = load_model(headed, torch.device("cpu"))
+    loaded = load_model(headed, torch.device("cpu"))
+    model, vocabularies = loaded.model, loaded.vocabularies
     src = vocabularies.src.encode([line])
     tokens = vocabularies.tgt.tokens(range(len(vocabularies.tgt)))
     tgt = [[tokens.index(token) for token in found.tokens[:-1]]]

@@ -80,7 +80,7 @@ def test_a_single_run_gives_the_mean_of_its_snapshots(
     header = read_header(new / BEST)[0]
     assert [each["path"] for each in header["averaged"]] == [str(path) for path in taken]
     assert [each["step"] for each in header["averaged"]] == STEPS[-(last or 3) :]
-    source = read_source_profile(run, taken[0].name)
+    source = load_model(run, CPU, taken[0].name).source
     assert source.sentences == 1
     assert read_source_profile(new) == source
     assert header["step"] == 8
@@ -98,8 +98,8 @@ def test_the_new_run_translates_and_can_be_moved(run: Path, tmp_path: Path) -> N
     assert read_config(new) == read_config(run).model_copy(update={"run_dir": new})
     moved = Path(shutil.move(new, tmp_path / "moved"))
     texts = Translator.load(moved, device="cpu").translate(["ba ka."], 1)
-    model = load_model(run, CPU)[0]
-    mean = named_weights(load_model(moved, CPU)[0])
+    model = load_model(run, CPU).model
+    mean = named_weights(load_model(moved, CPU).model)
     assert any(not torch.equal(mean[name], weight) for name, weight in named_weights(model).items())
     assert len(texts) == 1
 
@@ -235,7 +235,8 @@ def test_invalid_inputs_are_refused(run: Path, tmp_path: Path) -> None:
 def test_another_model_or_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
     new, other = tmp_path / "new", tmp_path / "other"
     shutil.copytree(run, other)
-    _, vocabularies, _, config = load_model(run, CPU)
+    loaded = load_model(run, CPU)
+    vocabularies, config = loaded.vocabularies, loaded.config
     changed = Vocabulary(vocabularies.src.model + b"\x7a\x00")
     copy_with_vocabularies(run, other, Vocabularies(changed, changed))
     message = refused([run, other], new, "cpu")

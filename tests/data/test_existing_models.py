@@ -10,14 +10,13 @@ from sentencepiece_models import trained
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.existing import check_same_models
-from seq2seq.data.vocabulary.model_file import read_model_file
 from seq2seq.data.vocabulary.training import (
     MAX_AUTO_SIZE,
     auto_size,
     train_vocabularies,
     vocabulary_notes,
 )
-from seq2seq.data.vocabulary.vocabulary import NAME_IDS, Vocabularies
+from seq2seq.data.vocabulary.vocabulary import NAME_IDS, Vocabularies, read_model
 from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
 
@@ -58,8 +57,8 @@ def test_segmentation_equals_that_of_the_model(tmp_path: Path, settings: dict[st
     (ids,) = vocabulary.encode(["日 bu"])  # encoded as bytes, not unknown
     assert vocabulary.decode(ids) == "日 bu"
     scores = {own.id_to_piece(i): own.get_score(i) for i in range(len(own))}
-    file = read_model_file(vocabulary.model)
-    assert {t.text: t.score for t in file.tokens if t.text in scores and t.type == 1} == {
+    tokens = read_model(vocabulary.model).pieces
+    assert {t.piece: t.score for t in tokens if t.piece in scores and t.type == 1} == {
         text: score
         for text, score in scores.items()
         if text not in ("<unk>", "<s>", "</s>", "<pad>", "[UNK]", "[CLS]", "[SEP]", "[PAD]")

@@ -210,17 +210,6 @@ def test_a_truncated_body_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_download_that_is_too_large_is_refused(
-    multi30k: Mirror,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(public_corpora, "MAX_DOWNLOAD", 10)
-    assert fetch(multi30k, "multi30k", tmp_path) == 1
-    assert "larger than 10 bytes" in error_line(capsys)
-
-
 def test_an_unreachable_server_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seq2seq.data.final_marks import lacks_mark, split_ending, usual_marks, without_mark
+from seq2seq.data.sentences import lacks_mark, split_ending, usual_marks, without_mark
 from seq2seq.data.source_profile import MIN_LINES, NO_PROFILE, describe_source
 
 PLAIN = [f"Tom has {number} apples." for number in range(200)]

@@ -20,6 +20,7 @@ from name_cases import name_pairs, some_names
 from tiers import one_quick
 
 from seq2seq.config.schema import Config
+from seq2seq.config.vocabulary import NamesConfig
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -33,7 +34,7 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import create_run, new_model, save_weights
+from seq2seq.runs.checkpoint import CheckpointHeader, create_run, new_model, save_weights
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.run_config import SOURCE
@@ -85,7 +86,8 @@ def make_run(
         weights[name] = (weights[name] * factor).clamp(-3e38, 3e38)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
     described = {SOURCE: asdict(source)}
-    save_weights(folder / BEST, weights, LengthLimit(0.75, 3), 7, 1.25, origin | described)
+    header = CheckpointHeader(LengthLimit(0.75, 3), 7, 1.25, origin | described)
+    save_weights(folder / BEST, weights, header)
     return folder
 
 
@@ -372,7 +374,7 @@ def test_names_are_kept(tmp_path: Path, beam_size: int) -> None:
     names = some_names(60, seed=1)
     pairs = name_pairs(names, 400, seed=2)
     config = tiny_config(tmp_path, "luong").vocabulary.model_copy(
-        update={"size": 310, "names": "placeholders"}
+        update={"size": 310, "names": NamesConfig(kind="placeholders")}
     )
     src, tgt = [each.src for each in pairs], [each.tgt for each in pairs]
     vocabularies = train_vocabularies(config, src, tgt)

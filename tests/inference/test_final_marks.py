@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.data.final_marks import without_mark
+from seq2seq.data.sentences import without_mark
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary

@@ -1,5 +1,7 @@
 """`Translation` and the calls that return it: for one string, for lines, and in a notebook."""
 
+import itertools
+import random
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -105,6 +107,34 @@ def test_without_attention_there_is_none(
 
 def block(rows: int, columns: int, value: float) -> AttentionBlocks:
     return AttentionBlocks([np.full((rows, columns), value, np.float32)])
+
+
+def test_the_list_of_joined_parts_has_the_best_combinations() -> None:
+    generator = random.Random(3)
+    for parts_count in (2, 3, 4) * 20:
+        parts = []
+        for number in range(parts_count):
+            scores = sorted((-3 * generator.random() ** 2 for _ in range(4)), reverse=True)
+            parts.append(
+                Translation(
+                    [
+                        NBestEntry(f"{number}{rank}", score, ["a"] * generator.randint(1, 9))
+                        for rank, score in enumerate(scores)
+                    ]
+                )
+            )
+        best, *others = (
+            join_parts([Translation([entry]) for entry in entries], 1).n_best[0]
+            for entries in itertools.product(*(part.n_best for part in parts))
+        )
+        others = [entry for entry in others if entry.score <= best.score]
+        expected = [best, *sorted(others, key=lambda entry: -entry.score)]
+        for n_best in (1, 2, 7, 1000):
+            found = join_parts(parts, n_best, by_score=True).n_best
+            scores = [entry.score for entry in expected[:n_best]]
+            scores += scores[-1:] * (n_best - len(scores))
+            assert [entry.score for entry in found] == pytest.approx(scores)
+            assert found[0] == best
 
 
 def test_parts_are_joined_on_the_diagonal() -> None:

@@ -691,7 +691,7 @@ def test_starting_up_does_not_load_torchs_compiler(tiny_runs: dict[str, Path]) -
 
 
 def test_a_tied_embedding_is_loaded_once(tiny_runs: dict[str, Path]) -> None:
-    model, *_ = load_model(tiny_runs["luong"], torch.device("cpu"))
+    model = load_model(tiny_runs["luong"], torch.device("cpu")).model
     assert model.projection.weight is model.tgt_embedding.weight
     assert not model.projection.weight.is_meta
 
@@ -714,7 +714,7 @@ def test_garbage_collection_is_enabled_after_loading(
 def test_byte_fallback_prints_no_unknown_token(tiny_runs: dict[str, Path], beam_size: int) -> None:
     loaded = Translator.load(tiny_runs["luong"], device="cpu")
     assert loaded.vocabularies.tgt.has_byte_fallback
-    model = load_model(tiny_runs["luong"], torch.device("cpu"))[0].eval()
+    model = load_model(tiny_runs["luong"], torch.device("cpu")).model.eval()
     with torch.no_grad():
         model.projection.bias[UNK_ID] += 50
     translator = replace(loaded, engine=TorchEngine(model, torch.device("cpu")))

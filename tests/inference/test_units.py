@@ -46,7 +46,7 @@ def test_a_run_is_resumed_exactly(
     train_until(config, 3, monkeypatch)
     resumed = train(config, "cpu", resume=True)
     assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
-    weights = [load_model(run, CPU)[0].parameters() for run in (complete, resumed)]
+    weights = [load_model(run, CPU).model.parameters() for run in (complete, resumed)]
     assert all(map(torch.equal, *weights))
 
 

@@ -23,6 +23,7 @@ from seq2seq.model.decoder import BahdanauDecoder, LuongDecoder, PlainDecoder, s
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.training.loss import token_loss
+from seq2seq.training.mixture_loss import LossWeights
 
 SRC_SIZE, TGT_SIZE = 17, 11
 E, H, D, A = 8, 12, 6, 7
@@ -307,7 +308,7 @@ def test_a_tied_weight_gets_the_sum_of_the_gradients_of_its_uses(joint: bool) ->
             model.encoder.embedding = copy.deepcopy(model.encoder.embedding)
         outputs = model(SRC, SRC_LENGTHS, TGT_IN)
         token_loss(
-            outputs.flatten(0, 1), model.projection, TGT_IN.flatten(), 0.1
+            outputs.flatten(0, 1), model.projection, TGT_IN.flatten(), LossWeights(0.1)
         ).objective.backward()
         uses = [model.tgt_embedding.weight.grad]
         if apart:

@@ -282,7 +282,7 @@ def test_placeholders_are_tokens(kind: str, joint: bool, tmp_path: Path) -> None
             "type": kind,
             "size": 310,
             "joint": joint,
-            "names": True,
+            "names": "placeholders",
             "sampling": 0.3 * (kind != "char"),
         }
     )
@@ -316,7 +316,7 @@ def names_masked(names: Names | None, pair: tuple[str, str, dict[str, str]]) -> 
 
 
 def test_damaged_names_are_refused(tmp_path: Path) -> None:
-    config = VocabularyConfig(size=310, names=True)
+    config = VocabularyConfig.model_validate({"size": 310, "names": "placeholders"})
     trained = train_vocabularies(config, SRC, TGT)
     save_vocabularies(trained, tmp_path)
     path = tmp_path / "names.json"

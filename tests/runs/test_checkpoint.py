@@ -25,12 +25,19 @@ from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint
-from seq2seq.runs.checkpoint import create_run, load_model, new_model, save_weights
+from seq2seq.runs.checkpoint import (
+    CheckpointHeader,
+    create_run,
+    load_model,
+    new_model,
+    save_weights,
+)
 from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY
 from seq2seq.runs.provenance import provenance_of
 from seq2seq.runs.run_config import read_config
 from seq2seq.runs.training_state import (
     Progress,
+    StateTensors,
     TrainingState,
     read_state,
     restore_tensors,
@@ -112,18 +119,21 @@ class State:
     def save(self, folder: Path) -> None:
         weights = named_weights(self.model)
         origin = provenance_of(self.config, self.vocabularies)
-        save_state(folder, weights, self.averages, self.optimizer.state, PROGRESS, LIMIT, origin)
+        tensors = StateTensors(weights, self.averages, self.optimizer.state)
+        save_state(folder, tensors, PROGRESS, LIMIT, origin)
 
     def save_best(self, folder: Path) -> None:
         origin = provenance_of(self.config, self.vocabularies, model_keys_only=True)
         step, bleu = PROGRESS.step, PROGRESS.best_score
-        save_weights(folder / BEST, named_weights(self.model), LIMIT, step, bleu, origin)
+        header = CheckpointHeader(LIMIT, step, bleu, origin)
+        save_weights(folder / BEST, named_weights(self.model), header)
 
     def load(self, folder: Path) -> TrainingState:
         state = read_state(folder)
         if state is None:
             raise UserError(f"{folder}: no {LAST}")
-        restore_tensors(state, named_weights(self.model), self.averages, self.optimizer.state)
+        weights = named_weights(self.model)
+        restore_tensors(state, StateTensors(weights, self.averages, self.optimizer.state))
         return state
 
     def step(self, seed: int) -> None:
@@ -146,7 +156,8 @@ def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
     """Return a run folder for one test, with both weight files."""
     folder = tmp_path / "run"
     shutil.copytree(tiny_runs["luong"], folder)
-    _, vocabularies, _, config = load_model(folder, CPU)
+    loaded = load_model(folder, CPU)
+    vocabularies, config = loaded.vocabularies, loaded.config
     state = new_state(config, vocabularies, seed=3)
     state.step(seed=4)
     state.save(folder)
@@ -177,14 +188,16 @@ def test_best_weights_are_restored_bitwise(
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
-    save_weights(tmp_path / BEST, named_weights(model), LIMIT, 17, 1.5, origin)
+    header = CheckpointHeader(LIMIT, 17, 1.5, origin)
+    save_weights(tmp_path / BEST, named_weights(model), header)
 
-    loaded, same_vocabularies, limit, same_config = load_model(tmp_path, CPU)
+    run = load_model(tmp_path, CPU)
+    loaded, same_vocabularies = run.model, run.vocabularies
 
     assert_same(loaded.state_dict(), model.state_dict())
     # With requires_grad, torch may use another kernel that differs in the last bits.
     assert torch.equal(outputs_of(loaded), outputs_of(model.requires_grad_(False)))
-    assert (limit, same_config) == (LIMIT, config)
+    assert (run.limit, run.config, run.step) == (LIMIT, config, 17)
     assert same_vocabularies.joint == joint
     sides = zip(same_vocabularies[:2], vocabularies[:2], strict=True)
     assert all(side.model == other.model for side, other in sides)

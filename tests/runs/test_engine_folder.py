@@ -17,8 +17,7 @@ from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.files import traced_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import engine_files, engine_folder, tensor_file
-from seq2seq.runs.exported_files import ENGINE
-from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY
+from seq2seq.runs.layout import BEST, CONFIG, ENGINE, VOCABULARY
 from seq2seq.training.loop import train
 
 LINES = toy_pairs(9, seed=2)[0]
@@ -186,7 +185,7 @@ def test_graphs_are_traced_from_a_model_that_is_trained_further(run: Path) -> No
     """Tracing changes neither the mode nor the gradients of a model."""
     from seq2seq.runs.checkpoint import load_model
 
-    model = load_model(run, torch.device("cpu"))[0].train()
+    model = load_model(run, torch.device("cpu")).model.train()
     for parameter in model.parameters():
         parameter.requires_grad_()
     traced_graphs(model)

@@ -9,10 +9,16 @@ import torch
 from seq2seq.cli.main import main
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.runs.averaging import load_checkpoints
-from seq2seq.runs.checkpoint import best_is_intact, load_model, save_snapshot, save_weights
+from seq2seq.runs.checkpoint import (
+    CheckpointHeader,
+    best_is_intact,
+    load_model,
+    save_snapshot,
+    save_weights,
+)
 from seq2seq.runs.layout import BEST, LAST, PREVIOUS
 from seq2seq.runs.tensor_file import read_file, save_tensors
-from seq2seq.runs.training_state import Progress, read_state, save_state
+from seq2seq.runs.training_state import Progress, StateTensors, read_state, save_state
 from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import DamagedFile, RunError, UserError
 
@@ -38,7 +44,8 @@ def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
 @pytest.mark.parametrize("value", VALUES)
 def test_every_reader_refuses_non_finite_weights(run: Path, tmp_path: Path, value: float) -> None:
     other = Path(shutil.copytree(run, tmp_path / "other"))
-    _, vocabularies, _, config = load_model(run, CPU)
+    loaded = load_model(run, CPU)
+    vocabularies, config = loaded.vocabularies, loaded.config
     assert best_is_intact(run, config, vocabularies)
     name = overwrite_last_weight(run / BEST, value)
     assert not best_is_intact(run, config, vocabularies)
@@ -83,15 +90,16 @@ def test_no_writer_saves_non_finite_weights(tmp_path: Path) -> None:
     weights = {"good": torch.ones(2), "bad": torch.tensor([1.0, VALUES[1]])}
     limit = LengthLimit(1.0, 3)
     with pytest.raises(RunError, match="not written, because tensor bad is not finite"):
-        save_weights(tmp_path / BEST, weights, limit, 1, 1.0, {})
+        save_weights(tmp_path / BEST, weights, CheckpointHeader(limit, 1, 1.0, {}))
     with pytest.raises(RunError, match="tensor bad"):
-        save_snapshot(tmp_path, weights, limit, 1, 1.0, {}, 2)
+        save_snapshot(tmp_path, weights, CheckpointHeader(limit, 1, 1.0, {}), 2)
     moments = {weight: {"moment": torch.zeros(2)} for weight in weights.values()}
     with pytest.raises(RunError, match="tensor bad"):
-        save_state(tmp_path, weights, {}, moments, Progress(), limit, {})
+        save_state(tmp_path, StateTensors(weights, {}, moments), Progress(), limit, {})
     good = {"good": weights["good"]}
+    tensors = StateTensors(good, {"bad": weights["bad"]}, moments)
     with pytest.raises(RunError, match="tensor bad"):
-        save_state(tmp_path, good, {"bad": weights["bad"]}, moments, Progress(), limit, {})
+        save_state(tmp_path, tensors, Progress(), limit, {})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -100,7 +108,8 @@ def test_a_state_may_have_infinite_moments_but_no_non_finite_weights(tmp_path: P
     moments = {weight: {"moment": torch.full((2,), VALUES[1])}}
     limit = LengthLimit(1.0, 3)
     for _ in range(2):
-        save_state(tmp_path, {"w": weight}, {"w": weight.clone()}, moments, Progress(), limit, {})
+        tensors = StateTensors({"w": weight}, {"w": weight.clone()}, moments)
+        save_state(tmp_path, tensors, Progress(), limit, {})
     assert read_state(tmp_path) is not None
     for group in ("weights.", "averages."):
         shutil.copy(tmp_path / PREVIOUS, tmp_path / LAST)

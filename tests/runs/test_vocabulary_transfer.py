@@ -13,7 +13,7 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.checkpoint import new_model
-from seq2seq.runs.vocabulary_transfer import describe_transfer, token_sources, transfer
+from seq2seq.runs.warm_start import describe_transfer, token_sources, transfer
 
 SRC, TGT = toy_pairs(300, seed=1)
 OLD: dict[str, Any] = {"size": 340}

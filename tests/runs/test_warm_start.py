@@ -39,7 +39,7 @@ def other(corpus: Path, *overrides: str) -> Config:
 
 
 def weights(run: Path) -> dict[str, Tensor]:
-    return named_weights(load_model(run, CPU)[0])
+    return named_weights(load_model(run, CPU).model)
 
 
 def test_a_warm_start_has_the_vocabulary_and_weights_of_the_run(
@@ -47,7 +47,7 @@ def test_a_warm_start_has_the_vocabulary_and_weights_of_the_run(
 ) -> None:
     free = ("model.dropout=0.4", "vocabulary.sampling=0.3", "training.average=0.9")
     run, notes = prepare(other(small_corpus, *free), CPU, init_from=first)
-    _, vocabularies, _, _ = load_model(first, CPU)
+    vocabularies = load_model(first, CPU).vocabularies
     assert run.data.vocabularies.src.model == vocabularies.src.model
     assert run.data.vocabularies.src.sampling == 0.3
     known = weights(first)
@@ -111,7 +111,7 @@ def test_initial_weights_remain_the_best_if_training_makes_them_worse(
     log = (second / LOG).read_text("utf-8")
     assert log.count("(best so far)") == 1
     assert f"at step 0: {second}" in log
-    assert load_model(second, CPU)[3].run_dir == second
+    assert load_model(second, CPU).config.run_dir == second
     again = other(small_corpus, *harm[1:], "training.patience=null", "training.max_steps=3")
     train(again, "cpu", resume=True)
     assert all(torch.equal(each, known[name]) for name, each in weights(second).items())
@@ -130,7 +130,7 @@ def test_the_run_folder_itself_is_refused(small_corpus: Path, first: Path) -> No
 def test_the_log_reports_other_languages(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
-    known = load_model(first, CPU)[3].data
+    known = load_model(first, CPU).config.data
     note = start.note(start.trained)
     assert note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
 
@@ -195,7 +195,7 @@ def test_another_vocabulary_is_trained_on_the_new_text(small_corpus: Path, first
     (line,) = [
         line for line in (second / LOG).read_text("utf-8").splitlines() if "initialised" in line
     ]
-    old, new = (load_model(run, CPU)[1].src for run in (first, second))
+    old, new = (load_model(run, CPU).vocabularies.src for run in (first, second))
     old_tokens = set(old.tokens(range(len(old))))
     kept = sum(token in old_tokens for token in new.tokens(range(len(new))))
     assert 260 < kept < len(new)
@@ -212,7 +212,7 @@ def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
 ) -> None:
     keys = (f"vocabulary.model={first}/vocabulary/joint.model", "vocabulary.symbols=<2yy>")
     run, notes = prepare(other(small_corpus, *keys), CPU, init_from=first)
-    known, size = weights(first), len(load_model(first, CPU)[1].src)
+    known, size = weights(first), len(load_model(first, CPU).vocabularies.src)
     assert run.data.vocabularies.src.symbols == ("<2yy>",)
     for name, weight in named_weights(run.model).items():
         assert torch.equal(weight[:size] if len(weight) == size + 2 else weight, known[name])

@@ -12,6 +12,7 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.model.decoder import stack_steps
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.training.loss import batch_loss, coverage_losses, sums_by_product
+from seq2seq.training.mixture_loss import LossWeights
 
 COVERED = [case for case in CASES if case.score == "coverage"]
 SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
@@ -82,13 +83,13 @@ def expected_of(model: Seq2Seq, batch: Batch) -> torch.Tensor:
 def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case) -> None:
     """Attention weights of the fused paths count as well, also without a coverage score."""
     model, batch = make_model(case), make_batch(SOURCES, TARGETS)
-    loss, nll = batch_loss(model, batch, 0.1, 0.0, 0.7)
-    without = batch_loss(model, batch, 0.1)
+    loss, nll = batch_loss(model, batch, LossWeights(0.1, 0.0, 0.7))
+    without = batch_loss(model, batch, LossWeights(0.1))
     expected = without.objective + 0.7 * expected_of(model, batch)
     close(loss, expected)
     close(nll, without.nll)
     close(
-        batch_loss(model, batch, 0.1, 2.0, 0.7).objective, expected
+        batch_loss(model, batch, LossWeights(0.1, 2.0, 0.7)).objective, expected
     )  # two equal passes, without dropout
     leaves = list(model.parameters())
     for left, right in zip(

@@ -23,6 +23,7 @@ from seq2seq.runs.layout import LAST, METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
 from seq2seq.training.loss import alignment_losses, batch_loss
+from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.step import _split
 
 SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
@@ -103,8 +104,8 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case, passes: int)
     """Loss and gradients equal those of stacked steps, in every decoder and loss path."""
     model, batch = make_model(case), guided_batch()
     consistency = 0.0 if passes == 1 else 2.0  # both passes are equal without dropout
-    loss, nll = batch_loss(model, batch, 0.1, consistency, 0.0, 0.7)
-    without = batch_loss(model, batch, 0.1, consistency)
+    loss, nll = batch_loss(model, batch, LossWeights(0.1, consistency, 0.0, 0.7))
+    without = batch_loss(model, batch, LossWeights(0.1, consistency))
     expected = without.objective + 0.7 * in_loops(attention_of(model, batch))
     close(loss, expected)
     close(nll, without.nll)
@@ -119,17 +120,19 @@ def test_the_loss_of_a_batch_is_the_sum_over_its_tokens(case: Case, passes: int)
 @pytest.mark.parametrize("case", [GUIDED[0], GUIDED[10]], ids=str)
 def test_the_alignment_loss_adds_to_the_loss_with_copying(case: Case) -> None:
     model, batch = make_copying_model(case), guided_batch()
-    loss = batch_loss(model, batch, 0.1, 0.0, 0.0, 0.7).objective
+    loss = batch_loss(model, batch, LossWeights(0.1, 0.0, 0.0, 0.7)).objective
     expected = 0.7 * in_loops(attention_of(model, batch))
-    close(loss - batch_loss(model, batch, 0.1).objective, expected)
+    close(loss - batch_loss(model, batch, LossWeights(0.1)).objective, expected)
 
 
 def test_micro_batches_have_the_loss_of_the_batch() -> None:
     model, batch = make_model(GUIDED[0]), guided_batch()
     parts = list(_split(batch, 5))
     assert len(parts) == 3
-    losses = [batch_loss(model, part, 0.1, guided=0.7).objective for part in parts]
-    close(torch.stack(losses).sum(), batch_loss(model, batch, 0.1, guided=0.7).objective)
+    losses = [batch_loss(model, part, LossWeights(0.1, guided=0.7)).objective for part in parts]
+    close(
+        torch.stack(losses).sum(), batch_loss(model, batch, LossWeights(0.1, guided=0.7)).objective
+    )
 
 
 # ----------------------------------------------------------------------------- training from files

@@ -32,7 +32,7 @@ from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TIMING, snapshots
-from seq2seq.runs.run_folder import check_folder
+from seq2seq.runs.run_folder import OpenFolder, check_folder
 from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import ProcessGroup
@@ -43,6 +43,7 @@ from seq2seq.training import stopping, validation
 from seq2seq.training.clock import Clock
 from seq2seq.training.loop import Interrupted, share_in_training, train
 from seq2seq.training.loss import Losses, batch_loss
+from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession
@@ -186,7 +187,8 @@ def test_validation_metrics_are_those_of_the_best_weights(small_corpus: Path) ->
         small_corpus, "training.average=0.9", "training.max_steps=6", "training.validate_every=6"
     )
     (metrics,) = validations(run)
-    model, vocabularies, _, config = load_model(run, CPU)
+    loaded = load_model(run, CPU)
+    model, vocabularies, config = loaded.model, loaded.vocabularies, loaded.config
     assert config.data.valid.src is not None
     assert config.data.valid.tgt is not None
     src_lines = config.data.valid.src.read_text(encoding="utf-8").splitlines()
@@ -305,7 +307,7 @@ def test_label_smoothing_adds_the_mean_loss_of_all_tokens(small_corpus: Path) ->
     plain = -log_probs.gather(1, batch.tgt_out[:, None]).sum()
     even = -log_probs.mean(dim=1).sum()
     for share in (0.0, 0.3):
-        found = batch_loss(run.model, batch, share)
+        found = batch_loss(run.model, batch, LossWeights(share))
         torch.testing.assert_close(found.objective.detach(), (1 - share) * plain + share * even)
         torch.testing.assert_close(found.nll, plain)
 
@@ -530,7 +532,7 @@ def test_checkpoints_of_later_steps_are_removed_and_saved_again(
         "step-4.safetensors",
     ]
     assert steps_of(config.run_dir) == 2
-    prepare(config, CPU, read_state(config.run_dir))
+    prepare(config, CPU, OpenFolder(None, read_state(config.run_dir)))
     assert [path.name for path in snapshots(config.run_dir)] == ["step-2.safetensors"]
     train(config, "cpu", resume=True)
     assert_same_run(config.run_dir, complete)
@@ -569,7 +571,7 @@ def test_resuming_repeats_no_work(small_corpus: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(training, "train_step", after_steps(2, interrupt()))
     with pytest.raises(Interrupted):
         train(config, "cpu", resume=True)
-    run = prepare(config, CPU, read_state(config.run_dir))[0]
+    run = prepare(config, CPU, OpenFolder(None, read_state(config.run_dir)))[0]
     batches = order(run.data.train, 220, config.seed, position["epoch"])
     assert made == [[*map(int, rows)] for rows in batches[position["batch"] :][:2]]
     assert ordered == [0, position["epoch"]]  # epoch 0 is ordered for its length
@@ -620,7 +622,7 @@ def test_resuming_a_finished_run_changes_nothing(small_corpus: Path) -> None:
     tensors = state_of(run / LAST)[1]
     train(configured(small_corpus), "cpu", resume=True)
     assert "Training has already finished (training.max_epochs=2 reached). To train" in log_of(run)
-    assert "To train further, pass --resume and increase training.max_epochs." in log_of(run)
+    assert "To train further, pass resume=True and increase training.max_epochs." in log_of(run)
     assert {name: (run / name).read_bytes() for name in before} == before
     assert all(torch.equal(tensors[name], each) for name, each in state_of(run / LAST)[1].items())
 
@@ -1125,7 +1127,7 @@ def test_a_finished_decay_is_not_extended(small_corpus: Path, decay: str) -> Non
     limits = [f"training.decay={decay}", "training.max_epochs=2"]
     config = load_config(small_corpus, limits)
     note = stopping.finished_note(config, "training.max_epochs=2 reached")
-    assert ("--init-from" in note) == (decay != "constant")
+    assert ("init_from=" in note) == (decay != "constant")
     assert ("increase training.max_epochs" in note) == (decay == "constant")
 
 
@@ -1293,7 +1295,9 @@ def test_restoring_releases_the_tensors_of_the_state(small_corpus: Path) -> None
     state = read_state(run)
     assert state is not None
     assert state.tensors
-    session, _ = prepare(configured(small_corpus, "training.max_steps=2"), CPU, state)
+    session, _ = prepare(
+        configured(small_corpus, "training.max_steps=2"), CPU, OpenFolder(None, state)
+    )
     assert not state.tensors
     assert session.progress.step == 2
 
@@ -1335,7 +1339,9 @@ def test_the_state_of_another_format_is_refused_in_one_line(
     assert line.startswith(
         f"seq2seq: error: {run / LAST}: a training state of format {found or 1}; this version of "
     )
-    assert f"--overwrite, or start another run from its best weights with --init-from {run}" in line
+    assert (
+        f"overwrite=True, or start another run from its best weights with init_from={run}" in line
+    )
     assert "damaged" not in line
     assert contents(run) == before
     again = configured(small_corpus, "training.max_steps=1", run="again")

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from seq2seq.data.batching import make_batch
 from seq2seq.training import loss as loss_module
 from seq2seq.training.loss import batch_loss, token_loss
+from seq2seq.training.mixture_loss import LossWeights
 
 CHUNK = 4
 SMOOTHINGS = [0.0, 0.1, 0.75]
@@ -35,7 +36,7 @@ def _chunks_of(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 def objective(
     outputs: Tensor, projection: nn.Linear, tgt: Tensor, smoothing: float, consistency: float = 0.0
 ) -> Tensor:
-    return token_loss(outputs, projection, tgt, smoothing, consistency).objective
+    return token_loss(outputs, projection, tgt, LossWeights(smoothing, consistency)).objective
 
 
 def make_inputs(rows: int, device: str = "cpu") -> tuple[Tensor, nn.Linear, Tensor]:
@@ -96,7 +97,7 @@ def test_the_likelihood_excludes_label_smoothing_and_consistency(
     rows: int, smoothing: float, weight: float, device: str
 ) -> None:
     outputs, projection, tgt = make_inputs(rows, device)
-    nll = token_loss(outputs, projection, tgt, smoothing, weight).nll
+    nll = token_loss(outputs, projection, tgt, LossWeights(smoothing, weight)).nll
     close(nll, plain_loss(outputs, projection, tgt, 0.0))
     assert not nll.requires_grad
 
@@ -167,10 +168,10 @@ def test_consistency_uses_two_passes_with_different_dropout(dropout: float) -> N
     model = make_model(CASES[0], dropout).train()
     batch = make_batch([[4, 5, 6], [7, 8]], [[5, 6], [9, 4, 5, 7]])
     torch.manual_seed(2)
-    loss, nll = batch_loss(model, batch, 0.1, 2.0)
+    loss, nll = batch_loss(model, batch, LossWeights(0.1, 2.0))
     if dropout == 0:
-        close(loss, batch_loss(model, batch, 0.1).objective)
-        close(nll, batch_loss(model, batch, 0.1).nll)
+        close(loss, batch_loss(model, batch, LossWeights(0.1)).objective)
+        close(nll, batch_loss(model, batch, LossWeights(0.1)).nll)
         return
     torch.manual_seed(2)
     twice = [each.repeat_interleave(2, 0) for each in (batch.src, batch.src_lengths, batch.tgt_in)]

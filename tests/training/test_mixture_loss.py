@@ -12,6 +12,7 @@ from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions
 from seq2seq.training import loss as loss_module
 from seq2seq.training.loss import batch_loss, token_loss
+from seq2seq.training.mixture_loss import LossWeights
 
 ATTENTIONAL = [case for case in CASES if case.kind != "plain"]
 SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
@@ -44,7 +45,7 @@ def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
 @pytest.mark.parametrize("case", ATTENTIONAL, ids=str)
 def test_loss_and_gradients_equal_those_of_loops(case: Case, smoothing: float) -> None:
     model, batch = make_copying_model(case), make_batch(SOURCES, TARGETS)
-    loss, nll = batch_loss(model, batch, smoothing)
+    loss, nll = batch_loss(model, batch, LossWeights(smoothing))
     expected = loss_in_loops(model, batch, smoothing)
     close(loss, expected)
     close(nll, loss_in_loops(model, batch, 0.0).detach())
@@ -68,7 +69,7 @@ def test_consistency_is_that_of_r_drop_between_mixtures(rows: int) -> None:
     expected = 5 / 2 * ((p.exp() - q.exp()) * (p - q)).sum()
     expected = expected - 0.9 * log_probs.gather(1, tgt[:, None]).sum()
     expected = expected - 0.1 * log_probs.mean(1).sum()
-    loss = token_loss(copied, projection, tgt, 0.1, 5.0).objective
+    loss = token_loss(copied, projection, tgt, LossWeights(0.1, 5.0)).objective
     close(loss, expected)
     leaves = [weights, *projection.parameters(), *layer.gate.parameters()]
     leaves += layer.continuation.parameters()
@@ -104,22 +105,26 @@ def test_both_passes_of_consistency_copy_from_the_same_source() -> None:
     model = make_copying_model(ATTENTIONAL[0])
     batch = make_batch(SOURCES, TARGETS)
     for twice, once in zip(
-        batch_loss(model, batch, 0.1, 2.0), batch_loss(model, batch, 0.1), strict=True
+        batch_loss(model, batch, LossWeights(0.1, 2.0)),
+        batch_loss(model, batch, LossWeights(0.1)),
+        strict=True,
     ):
         close(twice, once)  # without dropout
 
 
 def test_loss_without_gradients_is_the_same() -> None:
     model, batch = make_copying_model(ATTENTIONAL[0]), make_batch(SOURCES, TARGETS)
-    expected = batch_loss(model, batch, 0.1).objective
+    expected = batch_loss(model, batch, LossWeights(0.1)).objective
     with torch.no_grad():
-        assert torch.equal(batch_loss(model, batch, 0.1).objective, expected.detach())
+        assert torch.equal(batch_loss(model, batch, LossWeights(0.1)).objective, expected.detach())
 
 
 def test_no_rows_have_zero_loss() -> None:
     projection, _, _, copied = mixture(2)
     empty = CopyOutputs(*(each[:0] for each in copied))
-    loss = token_loss(empty, projection, torch.zeros(0, dtype=torch.long), 0.1).objective
+    loss = token_loss(
+        empty, projection, torch.zeros(0, dtype=torch.long), LossWeights(0.1)
+    ).objective
     assert loss.item() == 0
     loss.backward()
 
@@ -132,7 +137,7 @@ def test_a_diverged_model_has_a_finite_loss_and_gradient(scale: float) -> None:
     outputs = (random_tensor(CHUNK + 2, R, seed=6).detach().float() * scale).requires_grad_()
     src = torch.arange(6).expand(CHUNK + 2, -1)
     copied = copied_from(layer, outputs, scores, src)
-    loss = token_loss(copied, projection, torch.arange(CHUNK + 2), 0.1).objective
+    loss = token_loss(copied, projection, torch.arange(CHUNK + 2), LossWeights(0.1)).objective
     assert torch.isfinite(loss)
     leaves = [outputs, scores, *projection.parameters(), *layer.gate.parameters()]
     assert all(torch.isfinite(each).all() for each in torch.autograd.grad(loss, leaves))
@@ -144,11 +149,11 @@ def test_bf16_autocast_is_close_to_float32() -> None:
         for weight in model.parameters():
             weight.div_(4)
     batch = make_batch(SOURCES, TARGETS)
-    exact = batch_loss(model, batch, 0.1).objective
+    exact = batch_loss(model, batch, LossWeights(0.1)).objective
     leaves = list(model.parameters())
     exact_gradients = torch.autograd.grad(exact, leaves)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        loss = batch_loss(model, batch, 0.1).objective
+        loss = batch_loss(model, batch, LossWeights(0.1)).objective
     assert loss.dtype == torch.float32
     assert 0 < abs(loss.item() / exact.item() - 1) < 0.01
     for left, right in zip(torch.autograd.grad(loss, leaves), exact_gradients, strict=True):

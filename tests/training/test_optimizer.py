@@ -15,6 +15,7 @@ from torch import nn
 from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.model.builder import build_model
 from seq2seq.training.loss import token_loss
+from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.optimizer import (
     Optimizer,
     averaging_rate,
@@ -323,7 +324,7 @@ def test_training_steps_lower_the_loss(device: str, decoder: str, precision: str
         with torch.autocast(device, dtype=torch.bfloat16, enabled=precision == "bf16"):
             outputs = model(src, lengths, tgt_in)
             flat, tgt = outputs.flatten(0, 1), tgt_out.flatten()
-            loss = token_loss(flat, model.projection, tgt, 0.0).objective
+            loss = token_loss(flat, model.projection, tgt, LossWeights(0.0)).objective
         loss.backward()
         assert all(torch.isfinite(parameter.grad).all() for parameter in model.parameters())
         optimizer.step(0.02)

@@ -24,6 +24,7 @@ from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import choose_device
 from seq2seq.training.batches import own_batches
 from seq2seq.training.loss import batch_loss
+from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
 
@@ -54,7 +55,7 @@ def loss_and_gradients(
     model: Seq2Seq, batch: Batch, weights: tuple[float, ...]
 ) -> tuple[list[Tensor], dict[str, Tensor | None]]:
     model.zero_grad()
-    losses = batch_loss(model, batch, *weights)
+    losses = batch_loss(model, batch, LossWeights(*weights))
     losses.objective.backward()
     return list(losses), {name: value.grad for name, value in model.named_parameters()}
 

@@ -12,7 +12,8 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy
 from seq2seq.training.loss import batch_loss
-from seq2seq.training.scheduled_sampling import (
+from seq2seq.training.mixture_loss import LossWeights
+from seq2seq.training.step import (
     draw_references,
     sample_inputs,
     teacher_forcing_rate,
@@ -91,7 +92,7 @@ def test_loss_and_gradient_equal_those_of_sampling_step_by_step(decoder: str, sh
     torch.manual_seed(5)
     mixed = sampled(model, given, share)
     assert model.training
-    total = batch_loss(model, mixed, 0.1).objective
+    total = batch_loss(model, mixed, LossWeights(0.1)).objective
     parameters = list(model.parameters())
     gradients = torch.autograd.grad(total, parameters)
 

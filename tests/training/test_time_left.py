@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.training.clock import Clock
+from seq2seq.training.clock import Clock, TimeLeft, describe_time_left, estimate_time_left
 from seq2seq.training.stopping import TrainingLength
-from seq2seq.training.time_left import TimeLeft, describe_time_left, estimate_time_left
 
 STEP, VALIDATION, EPOCH = 2.0, 30.0, 10  # seconds, seconds, steps
 

@@ -36,7 +36,7 @@ from seq2seq.runtime.device import bf16_note, choose_device, deterministic, reso
 from seq2seq.runtime.errors import argument
 from seq2seq.runtime.files import write_errors
 from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
-from seq2seq.training.session import TrainingSession, new_session
+from seq2seq.training.session import TrainingSession, new_session, session_data
 
 
 class ReportPart(NamedTuple):
@@ -167,9 +167,8 @@ def _session(
     pairs = encode_pairs(train.src, train.tgt, vocabularies, longest, sizes, weights)
     valid = tagged(valid, config.data.valid.tag)
     pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
-    return new_session(
-        config, device, vocabularies, pairs, valid, start=start, pretrained=pretrained
-    )
+    data = session_data(config, vocabularies, pairs, valid)
+    return new_session(config, device, data, start, pretrained)
 
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:

@@ -159,7 +159,9 @@ class StoredDivisions(dict[tuple[int, bool], BatchDivision]):
         with suppress(OSError, ValueError, TypeError, LookupError):
             *origin, rows = json.loads(self._path.read_bytes())
             if origin == self._origin:
-                self.update({(tokens, by): BatchDivision(*rest) for tokens, by, *rest in rows})
+                self.update(
+                    {(tokens, by): BatchDivision(*division) for tokens, by, *division in rows}
+                )
 
     def __setitem__(self, key: tuple[int, bool], division: BatchDivision) -> None:
         super().__setitem__(key, division)

@@ -35,10 +35,10 @@ def missing_column(
 
     A hint to another format of the file replaces the others.
     """
-    shown = ", ".join(shorten(each) for each in names[:_SHOWN_NAMES])
+    first = ", ".join(shorten(column) for column in names[:_SHOWN_NAMES])
     more = ", ..." * (len(names) > _SHOWN_NAMES)
     hint = other_format or did_you_mean(name, names) or f"{_REMEDY}{remedy}"
-    return UserError(f"{path}:1: has no column {name!r}; it has: {shown}{more}{hint}")
+    return UserError(f"{path}:1: has no column {name!r}; it has: {first}{more}{hint}")
 
 
 def position(path: Path, names: Sequence[str], name: str) -> int:
@@ -54,18 +54,18 @@ def position(path: Path, names: Sequence[str], name: str) -> int:
 def format_hint(line: str, ending: str) -> str:
     """Return a hint to the format that a line has, if it is not the one of the ending."""
     if line.lstrip().startswith("{"):
-        found, kind = ".jsonl", "JSON lines"
+        suffix, kind = ".jsonl", "JSON lines"
     elif "\t" in line:
-        found, kind = ".tsv", "TSV"
+        suffix, kind = ".tsv", "TSV"
     elif "," in line and " " not in line:  # a header, not a sentence
-        found, kind = ".csv", "CSV"
+        suffix, kind = ".csv", "CSV"
     else:
         return ""
-    return "" if found == ending else f". It seems to be {kind}: give the file a name in {found}"
+    return "" if suffix == ending else f". It seems to be {kind}: give the file a name in {suffix}"
 
 
 def as_numbers(columns: Sequence[str]) -> list[int] | None:
     """Return the positions, from 0, of columns given as numbers from 1; None if given by name."""
     if not all(map(is_column_number, columns)):
         return None
-    return [int(each) - 1 for each in columns]
+    return [int(column) - 1 for column in columns]

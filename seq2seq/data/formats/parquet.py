@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from seq2seq.data.compression import damage_errors, is_compressed, open_content, opening_errors
 from seq2seq.data.formats.cells import as_line, missing_column
-from seq2seq.data.formats.json_lines import NESTED
+from seq2seq.data.formats.tables import NESTED
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
 
@@ -67,7 +67,7 @@ def _place(path: Path, schema: Any, name: str) -> tuple[str, ...]:
         kind = schema.field(name).type
     else:
         nested = schema.field(NESTED).type if NESTED in names else None
-        inner = [each.name for each in nested] if nested is not None and nested.num_fields else []
+        inner = [field.name for field in nested] if nested is not None and nested.num_fields else []
         if name not in inner:
             raise missing_column(path, name, inner or names)
         assert nested is not None, "has fields"

@@ -1,7 +1,8 @@
-"""Tables as text: TSV, in which quotes have no meaning, and CSV, whose cells may be quoted."""
+"""Tables as text: TSV without quotes, CSV, whose cells may be quoted, and JSON lines."""
 
 import csv
 import io
+import json
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from _csv import Reader as CsvReader
 
 DELIMITERS = ",;\t|"  # in order of preference
+NESTED = "translation"  # object of translations by language, as in Hugging Face's datasets
 _PLAIN = ". If the file is no table, give it another ending than .tsv"
 _NO_HEADER = ", or by number, such as 1 and 2, if it has no header"
 
@@ -31,7 +33,7 @@ def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, s
     numbers, skipped = as_numbers(columns), 0
     if numbers is None:
         names = next(lines).split("\t")
-        numbers, skipped = [_position(path, names, each) for each in columns], 1
+        numbers, skipped = [_position(path, names, column) for column in columns], 1
     return _chosen(path, lines, numbers, 1 + skipped)
 
 
@@ -50,7 +52,7 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     reader = csv.reader(chain(start, lines), delimiter=delimiter, strict=True)
     if numbers is None:
         next(reader)
-        numbers = [position(path, names, each) for each in columns]
+        numbers = [position(path, names, column) for column in columns]
     src, tgt = numbers
     while (record := _next_record(path, reader)) is not None:
         if not record:  # a blank line
@@ -64,18 +66,33 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield as_line(record[src], place), as_line(record[tgt], place)
 
 
+def iter_json_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the values of two keys of each line's object, or of the object in its `translation`.
+
+    A line break within a value becomes a space, null becomes blank text, and blank lines are
+    skipped. Raises UserError as `iter_lines` does, for a line that is no object, a missing key and
+    a value that is no text.
+    """
+    src, tgt = columns
+    for number, line in enumerate(iter_lines(path), start=1):
+        if line.strip():
+            place = f"{path}:{number}"
+            fields = _fields(line, place)
+            yield _text(fields, src, path, place), _text(fields, tgt, path, place)
+
+
 def _first_two(path: Path, lines: Iterator[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines, start=1):
-        src, tab, rest = line.partition("\t")
+        src, tab, target = line.partition("\t")
         if not tab:
-            others = sum("\t" not in later for later in islice(lines, MAX_COUNTED_LINES))
+            further = sum("\t" not in later for later in islice(lines, MAX_COUNTED_LINES))
             least = "at least " * (next(lines, None) is not None)
-            more = f" (the first of {least}{others + 1} such lines)" if others else ""
+            more = f" (the first of {least}{further + 1} such lines)" if further else ""
             raise UserError(
                 f"{path}:{number}: the line has no tab{more}. "
                 f"Each line must be: source, a tab, target{format_hint(line, '.tsv') or '.'}"
             )
-        yield src, rest.partition("\t")[0]
+        yield src, target.partition("\t")[0]
 
 
 def _chosen(
@@ -134,7 +151,7 @@ def _delimiter(path: Path, start: list[str], columns: Sequence[str]) -> tuple[st
             f"{path}:1: has {_count(len(longest), 'column')}; column {max(numbers) + 1} is to be "
             "read"
         )
-    missing = next((each for each in columns if each not in longest), columns[0])
+    missing = next((column for column in columns if column not in longest), columns[0])
     other_format = format_hint("".join(start), ".csv")
     raise missing_column(path, missing, longest, _NO_HEADER, other_format)
 
@@ -161,3 +178,42 @@ def _open_quote(path: Path, number: int) -> UserError:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _fields(line: str, place: str) -> dict[str, object]:
+    try:
+        fields = json.loads(line)
+    except ValueError as error:
+        hint = ". Each line must be an object" + _array_hint(line, place)
+        hint += format_hint(line, ".jsonl") if place.endswith(":1") else ""
+        raise UserError(f"{place}: invalid JSON ({error}){hint}") from None
+    except RecursionError:
+        raise UserError(f"{place}: invalid JSON (nested too deeply)") from None
+    if not isinstance(fields, dict):
+        hint = _array_hint(line, place)
+        raise UserError(f"{place}: each line must be a JSON object{hint}")
+    return fields
+
+
+def _array_hint(line: str, place: str) -> str:
+    if not (line.lstrip().startswith("[") and place.endswith(":1")):
+        return ""
+    return ", not part of an array. Convert the file: jq -c '.[]' FILE > NEW.jsonl"
+
+
+def _text(fields: dict[str, object], name: str, path: Path, place: str) -> str:
+    nested = fields.get(NESTED)
+    for values in (fields, nested):
+        if isinstance(values, dict) and name in values:
+            value = values[name]
+            break
+    else:
+        names = list(nested) if isinstance(nested, dict) else list(fields)
+        message = str(missing_column(path, name, names))
+        raise UserError(message.replace(f"{path}:1: has no column", f"{place}: has no key", 1))
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        kind = {dict: "an object", list: "a list", bool: "true or false"}.get(type(value))
+        raise UserError(f"{place}: the value of {name!r} is {kind or 'a number'}, not text")
+    return as_line(value, place)

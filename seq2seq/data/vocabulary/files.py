@@ -40,22 +40,24 @@ def load_vocabularies(
 
     Raises UserError if a file is missing, is not a model or has another checksum.
     """
-    known = checksums or {}
-    stems = known or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
+    expected = checksums or {}
+    stems = expected or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
     loaded = [
-        _load(folder / file_of(stem), sampling, known.get(stem))
+        _load(folder / file_of(stem), sampling, expected.get(stem))
         for stem in sorted(stems)
         if stem != NAMES
     ]
     path = folder / file_of(NAMES)
-    has_names = NAMES in known if known else path.exists()
-    names = _load_names(path, known.get(NAMES)) if has_names else None
+    has_names = NAMES in expected if expected else path.exists()
+    names = _load_names(path, expected.get(NAMES)) if has_names else None
     return Vocabularies(loaded[0], loaded[-1], names)
 
 
 def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:
     """Return the SHA-256 of each model by the stem of its file name."""
-    checksums = {name: _checksum(each.model) for name, each in _named(vocabularies).items()}
+    checksums = {
+        name: _checksum(vocabulary.model) for name, vocabulary in _named(vocabularies).items()
+    }
     if vocabularies.names is not None:
         checksums[NAMES] = _checksum(vocabularies.names.stored)
     return checksums
@@ -67,7 +69,7 @@ def are_checksums(value: object) -> bool:
         return False
     if sorted(value.keys() - {NAMES}) not in ([_JOINT], list(_SIDES)):
         return False
-    return all(isinstance(each, str) for each in value.values())
+    return all(isinstance(checksum, str) for checksum in value.values())
 
 
 def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:

@@ -171,8 +171,8 @@ def _size_error(errors: Mapping[str, str]) -> str:
 
 def _limits(errors: Mapping[str, str], pattern: re.Pattern[str]) -> dict[str, int]:
     """Return, by side, the limit of the size that matching errors state."""
-    found = {side: pattern.search(error) for side, error in errors.items()}
-    return {side: int(match[1]) for side, match in found.items() if match}
+    matches = {side: pattern.search(error) for side, error in errors.items()}
+    return {side: int(match[1]) for side, match in matches.items() if match}
 
 
 def vocabulary_notes(config: "VocabularyConfig", vocabularies: Vocabularies) -> list[str]:

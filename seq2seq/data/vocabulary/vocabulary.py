@@ -5,12 +5,11 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, groupby, repeat, takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sentencepiece
 
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
-from seq2seq.data.vocabulary.model_file import read_model_file, user_defined
 from seq2seq.names.names import Names
 from seq2seq.names.symbols import any_of
 from seq2seq.names.words import PLACEHOLDERS
@@ -47,13 +46,17 @@ class Vocabulary:
     @cached_property
     def _user_defined(self) -> dict[str, int]:
         """User-defined tokens, with or without a space before, except placeholders of names."""
-        found = user_defined(self.model)
-        return {token: i for token, i in found.items() if token not in PLACEHOLDERS}
+        tokens = enumerate(read_model(self.model).pieces)
+        return {
+            token.piece: i
+            for i, token in tokens
+            if token.type == token.USER_DEFINED and token.piece not in PLACEHOLDERS
+        }
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
         """User-defined symbols of the text: each is a single token, which nothing splits."""
-        return tuple(dict.fromkeys(each.removeprefix(SPACE) for each in self._user_defined))
+        return tuple(dict.fromkeys(token.removeprefix(SPACE) for token in self._user_defined))
 
     @cached_property
     def _symbol(self) -> re.Pattern[str]:
@@ -62,7 +65,7 @@ class Vocabulary:
     @cached_property
     def _has_own_rules(self) -> bool:
         """Return whether the model normalizes text by rules of its own, after NFC."""
-        return read_model_file(self.model).normalizer != "identity"
+        return rules_of(read_model(self.model)) != "identity"
 
     @cached_property
     def _sampler(self) -> SubwordSampler:
@@ -139,8 +142,8 @@ class Vocabulary:
 
         A tag is a symbol, one of `tags` if these are given.
         """
-        known = self.symbols if tags is None else tags
-        return " ".join(takewhile(known.__contains__, text.split(" "))) or None
+        symbols = self.symbols if tags is None else tags
+        return " ".join(takewhile(symbols.__contains__, text.split(" "))) or None
 
     def cuts(self, word: str) -> list[int]:
         """Return the ends of the parts that a word can be cut into: it ends there, or a symbol."""
@@ -154,11 +157,11 @@ class Vocabulary:
         Each unknown token is printed as a separate word: the next of `unknown`, then UNKNOWN.
         Raises TypeError or UserError for anything but ids of this vocabulary.
         """
-        kept = [i for i in id_list(ids, "ids", len(self)) if i not in (PAD_ID, BOS_ID, EOS_ID)]
-        if UNK_ID not in kept:
-            return self._text(kept)
+        tokens = [i for i in id_list(ids, "ids", len(self)) if i not in (PAD_ID, BOS_ID, EOS_ID)]
+        if UNK_ID not in tokens:
+            return self._text(tokens)
         words = chain(unknown, repeat(UNKNOWN))
-        return " ".join(part for part in self._parts(kept, words) if part)
+        return " ".join(part for part in self._parts(tokens, words) if part)
 
     def _parts(self, ids: Sequence[int], words: Iterator[str]) -> Iterator[str]:
         """Yield the words of unknown tokens and the texts between them."""
@@ -207,6 +210,21 @@ def mask_with(names: Names, src: Sequence[str], tgt: Sequence[str]) -> tuple[lis
     texts = zip(map(normalized, src), map(normalized, tgt), strict=True)
     masked = [names.mask_pair(*pair) for pair in texts]
     return [src for src, _ in masked], [tgt for _, tgt in masked]
+
+
+def read_model(model: bytes) -> Any:
+    """Return a serialized SentencePiece model as a ModelProto message."""
+    from sentencepiece import sentencepiece_model_pb2 as messages
+
+    message = messages.ModelProto()  # type: ignore[attr-defined]
+    message.ParseFromString(model)
+    return message
+
+
+def rules_of(model: Any) -> str:
+    """Return the name of a model's normalization rules; "identity" without any."""
+    rules = model.normalizer_spec
+    return rules.name if rules.precompiled_charsmap else "identity"
 
 
 def check_tags(vocabularies: Vocabularies, tags: Iterable[str]) -> None:

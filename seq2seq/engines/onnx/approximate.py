@@ -58,9 +58,9 @@ class ApproximateProjection:
         values[rows] = -np.inf
         np.maximum.at(values, rows, exact)
         best = np.flatnonzero(exact == values[rows])[::-1]  # the first is assigned last
-        found = np.zeros(len(logits), np.int64)
-        found[rows[best]] = tokens[best]
-        return found, values
+        best_tokens = np.zeros(len(logits), np.int64)
+        best_tokens[rows[best]] = tokens[best]
+        return best_tokens, values
 
 
 def _places(values: Array, least: Array) -> tuple[Array, Array]:

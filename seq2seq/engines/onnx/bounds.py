@@ -31,9 +31,9 @@ _MOVING = frozenset(
 )
 
 
-def bounds_of(graph: Graph, known: Mapping[str, float]) -> Bounds:
+def bounds_of(graph: Graph, input_bounds: Mapping[str, float]) -> Bounds:
     """Return the bounds of values, given those of the inputs."""
-    bounds, producers = dict(known), graph.producers()
+    bounds, producers = dict(input_bounds), graph.producers()
     for name, array in graph.weights.items():
         if array.dtype == np.float32:
             bounds[name] = float(np.abs(array).max(initial=0))
@@ -48,23 +48,23 @@ def bounds_of(graph: Graph, known: Mapping[str, float]) -> Bounds:
 
 
 def recurrent_bounds(
-    graph: Graph, known: Mapping[str, float], successors: Mapping[str, str]
+    graph: Graph, input_bounds: Mapping[str, float], successors: Mapping[str, str]
 ) -> Bounds:
     """Return the bounds of values where results become inputs of the next step.
 
-    An input keeps its bound in `known` if its successor is within it in every step.
+    An input keeps its bound in `input_bounds` if its successor is within it in every step.
     """
-    inputs = dict(known)
+    inputs = dict(input_bounds)
     while True:
         bounds = bounds_of(graph, inputs)
-        kept = {
+        bounded = {
             name: bound
             for name, bound in inputs.items()
             if bounds.get(successors.get(name, name), math.inf) <= bound
         }
-        if len(kept) == len(inputs):
+        if len(bounded) == len(inputs):
             return bounds
-        inputs = kept
+        inputs = bounded
 
 
 def loop_body(weights: dict[str, Array], node: NodeProto) -> tuple[Graph, dict[str, str]]:
@@ -97,10 +97,10 @@ def _of_result(node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProt
     if kind == "Add":
         return _interpolated(inputs, bounds, producers)
     read = [bounds.get(name) for name in (inputs[1:] if kind == "Where" else inputs)]
-    known = [bound for bound in read if bound is not None]
-    if kind not in ("Concat", "Max", "Mul", "Where") or len(known) < len(read):
+    finite = [bound for bound in read if bound is not None]
+    if kind not in ("Concat", "Max", "Mul", "Where") or len(finite) < len(read):
         return None
-    return math.prod(known) if kind == "Mul" else max(known)
+    return math.prod(finite) if kind == "Mul" else max(finite)
 
 
 def _averages(name: str, producers: Mapping[str, NodeProto]) -> bool:
@@ -121,12 +121,17 @@ def _interpolated(
     if any(node is None or node.op_type != "Mul" for node in products):
         return None
     first, second = ([*node.input] for node in products if node is not None)
-    rest, gate = producers.get(first[0]), producers.get(second[0])
-    if rest is None or rest.op_type != "Sub" or rest.input[1] != second[0] or gate is None:
+    complement, gate = producers.get(first[0]), producers.get(second[0])
+    if (
+        complement is None
+        or complement.op_type != "Sub"
+        or complement.input[1] != second[0]
+        or gate is None
+    ):
         return None
     source = gate if gate.op_type != "Split" else producers.get(gate.input[0])
     if source is None or source.op_type != "Sigmoid":
         return None
-    both = [bounds.get(first[1]), bounds.get(second[1])]
-    known = [bound for bound in both if bound is not None]
-    return max(known) if len(known) == len(both) else None
+    branches = [bounds.get(first[1]), bounds.get(second[1])]
+    finite = [bound for bound in branches if bound is not None]
+    return max(finite) if len(finite) == len(branches) else None

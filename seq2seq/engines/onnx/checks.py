@@ -72,7 +72,7 @@ def _parsed(content: bytes) -> ModelProto:
 
 
 def _check_model(model: ModelProto) -> None:
-    domains = {one.domain for one in model.opset_import}
+    domains = {opset.domain for opset in model.opset_import}
     if model.functions or model.training_info or not domains <= {"", CONTRIB}:
         raise GraphError("has functions or operators of another domain")
     nodes = list(_nodes(model.graph))
@@ -103,7 +103,7 @@ def _check_node(node: NodeProto, depth: int) -> None:
     loops = kind == "Scan"
     if kind in _REFUSED or (loops and depth) or bool(bodies(node)) != loops:
         raise GraphError(f"has the operator {kind!a:.80}, which no exported model has")
-    if any(one.graphs or one.HasField("sparse_tensor") for one in node.attribute):
+    if any(item.graphs or item.HasField("sparse_tensor") for item in node.attribute):
         raise GraphError("has operators of operators or sparse weights")
 
 
@@ -112,10 +112,10 @@ def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
     if graph.sparse_initializer:
         raise GraphError("has sparse weights")
     for node in graph.node:
-        for one in node.attribute:
-            if one.HasField("t"):
-                yield one.t
-            yield from one.tensors
+        for item in node.attribute:
+            if item.HasField("t"):
+                yield item.t
+            yield from item.tensors
         for body in bodies(node):
             yield from _tensors(body)
 
@@ -128,14 +128,14 @@ def _check_sizes(model: ModelProto) -> None:
         inferred = shape_inference.infer_shapes(trial, data_prop=True, strict_mode=True).graph
     except Exception as error:  # onnx has its own classes
         raise GraphError("is not a valid graph") from error
-    known = _declared((*inferred.value_info, *inferred.output, *inferred.input))
-    for name, (_, dims) in known.items():
+    sizes = _declared((*inferred.value_info, *inferred.output, *inferred.input))
+    for name, (_, dims) in sizes.items():
         numbers = [dim for dim in dims if isinstance(dim, int)]
         if any(size < 0 for size in numbers) or math.prod(numbers) > MAX_ELEMENTS:
             raise GraphError(f"has the value {name!a:.80} of {dims} elements")
     producers = {name: node for node in inferred.node for name in node.output}
     for node in inferred.node:
-        dims = known.get(node.output[0], (0, ["unknown"]))[1]
+        dims = sizes.get(node.output[0], (0, ["unknown"]))[1]
         is_known = all(isinstance(dim, int) and dim for dim in dims)
         if node.op_type == "Range":
             is_known = _is_size(node.input[1], producers)
@@ -155,15 +155,15 @@ def _trial(model: ModelProto) -> ModelProto:
         nodes.append(helper.make_node("Cast", [integers], node.output, to=TensorProto.FLOAT))
     declare = helper.make_tensor_value_info
     weights = model.graph.initializer
-    large = [one for one in weights if math.prod(one.dims) > _SMALL]
-    inputs = [declare(one.name, one.data_type, one.dims) for one in large]
+    large = [weight for weight in weights if math.prod(weight.dims) > _SMALL]
+    inputs = [declare(weight.name, weight.data_type, weight.dims) for weight in large]
     for name, (kind, dims) in _declared(model.graph.input).items():
         inputs.append(declare(name, kind, [_TRIAL.get(str(dim), dim) for dim in dims]))
     outputs = [
         declare(name, kind, [None] * len(dims))
         for name, (kind, dims) in _declared(model.graph.output).items()
     ]
-    small = [one for one in weights if math.prod(one.dims) <= _SMALL]
+    small = [weight for weight in weights if math.prod(weight.dims) <= _SMALL]
     graph = helper.make_graph(nodes, "trial", inputs, outputs, small)
     return helper.make_model(graph, opset_imports=model.opset_import, ir_version=IR_VERSION)
 

@@ -216,13 +216,13 @@ def _mean(steps: Sequence[Stepped]) -> Stepped:
 
 
 def _select(parts: Sequence[Arrays], rows: Array) -> list[Arrays]:
-    return [{name: part.take(rows, axis=0) for name, part in each.items()} for each in parts]
+    return [{name: part.take(rows, axis=0) for name, part in arrays.items()} for arrays in parts]
 
 
-def _put(parts: Sequence[Arrays], rows: Array, others: Sequence[Arrays], taken: Array) -> None:
-    for own, other in zip(parts, others, strict=True):
-        for name, part in own.items():
-            part[rows] = other[name][taken]
+def _put(parts: Sequence[Arrays], rows: Array, sources: Sequence[Arrays], taken: Array) -> None:
+    for target, source in zip(parts, sources, strict=True):
+        for name, part in target.items():
+            part[rows] = source[name][taken]
 
 
 def _hypotheses(slots: Array, size: int) -> Array:
@@ -248,9 +248,9 @@ def _truncated(log_probs: Array, sampling: Sampling) -> Array:
         before = probs.cumsum(axis=1) - probs  # probability of the more probable tokens
         probs[before >= sampling.top_p] = 0
         probs /= probs.sum(axis=1, keepdims=True)
-    found: Array = np.empty_like(probs)
-    np.put_along_axis(found, order, probs, 1)
-    return found
+    by_token: Array = np.empty_like(probs)
+    np.put_along_axis(by_token, order, probs, 1)
+    return by_token
 
 
 def _drawn(probs: Array, numbers: Array) -> Array:

@@ -35,9 +35,9 @@ class Graph:
     @classmethod
     def of(cls, proto: onnx.GraphProto, weights: dict[str, Array] | None = None) -> Self:
         """Return the graph of a protocol buffer; a loop's body shares the weights around it."""
-        own = {} if weights is None else weights
-        own |= {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.initializer}
-        return cls(proto.node, own, proto.input, proto.output)
+        arrays = {} if weights is None else weights
+        arrays |= {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.initializer}
+        return cls(proto.node, arrays, proto.input, proto.output)
 
     def proto(self, weights: Mapping[str, Array]) -> onnx.GraphProto:
         """Return the graph as a protocol buffer with these weights."""
@@ -135,20 +135,22 @@ def make(kind: str, inputs: Iterable[str], outputs: Iterable[str], **attributes:
 
 def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
     """Return the value of an operator's attribute."""
-    for one in node.attribute:
-        if one.name == name:
-            return helper.get_attribute_value(one)
+    for item in node.attribute:
+        if item.name == name:
+            return helper.get_attribute_value(item)
     return default
 
 
 def bodies(node: NodeProto) -> list[onnx.GraphProto]:
     """Return the graphs among the attributes of an operator: the body of a loop."""
-    return [one.g for one in node.attribute if one.HasField("g")]
+    return [item.g for item in node.attribute if item.HasField("g")]
 
 
 def inputs_of(node: NodeProto) -> list[str]:
     """Return the values that an operator reads, in the body of a loop, too."""
-    inner = [name for body in bodies(node) for one in body.node for name in inputs_of(one)]
+    inner = [
+        name for body in bodies(node) for inner_node in body.node for name in inputs_of(inner_node)
+    ]
     return [*node.input, *inner]
 
 

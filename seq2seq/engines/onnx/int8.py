@@ -40,17 +40,17 @@ def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
     """Replace the products of both graphs by int8 ones, in place."""
     bounds = bounds_of(encoder, {})
     names = {value.name for value in decoder.inputs}
-    known = {value.name: bounds[value.name] for value in encoder.outputs if value.name in bounds}
+    encoded = {value.name: bounds[value.name] for value in encoder.outputs if value.name in bounds}
     states = {f"{value.name}": f"next_{value.name}" for value in decoder.inputs}
     results = {value.name for value in decoder.outputs}
     successors = {name: after for name, after in states.items() if after in results}
-    given = {
+    input_bounds = {
         name: max(bound, 1.0) if name in successors else bound
-        for name, bound in known.items()
+        for name, bound in encoded.items()
         if name in names
     }
     _Quantizer(encoder, bounds).run_encoder()
-    _Quantizer(decoder, recurrent_bounds(decoder, given, successors)).run_step()
+    _Quantizer(decoder, recurrent_bounds(decoder, input_bounds, successors)).run_step()
 
 
 def quantize_rows(array: Array) -> tuple[Array, Array]:
@@ -164,10 +164,10 @@ class _Quantizer:
         array = self.graph.weights[weight[0]]
         depth = array.shape[1] if weight[1] else array.shape[0]
         bias = node.input[2] if len(node.input) > 2 else None
-        terms, rest, start, end = self._of_tables(node.input[0], weight, depth)
-        if rest is not None:
+        terms, vector, start, end = self._of_tables(node.input[0], weight, depth)
+        if vector is not None:
             terms.append(
-                self._rounded_product(rest, weight, start, end, bias if not terms else None)
+                self._rounded_product(vector, weight, start, end, bias if not terms else None)
             )
             bias = bias if len(terms) > 1 else None
         if bias is not None:
@@ -196,16 +196,16 @@ class _Quantizer:
             terms.append(self._table_product(parts.pop(), weight, end, depth))
         if not terms:
             return terms, source, start, end
-        rest = parts[0] if len(parts) == 1 else self._op("Concat", *parts, axis=-1)
-        known = [self.bounds.get(name) for name in parts]
-        if None not in known:
-            self.bounds[rest] = max(bound for bound in known if bound is not None)
-        return terms, rest, start, end
+        vector = parts[0] if len(parts) == 1 else self._op("Concat", *parts, axis=-1)
+        part_bounds = [self.bounds.get(name) for name in parts]
+        if None not in part_bounds:
+            self.bounds[vector] = max(bound for bound in part_bounds if bound is not None)
+        return terms, vector, start, end
 
     def _table_product(self, source: str, weight: tuple[str, bool], start: int, end: int) -> str:
         rows = self.tables[source]
-        one = self._constant(np.float32(1))
-        product = self._multiply(rows.integers, one, self._quantized(weight, start, end), None)
+        factor = self._constant(np.float32(1))
+        product = self._multiply(rows.integers, factor, self._quantized(weight, start, end), None)
         return self._op("Mul", product, rows.scales)
 
     def _multiply(
@@ -288,7 +288,7 @@ class _Quantizer:
         inner.rewrite()
         body.nodes = inner.nodes
         self.graph._count = body._count
-        (place,) = (place for place, one in enumerate(node.attribute) if one.HasField("g"))
+        (place,) = (place for place, item in enumerate(node.attribute) if item.HasField("g"))
         node.attribute[place].g.CopyFrom(body.proto({}))
         count = len(successors)
         names = [value.name for value in body.inputs[:count]]

@@ -107,11 +107,13 @@ class _Decoder:
     def step(self, values: Arrays, read: Sequence[str]) -> Stepped:
         names = self._fixed + [name for name in read if name in self.outputs]
         inputs = {name: values[name] for name in self._inputs}
-        found = dict(zip(names, self._session.run(names, inputs), strict=True))
-        scores = found[LOG_PROBS] if LOG_PROBS in found else found[LOGITS]
-        undefined = np.isnan(found[UNDEFINED] if UNDEFINED in found else scores[:, 0])
-        state = {name.removeprefix(_NEXT): found[name] for name in names if name.startswith(_NEXT)}
-        optional = (found.get(name) for name in (ATTENTION, HEADS, OUTPUTS))
+        results = dict(zip(names, self._session.run(names, inputs), strict=True))
+        scores = results[LOG_PROBS] if LOG_PROBS in results else results[LOGITS]
+        undefined = np.isnan(results[UNDEFINED] if UNDEFINED in results else scores[:, 0])
+        state = {
+            name.removeprefix(_NEXT): results[name] for name in names if name.startswith(_NEXT)
+        }
+        optional = (results.get(name) for name in (ATTENTION, HEADS, OUTPUTS))
         return Stepped(scores, state, undefined, *optional)
 
 

@@ -70,7 +70,7 @@ def _produce(graph: Graph, name: str, replaced: dict[str, str]) -> None:
         mover.CopyFrom(make("Identity", [source], [name]))
         return
     graph.nodes.remove(mover)
-    producer.output[:] = [name if one == source else one for one in producer.output]
+    producer.output[:] = [name if output == source else output for output in producer.output]
     replaced[source] = name
 
 
@@ -166,13 +166,13 @@ def _fixed_size(
     if node.op_type == "Size" and before is not None and before.op_type == "Shape":
         rank = rank_of(types, before.input[0])
         return None if rank is None else np.array(rank)
-    found = _shape_place(graph, node, producers)
-    if found is None or found[0] not in types:
+    place = _shape_place(graph, node, producers)
+    if place is None or place[0] not in types:
         return None
-    shape = types[found[0]].shape.dim
-    if not shape or not shape[found[1]].HasField("dim_value"):
+    shape = types[place[0]].shape.dim
+    if not shape or not shape[place[1]].HasField("dim_value"):
         return None
-    return np.full(graph.weights[node.input[1]].shape, shape[found[1]].dim_value, np.int64)
+    return np.full(graph.weights[node.input[1]].shape, shape[place[1]].dim_value, np.int64)
 
 
 def _size(graph: Graph, node: NodeProto, producers: dict[str, NodeProto]) -> NodeProto | None:
@@ -182,11 +182,11 @@ def _size(graph: Graph, node: NodeProto, producers: dict[str, NodeProto]) -> Nod
         taken = producers.get(node.input[0], node)
     elif node.op_type != "Gather" or not graph.weights.get(node.input[1], np.array(0)).ndim:
         return None
-    found = _shape_place(graph, taken, producers)
-    if found is None:
+    place = _shape_place(graph, taken, producers)
+    if place is None:
         return None
-    end = {} if found[1] == -1 else {"end": found[1] + 1}
-    return make("Shape", [found[0]], node.output, start=found[1], **end)
+    end = {} if place[1] == -1 else {"end": place[1] + 1}
+    return make("Shape", [place[0]], node.output, start=place[1], **end)
 
 
 def _is_constant(graph: Graph, node: NodeProto) -> bool:
@@ -244,7 +244,7 @@ def _join(graph: Graph, node: NodeProto, types: Types) -> None:
     if len(products) < 2:
         return
     results = {term.output[0] for term in products}
-    others = [name for name in terms if name not in results]
+    summands = [name for name in terms if name not in results]
     joined, product = graph.fresh("joined"), graph.fresh("product")
     weights = [graph.weights[term.input[1]] for term in products]
     weight = graph.weight(np.concatenate(weights), "weight")
@@ -252,12 +252,12 @@ def _join(graph: Graph, node: NodeProto, types: Types) -> None:
         make("Concat", [term.input[0] for term in products], [joined], axis=-1),
         make("MatMul", [joined, weight], [product]),
     ]
-    for place, name in enumerate(others):
-        last = place == len(others) - 1
+    for place, name in enumerate(summands):
+        last = place == len(summands) - 1
         total = node.output[0] if last else graph.fresh("sum")
         new.append(make("Add", [product, name], [total]))
         product = total
-    if not others:
+    if not summands:
         new[-1].output[0] = node.output[0]
     place = graph.nodes.index(node)
     graph.nodes[place : place + 1] = new

@@ -64,8 +64,8 @@ def trace(model: Seq2Seq) -> TracedGraphs:
     _unroll(encoder, layers, bodies)
     simplify(decoder)
     read = {value.name for value in decoder.inputs}
-    kept = [value for value in encoder.outputs if value.name in read]
-    encoder.outputs[:] = kept
+    values = [value for value in encoder.outputs if value.name in read]
+    encoder.outputs[:] = values
     simplify(encoder)
     traced = TracedGraphs(encoder, decoder)
     if isinstance(model.decoder, AttentionLayer) and is_external(
@@ -135,8 +135,8 @@ def _joined(parts: dict[str, Tensor], hidden: Sequence[str], cell: Sequence[str]
     stacked = torch.stack([parts[name] for name in hidden], dim=1)
     cells = torch.stack([parts[name] for name in cell], dim=1) if cell else stacked[..., :0]
     feed = parts.get("input_feed")
-    others = {name: parts.get(name) for name in DecoderState._fields[3:]}
-    return DecoderState(stacked, cells, stacked[:, 0, :0] if feed is None else feed, **others)
+    copied = {name: parts.get(name) for name in DecoderState._fields[3:]}
+    return DecoderState(stacked, cells, stacked[:, 0, :0] if feed is None else feed, **copied)
 
 
 class _Start(nn.Module):
@@ -167,17 +167,17 @@ class _Step(nn.Module):
 
     def run(self, ids: Tensor, parts: Sequence[Tensor]) -> tuple[Any, Tensor]:
         count = len(self.names.memory)
-        known: dict[str, Any] = dict.fromkeys(Memory._fields)
+        fields: dict[str, Any] = dict.fromkeys(Memory._fields)
         for name, part in zip(self.names.memory, parts, strict=False):
-            known[name.removeprefix(_MEMORY)] = part
+            fields[name.removeprefix(_MEMORY)] = part
         values = dict(zip(self.names.state, parts[count:], strict=True))
         for name in ("keys", "values"):
-            if known[name] is None:  # not in the graph: its width is zero
-                known[name] = known["pad_mask"][..., None][..., :0].float()
+            if fields[name] is None:  # not in the graph: its width is zero
+                fields[name] = fields["pad_mask"][..., None][..., :0].float()
         layered = [
             [name for name in self.names.state if name.startswith(f"{kind}_")] for kind in _LAYERED
         ]
-        step = self.model.step(ids, _joined(values, *layered), Memory(**known))
+        step = self.model.step(ids, _joined(values, *layered), Memory(**fields))
         return step, self.model.project(step.outputs).log_softmax(-1)
 
 
@@ -187,8 +187,8 @@ def _step_graph(model: Seq2Seq, names: _Names, memory: Memory, state: DecoderSta
     parts = _parts_of(memory) | _used(_separated(state))
     ids = torch.ones(4, dtype=torch.long)
     module = _Step(model, names)
-    given = [parts[name] for name in (*names.memory, *names.state)]
-    step, _ = module.run(ids, given)
+    values = [parts[name] for name in (*names.memory, *names.state)]
+    step, _ = module.run(ids, values)
     outputs = {"log_probs": ["rows"]}
     if step.attention_weights is not None:
         outputs["attention_weights"] = ["rows", "source"]

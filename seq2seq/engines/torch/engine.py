@@ -160,8 +160,8 @@ class TorchEngine:
     def put(self, rows: TorchRows, slots: Array, encoded: TorchRows, sentences: Array) -> TorchRows:
         """Overwrite the rows of slots by those of encoded sentences."""
         rows.memory.put(self._tensor(slots), encoded.memory, self._tensor(sentences))
-        own = self._tensor(hypotheses_of(slots, rows.size))
-        rows.state.put(own, encoded.state, self._tensor(sentences.repeat(rows.size)))
+        hypotheses = self._tensor(hypotheses_of(slots, rows.size))
+        rows.state.put(hypotheses, encoded.state, self._tensor(sentences.repeat(rows.size)))
         return rows
 
     @torch.inference_mode()

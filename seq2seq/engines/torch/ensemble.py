@@ -17,10 +17,10 @@ class Parts(tuple[Any, ...]):
         """Select rows in every model's part."""
         return Parts(part.select(rows) for part in self)
 
-    def put(self, rows: Tensor, other: "Parts", taken: Tensor | slice) -> None:
-        """Overwrite `rows` by the rows `taken` of `other` in every model's part."""
-        for part, other_part in zip(self, other, strict=True):
-            part.put(rows, other_part, taken)
+    def put(self, rows: Tensor, source: "Parts", taken: Tensor | slice) -> None:
+        """Overwrite `rows` by the rows `taken` of `source` in every model's part."""
+        for part, source_part in zip(self, source, strict=True):
+            part.put(rows, source_part, taken)
 
 
 class EnsembleStep(NamedTuple):

@@ -149,21 +149,21 @@ class Beam(Strategy):
         ends = of_slots.repeat(order.shape[1]), parents.ravel(), steps.ravel()
         traced = self.trail.trace(*ends, longest, self.options.return_scores)
         ended = np.stack([scores, log_probs], axis=-1).tolist(), lengths.tolist()
-        found, number = [], 0  # number of traced hypotheses
+        lists, number = [], 0  # number of traced hypotheses
         for slot, values, counts in zip(slots, *ended, strict=True):
-            found.append(list[Hypothesis]())
+            lists.append(list[Hypothesis]())
             for (score, log_prob), length in zip(values, counts, strict=True):
                 if score > -math.inf:
                     ids = [*traced.tokens[number][longest - length :], EOS_ID]
-                    own: tuple[float, ...] = ()
+                    token_log_probs: tuple[float, ...] = ()
                     if traced.log_probs is not None:
-                        own = (*traced.log_probs[number][longest - length :], log_prob)
+                        token_log_probs = (*traced.log_probs[number][longest - length :], log_prob)
                     rows = traced.hypotheses[number, longest - length :]
                     start, width = self.slots.starts[slot], self.slots.sources[slot]
                     attention = self.trail.attention(slot, rows, start, width)
-                    found[-1].append(Hypothesis(ids, score, attention, own))
+                    lists[-1].append(Hypothesis(ids, score, attention, token_log_probs))
                 number += 1
-        return found
+        return lists
 
 
 class DiverseBeam(Beam):
@@ -230,19 +230,21 @@ class PhraseBeam(Beam):
             if row // size in log_probs:
                 log_probs[row // size][row % size, token] = value
         for slot, hypotheses in phrases.items():
-            found, scores = log_probs[slot], self._scores[slot]
+            known_values, scores = log_probs[slot], self._scores[slot]
             parts = (best.parents[slot], best.tokens[slot], best.log_probs[slot])
             for parent, token, value in zip(*(part.tolist() for part in parts), strict=True):
-                found[parent, token] = value
+                known_values[parent, token] = value
             candidates = [
                 Continuation((scores[k] + np.float32(value)).item(), k, token)
-                for (k, token), value in found.items()
+                for (k, token), value in known_values.items()
             ]
             chosen = chosen_from_banks(
-                candidates, hypotheses[0][0], [each for _, each in hypotheses], size, 2 * size
+                candidates, hypotheses[0][0], [state for _, state in hypotheses], size, 2 * size
             )
             best.scores[slot], best.parents[slot], best.tokens[slot] = zip(*chosen, strict=True)
-            best.log_probs[slot] = [found.get(each[1:], -np.inf) for each in chosen]
+            best.log_probs[slot] = [
+                known_values.get(continuation[1:], -np.inf) for continuation in chosen
+            ]
         return best
 
 
@@ -284,9 +286,13 @@ def chosen_from_banks(
 def _unique(candidates: Iterable[Continuation]) -> list[Continuation]:
     """Return the possible candidates, one per parent and token, best first."""
     best = {
-        (each.parent, each.token): each for each in sorted(candidates) if each.score > -math.inf
+        (candidate.parent, candidate.token): candidate
+        for candidate in sorted(candidates)
+        if candidate.score > -math.inf
     }
-    return sorted(best.values(), key=lambda each: (-each.score, each.parent, each.token))
+    return sorted(
+        best.values(), key=lambda candidate: (-candidate.score, candidate.parent, candidate.token)
+    )
 
 
 def _divide(
@@ -303,19 +309,23 @@ def _divide(
     total = lexical.total
     banks: list[list[Continuation]] = [[] for _ in range(total + 1)]
     complete: list[Continuation] = []
-    for each in candidates:
-        if each.token == EOS_ID:
-            complete.append(each)
+    for candidate in candidates:
+        if candidate.token == EOS_ID:
+            complete.append(candidate)
             continue
-        met = lexical.met(lexical.after(progress[each.parent], each.token))
-        banks[met].append(each)
+        met = lexical.met(lexical.after(progress[candidate.parent], candidate.token))
+        banks[met].append(candidate)
         if met == total:
-            complete.append(each)
-    ended = [each for each in complete[:size] if each.token == EOS_ID]
+            complete.append(candidate)
+    ended = [candidate for candidate in complete[:size] if candidate.token == EOS_ID]
     shares = [size // len(banks)] * len(banks)
     shares[-1] += size % len(banks)
     shares = [min(share, len(bank)) for share, bank in zip(shares, banks, strict=True)]
     for n in reversed(range(len(banks))):
         shares[n] += min(size - sum(shares), len(banks[n]) - shares[n])
-    kept = [each for share, bank in zip(shares, banks, strict=True) for each in bank[:share]]
-    return ended + sorted(kept, key=lambda each: (-each.score, each.parent, each.token))
+    continuing = [
+        candidate for share, bank in zip(shares, banks, strict=True) for candidate in bank[:share]
+    ]
+    return ended + sorted(
+        continuing, key=lambda candidate: (-candidate.score, candidate.parent, candidate.token)
+    )

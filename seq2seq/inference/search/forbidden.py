@@ -70,8 +70,8 @@ class Forbidden:
         key = state, token
         if key not in self._after_token:
             node, start = self._node(state)
-            text, rest = self._decoded(start, token)
-            self._after_token[key] = self._state(self._trie.after(node, text), rest)
+            text, undecoded = self._decoded(start, token)
+            self._after_token[key] = self._state(self._trie.after(node, text), undecoded)
         return self._after_token[key]
 
     def forbidden_tokens(self, state: int, is_last: bool) -> NDArray[np.int64]:
@@ -79,10 +79,10 @@ class Forbidden:
         key = state, is_last or self._are_words
         if key not in self._forbidden:
             node, start = self._node(state)
-            found = self._completing_bytes(node, start, key[1]) | (
+            tokens = self._completing_bytes(node, start, key[1]) | (
                 self._completing_after(node, key[1]) if start else self._completing(node, key[1])
             )
-            self._forbidden[key] = np.array(sorted(found), np.int64)
+            self._forbidden[key] = np.array(sorted(tokens), np.int64)
         return self._forbidden[key]
 
     def _state(self, node: int, start: bytes) -> int:
@@ -106,22 +106,22 @@ class Forbidden:
         return {i for i in self._bytes if self._byte_completes(node, start, i, is_last)}
 
     def _byte_completes(self, node: int, start: bytes, token: int, is_last: bool) -> bool:
-        text, rest = self._decoded(start, token)
-        if not rest:
+        text, undecoded = self._decoded(start, token)
+        if not undecoded:
             return self._trie.completes(node, text, is_last)
         after = self._trie.after(node, text)
         return (
             self._trie.completes(node, text, is_last=False)
             or (is_last and self._trie.completes(after, _NO_CHARACTER, is_last))
-            or (self._trie.ends_word[after] and not _may_continue(rest))
+            or (self._trie.ends_word[after] and not _may_continue(undecoded))
         )
 
     def _completing_after(self, node: int, is_last: bool) -> set[int]:
         """Return the other tokens that do so after bytes that they leave without a character."""
         if self._trie.completes(node, _NO_CHARACTER, is_last=False):
             return {EOS_ID, *self._ids}
-        found = self._completing(self._trie.after(node, _NO_CHARACTER), is_last)
-        return found.difference(self._bytes)
+        tokens = self._completing(self._trie.after(node, _NO_CHARACTER), is_last)
+        return tokens.difference(self._bytes)
 
     def _completing(self, node: int, is_last: bool) -> set[int]:
         """Return the tokens of text that complete a phrase, or end its word, after that of a node.
@@ -131,12 +131,12 @@ class Forbidden:
         """
         if node == _ROOT:
             return {i for i in self._ids if self._trie.completes(_ROOT, self._tokens[i], is_last)}
-        found = set(self._ending_word if self._trie.ends_word[node] else ())
+        tokens = set(self._ending_word if self._trie.ends_word[node] else ())
         for suffix in self._trie.suffixes(node):
-            if (known := self._forbidden.get((suffix, is_last))) is not None:
-                return found.union(known.tolist())
-            found.update(self._continuing(suffix, is_last))
-        return found.union(self.forbidden_tokens(_ROOT, is_last).tolist())
+            if (listed := self._forbidden.get((suffix, is_last))) is not None:
+                return tokens.union(listed.tolist())
+            tokens.update(self._continuing(suffix, is_last))
+        return tokens.union(self.forbidden_tokens(_ROOT, is_last).tolist())
 
     def _continuing(self, state: int, is_last: bool) -> Iterator[int]:
         """Yield the tokens that complete a phrase which starts with the text of a node."""
@@ -148,8 +148,8 @@ class Forbidden:
                 continue
             if start and self._trie.ends_word[node]:
                 for i in self._ids[low:high]:
-                    rest = self._tokens[i][len(start) :]
-                    if not _is_of_word(rest[0]) if rest else is_last:
+                    remainder = self._tokens[i][len(start) :]
+                    if not _is_of_word(remainder[0]) if remainder else is_last:
                         yield i
             for character, child in self._trie.children[node].items():
                 longer = start + character
@@ -247,15 +247,15 @@ def _bounded(phrases: Sequence[str]) -> dict[str, bool]:
 
     A phrase of a script without spaces may follow any character, others follow a space.
     """
-    found: dict[str, bool] = {}
+    bounded: dict[str, bool] = {}
     for number, phrase in enumerate(phrases, start=1):
         text = checked_phrase(phrase, f"forbidden phrase {number}")
         if not text:
             continue
         anywhere = not is_letter(text[0]) and not text[0].isascii()
         for start in (" ", "") if anywhere else (" ",):
-            found[f"{start}{text}"] = is_letter(text[-1])
-    return found
+            bounded[f"{start}{text}"] = is_letter(text[-1])
+    return bounded
 
 
 def checked_phrase(phrase: str, place: str) -> str:
@@ -270,15 +270,15 @@ def checked_phrase(phrase: str, place: str) -> str:
 
 def _partial_characters(tokens: Sequence[str]) -> dict[int, int]:
     """Return the byte tokens that are parts of characters, by their ids."""
-    found = {i: BYTE_TOKEN.fullmatch(token) for i, token in enumerate(tokens)}
-    values = {i: int(match[1], 16) for i, match in found.items() if match}
+    matches = {i: BYTE_TOKEN.fullmatch(token) for i, token in enumerate(tokens)}
+    values = {i: int(match[1], 16) for i, match in matches.items() if match}
     return {i: byte for i, byte in values.items() if byte >= 128}
 
 
 def _printed(token: str, with_bytes: bool) -> str:
     """Return the text of a token, with spaces for characters that may be printed as one."""
-    found = BYTE_TOKEN.fullmatch(token) if with_bytes else None
-    text = chr(int(found[1], 16)) if found else _NAME.sub(r" \g<0>", token)
+    match = BYTE_TOKEN.fullmatch(token) if with_bytes else None
+    text = chr(int(match[1], 16)) if match else _NAME.sub(r" \g<0>", token)
     return _AS_SPACE.sub(" ", text)
 
 

@@ -115,31 +115,31 @@ def lexical_of(
     letters = {tuple(ids): ends_in_letter for ids, ends_in_letter in phrases}
     for ids, _ in phrases:
         counts[tuple(ids)] = counts.get(tuple(ids), 0) + 1
-    own = tuple(counts)
+    distinct = tuple(counts)
     return Lexical(
-        own,
+        distinct,
         tuple(counts.values()),
-        tuple(map(_borders, own)),
-        tuple(letters[ids] for ids in own),
+        tuple(map(_borders, distinct)),
+        tuple(letters[ids] for ids in distinct),
         continuing,
     )
 
 
-def merge(one: Lexical, other: Lexical) -> Lexical:
+def merge(first: Lexical, second: Lexical) -> Lexical:
     """Return the constraints of both, as far as their tokens are no more than MAX_TOKENS."""
     counts: dict[tuple[int, ...], int] = {}
     letters: dict[tuple[int, ...], bool] = {}
     room = MAX_TOKENS
-    for each in (one, other):
+    for lexical in (first, second):
         for phrase, count, ends_in_letter in zip(
-            each.phrases, each.counts, each.ends_in_letter, strict=True
+            lexical.phrases, lexical.counts, lexical.ends_in_letter, strict=True
         ):
             missing = count - counts.get(phrase, 0)
             if 0 < missing * len(phrase) <= room:
                 room -= missing * len(phrase)
                 counts[phrase], letters[phrase] = count, ends_in_letter
     phrases = [(list(phrase), letters[phrase]) for phrase, n in counts.items() for _ in range(n)]
-    return lexical_of(phrases, one.continuing | other.continuing)
+    return lexical_of(phrases, first.continuing | second.continuing)
 
 
 def _borders(phrase: Sequence[int]) -> tuple[int, ...]:
@@ -172,24 +172,24 @@ class LexicalMaker:
         encoded = self._encoded(phrases, place)
         room = MAX_TOKENS - _bounded(encoded, place)
         for term in terms:
-            one = self._encoded([term], place)
-            if (room := room - _bounded(one, place)) < 0:
+            of_term = self._encoded([term], place)
+            if (room := room - _bounded(of_term, place)) < 0:
                 break
-            encoded += one
+            encoded += of_term
         return lexical_of(encoded, self._continuing) if encoded else NO_LEXICAL
 
     def _encoded(self, phrases: Sequence[str], place: str) -> list[tuple[Ids, bool]]:
         """Return the ids of each phrase that is not blank, and whether it ends in a letter."""
-        texts = [" ".join(normalized(each).replace(SPACE, " ").split()) for each in phrases]
+        texts = [" ".join(normalized(phrase).replace(SPACE, " ").split()) for phrase in phrases]
         return [(self._encode(text, place), is_letter(text[-1])) for text in texts if text]
 
     def possible(self, words: Sequence[str]) -> Lexical:
         """Return the constraints of those words that the vocabulary can spell, up to MAX_TOKENS."""
         ids = self._vocabulary.encode(words)
         encoded = [
-            (each, is_letter(word[-1]))
-            for word, each in zip(words, ids, strict=True)
-            if UNK_ID not in each
+            (tokens, is_letter(word[-1]))
+            for word, tokens in zip(words, ids, strict=True)
+            if UNK_ID not in tokens
         ]
         return merge(NO_LEXICAL, lexical_of(encoded, self._continuing))
 
@@ -230,8 +230,8 @@ def _bounded(phrases: Sequence[tuple[Ids, bool]], place: str) -> int:
 
 def _is_byte_of_letter(token: str) -> bool:
     """Return whether a byte token is a letter or digit, or a part of one, which may be a letter."""
-    found = BYTE_TOKEN.fullmatch(token)
-    byte = int(found[1], 16) if found else 0
+    match = BYTE_TOKEN.fullmatch(token)
+    byte = int(match[1], 16) if match else 0
     return byte >= 128 or chr(byte).isalnum()
 
 

@@ -97,9 +97,9 @@ class PrefixMaker:
         is_byte: dict[int, bool] = {}  # place -> whether the byte there is a token
         start = 0
         for character in map(str.encode, text.decode()):
-            known = character in self._ids
-            places = range(start, start + (1 if known else len(character)))
-            is_byte |= dict.fromkeys(places, not known)
+            is_known = character in self._ids
+            places = range(start, start + (1 if is_known else len(character)))
+            is_byte |= dict.fromkeys(places, not is_known)
             start += len(character)
         numbers = {place: number + n for n, place in enumerate([*is_byte, len(text)])}
         states = []

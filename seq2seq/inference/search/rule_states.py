@@ -64,14 +64,14 @@ class RuleStates:
 
     def phrases(self) -> dict[int, list[Phrases]]:
         """Return the phrases of slots that require some, with the progress of each hypothesis."""
-        found: dict[int, list[Phrases]] = {}
+        by_slot: dict[int, list[Phrases]] = {}
         for slot, rules in self._rules.items():
             if isinstance(rules[-1], RequirePhrases):
                 states = [None if states is None else states[-1] for states in self._states[slot]]
                 (lexical, _), *_ = filter(None, states)
                 start = lexical, lexical.start()
-                found[slot] = [start if state is None else state for state in states]
-        return found
+                by_slot[slot] = [start if state is None else state for state in states]
+        return by_slot
 
     def mask(self, lengths: Array, limits: Array) -> Mask:
         """Return the mask of the next step, for slots of these lengths and limits [B].

@@ -146,13 +146,16 @@ class KeepTokens:
         self.ids = ids
 
     def start(self, sentence: Sentence) -> tuple[tuple[int, ...], int]:
-        return sentence.kept, sentence.lexical.total  # tokens that are missing, room for phrases
+        return (
+            sentence.placeholders,
+            sentence.lexical.total,
+        )  # tokens that are missing, room for phrases
 
     def after(self, state: tuple[tuple[int, ...], int], token: int) -> tuple[tuple[int, ...], int]:
         missing, phrases = state
         if token not in missing:
             return state
-        return tuple(kept for kept in missing if kept != token), phrases
+        return tuple(placeholder for placeholder in missing if placeholder != token), phrases
 
     def mask(self, state: tuple[tuple[int, ...], int], choice: NextTokens) -> None:
         missing, phrases = state

@@ -137,27 +137,27 @@ def _side_by_side(
 ) -> Iterator[Found]:
     """Search queues in several threads; yield what these find."""
     if workers <= 1:
-        yield from _found(engine, waiting, options)
+        yield from _results(engine, waiting, options)
         return
-    found: SimpleQueue[Found | Exception | None] = SimpleQueue()
+    results: SimpleQueue[Found | Exception | None] = SimpleQueue()
     is_over = Event()
 
     def work() -> None:
         try:
-            for result in _found(engine, waiting, options):
-                found.put(result)
+            for result in _results(engine, waiting, options):
+                results.put(result)
                 if is_over.is_set():
                     break
-            found.put(None)
+            results.put(None)
         except Exception as error:
-            found.put(error)
+            results.put(error)
 
     threads = [Thread(target=work, daemon=True) for _ in range(workers)]
     for thread in threads:
         thread.start()
     try:
         while workers:
-            result = found.get()
+            result = results.get()
             if isinstance(result, Exception):
                 raise result
             if result is None:
@@ -170,7 +170,7 @@ def _side_by_side(
             thread.join()
 
 
-def _found(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) -> Iterator[Found]:
+def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) -> Iterator[Found]:
     """Search queues, or what other threads leave of them, one after the other."""
     for queue in waiting:
         while entering := queue.take(engine.slots(queue.width, options.size, queue.share)):
@@ -277,8 +277,8 @@ class _Batch:
         busy = len(slots.limits) - len(free)
         if not busy or len(free) >= max(1, len(slots.limits) // REFILL):
             done = free[slots.sentences[free] >= 0].tolist()
-            found = self.strategy.hypotheses(done) if done else []
-            yield from zip(slots.sentences[done].tolist(), found, strict=True)
+            lists = self.strategy.hypotheses(done) if done else []
+            yield from zip(slots.sentences[done].tolist(), lists, strict=True)
             slots.sentences[done] = -1
             self._fill(free)
         oldest = slots.starts[slots.sentences >= 0].min(initial=self.trail.end)

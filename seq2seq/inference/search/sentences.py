@@ -28,7 +28,7 @@ class Sentence(NamedTuple):
     prefix: Prefix
     lexical: Lexical
     seed: str
-    kept: tuple[int, ...]  # source tokens that the translation contains once
+    placeholders: tuple[int, ...]  # source tokens that the translation contains once
 
 
 def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> Sentence:
@@ -38,13 +38,13 @@ def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> S
     """
     source, limit, prefix, lexical = request
     forced = len(prefix.states)  # tokens at most
-    kept: tuple[int, ...] = ()
+    placeholders: tuple[int, ...] = ()
     if options.kept_ids:
-        kept = tuple(dict.fromkeys(token for token in source if token in options.kept_ids))
-    limit = max(limit, 1 + len(kept))
-    limit = limit if forced + len(kept) < limit else limit + forced
-    limit = max(limit, options.min_length, forced + lexical.total + len(kept))
-    return Sentence(source, limit + 1, prefix, lexical, seed, kept)
+        placeholders = tuple(dict.fromkeys(token for token in source if token in options.kept_ids))
+    limit = max(limit, 1 + len(placeholders))
+    limit = limit if forced + len(placeholders) < limit else limit + forced
+    limit = max(limit, options.min_length, forced + lexical.total + len(placeholders))
+    return Sentence(source, limit + 1, prefix, lexical, seed, placeholders)
 
 
 def padded_width(source: Ids) -> int:
