@@ -1,5 +1,6 @@
 """Forked worker processes that end with this one and leave its signals to it."""
 
+import gc
 import os
 import signal
 import threading
@@ -65,6 +66,7 @@ def _start(
     arguments: tuple[Any, ...],
 ) -> None:
     """Ignore signals, and end this worker once its parent has closed the lifeline or died."""
+    gc.freeze()  # a collection would visit, and copy, all that the parent had loaded
     held.close()
     for name in _SIGNALS:
         signal.signal(getattr(signal, name), signal.SIG_IGN)
