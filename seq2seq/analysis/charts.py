@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
 LINE_STYLES = ("-", "--", ":", "-.")
 GREY = "#5c636e"
-WIDTH, HEIGHT = 7.5, 4.2  # inches
+WIDTH, HEIGHT = 7.5, 4.2  # inches, as all lengths here
+PLOT, LINE = 6.0, 0.2  # width of a chart beside its legend, and height of a line of it
+WRAPPED = 40  # characters of a line in the legend; a single name may be longer
 MAX_POINTS = 400  # in a line; more are averaged
 MARKED = 40  # points in a line, up to which all have marks
 
@@ -52,6 +55,7 @@ def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
         axes.set_title(title, loc="left", fontsize=10)
         axes.set_xlabel(x_label, color=GREY)
     axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
     axes.grid(axis="y", color="#dfe2e7", linewidth=0.7)
     axes.tick_params(colors=GREY, labelsize=8)
     return figure, axes
@@ -65,11 +69,19 @@ def style_of(index: int) -> dict[str, Any]:
 
 
 def add_legend(figure: "Figure") -> None:
-    """Name the lines of a figure beside its chart."""
+    """Name the lines of a figure beside its chart, which grows where the names need room."""
     import matplotlib
+    from matplotlib.font_manager import FontProperties
 
-    with matplotlib.rc_context({"font.family": installed_families()}):
-        figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+    (axes,), families = figure.axes, installed_families()
+    handles, names = axes.get_legend_handles_labels()
+    labels = [textwrap.fill(name, WRAPPED, break_long_words=False) for name in names]
+    rows = [row for label in labels for row in label.splitlines()]
+    width = widest(rows, FontProperties(family=families, size=9))
+    figure.set_figwidth(max(figure.get_figwidth(), PLOT + width))
+    figure.set_figheight(max(HEIGHT, LINE * len(rows) + 1))
+    with matplotlib.rc_context({"font.family": families}):
+        figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
 
 
 def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
@@ -88,6 +100,7 @@ def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, int, float]]) 
     """Draw a bar for each label, count and value; the count is below the label."""
     figure, axes = new_axes(title, x_label)
     drawn = axes.bar(range(len(bars)), [value for *_, value in bars], 0.7, color=COLOURS[0])
+    axes.margins(y=0.1)
     axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8)
     axes.set_xticks(range(len(bars)), [f"{label}\n{count:,}" for label, count, _ in bars])
     figure.set_figwidth(max(WIDTH, 0.7 * len(bars)))

@@ -26,7 +26,7 @@ class Difference(NamedTuple):
     `deviation` is the sample standard deviation of the difference over seeds, paired because equal
     seeds see the same batches; None for a single seed. `ci` is the 95% interval of the difference
     over resampled sentences and `p_value` that of `two_sided_p_value`, both None for fewer than
-    MIN_SENTENCES sentences, and the p-value also for too few that differ (`is_testable`). Both
+    MIN_SENTENCES sentences, and the p-value also for too few that differ. Both
     vary the sentences for these models; only `deviation` accounts for other seeds.
     """
 
@@ -97,15 +97,6 @@ def differing_sentences(baseline: Sequence[Counts], system: Sequence[Counts]) ->
     return int(np.any([(first != second).any(axis=1) for first, second in pairs], axis=0).sum())
 
 
-def is_testable(differing: int) -> bool:
-    """Return whether a p-value can be given for systems that differ in that many sentences.
-
-    Resamples of fewer than MIN_SENTENCES differences understate their spread: if each of four is in
-    favour of one system, a permutation test has p = 0.125, the bootstrap 0.035.
-    """
-    return differing == 0 or differing >= MIN_SENTENCES
-
-
 def difference(
     baseline: Sequence[float],
     system: Sequence[float],
@@ -123,7 +114,10 @@ def difference(
     if baseline_resampled is None or system_resampled is None:
         return Difference(mean, spread, None, None)
     drawn = system_resampled - baseline_resampled
-    p_value = two_sided_p_value(mean, drawn) if is_testable(differing) else None
+    # Resamples of fewer differences understate their spread: if each of four is in favour of one
+    # system, a permutation test has p = 0.125, the bootstrap 0.035.
+    testable = differing == 0 or differing >= MIN_SENTENCES
+    p_value = two_sided_p_value(mean, drawn) if testable else None
     return Difference(mean, spread, interval(drawn), p_value)
 
 

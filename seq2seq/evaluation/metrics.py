@@ -12,17 +12,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from seq2seq.evaluation.bootstrap import (
-    MIN_SENTENCES,
-    RESAMPLES,
-    Counts,
-    Resamples,
-    differing_sentences,
-    interval,
-    is_testable,
-    seed_name,
-    two_sided_p_value,
-)
+from seq2seq.evaluation import bootstrap as resampling
+from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES, Counts, Resamples
 from seq2seq.evaluation.segmentation import (
     BY_SPACES,
     Segmentation,
@@ -74,7 +65,7 @@ class Resampled(NamedTuple):
 class Paired(NamedTuple):
     """One metric of two systems, and the two-sided p-value of their difference.
 
-    The p-value is None if `ci` is, or if too few sentences differ (`is_testable`).
+    The p-value is None if `ci` is, or if too few sentences differ.
     """
 
     baseline: Resampled
@@ -341,11 +332,11 @@ def _paired(
     counts = _counts(metric, baseline), _counts(metric, system)
     first, first_drawn = _resampled(metric, counts[0], resamples)
     second, second_drawn = _resampled(metric, counts[1], resamples)
-    p_value = None
-    testable = is_testable(differing_sentences(counts[:1], counts[1:]))
-    if testable and first_drawn is not None and second_drawn is not None:
-        p_value = two_sided_p_value(second.score - first.score, second_drawn - first_drawn)
-    return Paired(first, second, p_value, _signature(metric, resamples))
+    differing = resampling.differing_sentences(counts[:1], counts[1:])
+    difference = resampling.difference(
+        [first.score], [second.score], first_drawn, second_drawn, differing
+    )
+    return Paired(first, second, difference.p_value, _signature(metric, resamples))
 
 
 def _resampled(
@@ -356,7 +347,7 @@ def _resampled(
     if not resamples.suffice:
         return Resampled(score, None, None), None
     drawn = resamples.scores(counts, lambda sums: _score_of_sums(metric, sums))
-    return Resampled(score, float(drawn.mean()), interval(drawn)), drawn
+    return Resampled(score, float(drawn.mean()), resampling.interval(drawn)), drawn
 
 
 def _signature(metric: Metric, resamples: Resamples) -> str:
@@ -364,5 +355,5 @@ def _signature(metric: Metric, resamples: Resamples) -> str:
     signature = metric.get_signature()
     if resamples.suffice:
         signature.update("bs", resamples.count)
-        signature.update("seed", seed_name())
+        signature.update("seed", resampling.seed_name())
     return str(signature)

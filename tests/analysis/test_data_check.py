@@ -13,6 +13,7 @@ from seq2seq.analysis.check.data_statistics import (
     MOJIBAKE,
     NOT_NFC,
     PATTERNS,
+    TABLE,
     UNUSUAL_KINDS,
     Resemblance,
     TextStatistics,
@@ -24,7 +25,6 @@ from seq2seq.analysis.check.data_statistics import (
 )
 from seq2seq.analysis.check.findings import (
     UNESCAPE,
-    UNUSUAL,
     Finding,
     Split,
     data_findings,
@@ -333,7 +333,8 @@ def test_the_remedy_for_html_entities_keeps_lines_and_columns(tmp_path: Path) ->
 
 
 def test_no_remedy_deletes_line_separators() -> None:
-    for kind, (_, remedy) in UNUSUAL.items():
+    for kind, row in TABLE["characters"].items():
+        remedy = row["remedy"]
         if any(PATTERNS[kind].search(each) for each in "\r\v\f\x85\u2028" if kind in PATTERNS):
             assert "space" in remedy
             assert "Delete" not in remedy

@@ -6,9 +6,11 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from seq2seq.data.corpus import ParallelText, has_text
@@ -23,15 +25,11 @@ PROFILE_LINES = 4000  # lines of a side from which its trigram profile is counte
 MIN_ORDER_LINES = 20
 ORDER_SAMPLE = 2000  # lines of a split whose order is compared
 
+TABLE = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8"))
 PATTERNS = {  # unusual characters by kind
-    "control": re.compile("[\x01-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]"),
-    "tab": re.compile("\t"),
-    "replacement": re.compile("\ufffd"),
-    "private use": re.compile("[\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd]"),
-    "byte order mark": re.compile("\ufeff"),
-    # without the joiners U+200C and U+200D, which Marathi and other languages need
-    "zero width": re.compile("[\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f]"),
-    "HTML": re.compile(r"&(?:amp|apos|gt|lt|nbsp|quot|#\d+|#x[0-9a-fA-F]+);"),
+    kind: re.compile(row["pattern"])
+    for kind, row in TABLE["characters"].items()
+    if "pattern" in row
 }
 MOJIBAKE, NOT_NFC = "mojibake", "not NFC"
 UNUSUAL_KINDS = (*PATTERNS, MOJIBAKE, NOT_NFC)

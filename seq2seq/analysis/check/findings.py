@@ -1,13 +1,13 @@
 """Findings about the data of a training: place, problem and remedy, from one table of checks."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seq2seq.analysis.check.data_statistics import (
-    MAX_RATIO,
     MIN_ORDER_LINES,
     MOJIBAKE,
     NOT_NFC,
+    TABLE,
     Overlap,
     Resemblance,
     SideStatistics,
@@ -34,35 +34,6 @@ UNESCAPE = (
     'sys.stdout.writelines(re.sub("&#?[0-9a-zA-Z]+;",f,x) '
     'for x in open(0,encoding="utf-8",newline="\\n"))' + "' < FILE > NEW"
 )
-
-UNUSUAL = {  # description and remedy of each kind of unusual character
-    "control": (
-        "control characters or line separators",
-        "Replace each by a space; where one separates sentences, split the pair on both sides",
-    ),
-    "tab": ("tabs", "If the file has columns, set {file: FILE.tsv}; otherwise use spaces"),
-    "replacement": (
-        "U+FFFD, which replaces characters lost in an earlier conversion,",
-        "Convert the original again from its correct encoding, or delete these pairs",
-    ),
-    "private use": (
-        "private-use characters, which only one font defines,",
-        "Replace them, or delete these pairs",
-    ),
-    "byte order mark": ("byte order marks of concatenated files", "Delete them"),
-    "zero width": (
-        "invisible characters, such as zero-width spaces or soft hyphens,",
-        "Delete them, except the joiners U+200C and U+200D, which some scripts need",
-    ),
-    MOJIBAKE: (
-        "mojibake (UTF-8 decoded as another encoding)",
-        "Convert the original again from its correct encoding, or repair it with ftfy",
-    ),
-    "HTML": (
-        "HTML entities, such as &amp; or &quot;,",
-        f"Unescape them, without adding line ends or tabs: {UNESCAPE}",
-    ),
-}
 
 
 class Finding(NamedTuple):
@@ -107,16 +78,18 @@ class Check(NamedTuple):
     passed: str
 
 
-def _more_than(share: float, field: str, text: str) -> Callable[[Split], Iterator[str]]:
-    """Warn if more than this share of the pairs has its lines in a field of the statistics."""
+def _more_than(row: dict[str, Any]) -> Callable[[Split], Iterator[str]]:
+    """Warn if more than a share of the pairs has its lines in a field of the statistics."""
 
     def warnings(split: Split) -> Iterator[str]:
-        lines = getattr(split.statistics, field)
+        lines = getattr(split.statistics, row["field"])
         count, total = len(lines), split.statistics.lines
-        if count > share * total:
+        if count > row["most"] * total:
             fate = "skipped" if split.name != "test" else "scored as they are"
-            pairs, part = counted(count, "pair"), percent(count / total)
-            message = text.format(pairs=pairs, share=part, lines=list_lines(lines), fate=fate)
+            pairs, share = counted(count, "pair"), percent(count / total)
+            message = row["text"].format(
+                pairs=pairs, share=share, lines=list_lines(lines), fate=fate
+            )
             yield f"{split.name}: {message}"
 
     return warnings
@@ -126,8 +99,9 @@ def _unusual_characters(split: Split) -> Iterator[str]:
     for file, side in split.sides:
         for kind, lines in side.unusual_characters.items():
             if kind != NOT_NFC:
-                description, remedy = UNUSUAL[kind]
-                yield f"{file}: {description} in {list_and_count(lines)}. {remedy}."
+                row = TABLE["characters"][kind]
+                remedy = row["remedy"].replace("{unescape}", UNESCAPE)
+                yield f"{file}: {row['text']} in {list_and_count(lines)}. {remedy}."
     lines = split.statistics.tgt.unusual_characters.get(NOT_NFC, [])
     if lines and not split.name.startswith("train"):
         yield (
@@ -153,48 +127,13 @@ def _unknown(split: Split) -> Iterator[str]:
             )
 
 
+_CHECKS = {
+    name: Check(name, _more_than(row), row["passed"]) for name, row in TABLE["pairs"].items()
+}
 CHECKS = (
-    Check(
-        "blank",
-        _more_than(
-            0,
-            "blank",
-            "{pairs} with a blank side ({lines}) will be {fate}. Fill in the blank side, or delete "
-            "the pair.",
-        ),
-        "no pairs with a blank side",
-    ),
+    _CHECKS["blank"],
     Check("unusual characters", _unusual_characters, "no unusual characters"),
-    Check(
-        "duplicates",
-        _more_than(
-            0.05,
-            "duplicates",
-            "{pairs} are duplicates ({lines}) and weigh more than others. Keep one of each, unless "
-            "intended.",
-        ),
-        "few or no duplicate pairs",
-    ),
-    Check(
-        "identical",
-        _more_than(
-            0.05,
-            "identical",
-            "{pairs} ({share}) have identical sides ({lines}), which trains the model to copy. "
-            "Delete untranslated pairs, and check that src and tgt are different files.",
-        ),
-        "few or no pairs with identical sides",
-    ),
-    Check(
-        "length ratio",
-        _more_than(
-            0.005,
-            "length_outliers",
-            f"{{pairs}} with one side more than {MAX_RATIO} times as long as usual for the other "
-            "({lines}). Inspect some, and delete mistranslations.",
-        ),
-        "few or no pairs with an unusual length ratio",
-    ),
+    *(_CHECKS[name] for name in ("duplicates", "identical", "length ratio")),
     Check("unknown", _unknown, "few or no tokens that the vocabulary lacks"),
 )
 

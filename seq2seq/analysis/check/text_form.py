@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from seq2seq.analysis.check.data_statistics import TABLE
 from seq2seq.analysis.check.findings import Finding, list_and_count
 from seq2seq.data.compression import commands
 from seq2seq.data.lines import iter_lines
@@ -15,14 +16,7 @@ from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
 from seq2seq.runtime.console import counted
 
-SEGMENTS = {
-    "subwords of subword-nmt (@@)": re.compile(r"\S@@(?= |$)"),
-    "subwords of SentencePiece (U+2581)": re.compile("\u2581"),
-    "joiners of OpenNMT (U+FFED)": re.compile("\uffed"),
-    "subwords of WordPiece (##)": re.compile(r"(?<= )##\w"),
-    "ends of words (</w>)": re.compile(r"</w>"),
-    "joiners of the Moses tokenizer (@-@)": re.compile(r"(?:^| )@[-/,.]@(?= |$)"),
-}
+SEGMENTS = {name: re.compile(pattern) for name, pattern in TABLE["segments"].items()}
 MARKER = re.compile(
     r"<\|?/?(?:s|unk|pad|bos|eos|sos|go|start|end|mask|sep|cls|endoftext|\d?[a-z]{2}_[A-Z]{2})\|?>"
     r"|\[(?:CLS|SEP|PAD|UNK|MASK|BOS|EOS|SOS)\]|\b(?:startseq|endseq)\b|\b_(?:START|END)_\b",

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from seq2seq import __version__
 from seq2seq.analysis.attention.maps import AttentionMap, maps_of
 from seq2seq.analysis.charts import Curve
+from seq2seq.analysis.check.check import files_by_name
 from seq2seq.analysis.scored_text import (
     CHARACTERS,
     WORDS,
@@ -36,6 +37,11 @@ Split = Literal["valid", "test"]
 CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."
 SAMPLED_LINES = 2000  # lines that choose the unit of lengths
 SHOWN_SENTENCES = 3  # best sentences, and as many of the worst
+_CHARTS = {  # figures of training, with their names, by the title of the chart
+    "Loss, nats a token": {"train_loss": "training", "valid_loss": "validation"},
+    "Validation scores, greedy search": {"valid_bleu": "BLEU", "valid_chrf": "chrF2"},
+    "Learning rate": {"learning_rate": "learning rate"},
+}
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
 _CPU_INFO = Path("/proc/cpuinfo")
 
@@ -83,9 +89,7 @@ class RunFacts(NamedTuple):
     run: Path
     parameters: int
     summary: list[tuple[str, str]]
-    losses: list[Curve]
-    quality: list[Curve]
-    rates: list[Curve]
+    charts: list[tuple[str, list[Curve]]]  # with their titles
     texts: list[TextSize]
     scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
@@ -128,10 +132,12 @@ def gather(
         run,
         parameters,
         _summary(config, int(header["step"]), parameters, _seconds(run)),
-        _curves(figures, train_loss="training", valid_loss="validation"),
-        _curves(figures, valid_bleu="BLEU", valid_chrf="chrF2"),
-        _curves(figures, learning_rate="learning rate"),
-        list(_texts(config)),
+        [
+            (title, curves)
+            for title, names in _CHARTS.items()
+            if (curves := _curves(figures, names))
+        ],
+        [_text(name, files) for name, files in files_by_name(config.data).items()],
         scored,
         unscored,
         list(_environment(device)),
@@ -157,8 +163,8 @@ def _seconds(run: Path) -> float | None:
     return max((line["seconds"] for line in lines if "seconds" in line), default=None)
 
 
-def _curves(figures: Sequence[dict[str, float]], **names: str) -> list[Curve]:
-    """Return the curves of these figures that have finite values."""
+def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[Curve]:
+    """Return the curves of figures, by their names in the chart, that have finite values."""
     curves = []
     for key, name in names.items():
         points = sorted(
@@ -169,17 +175,6 @@ def _curves(figures: Sequence[dict[str, float]], **names: str) -> list[Curve]:
         if points:
             curves.append(Curve(name, points))
     return curves
-
-
-def _texts(config: Config) -> Iterator[TextSize]:
-    """Yield the facts of each text; those of training are read as a stream."""
-    data = config.data
-    numbered = len(data.train) > 1
-    for number, corpus in enumerate(data.train, start=1):
-        yield _text(f"train {number}" if numbered else "train", corpus)
-    yield _text("valid", data.valid)
-    if data.test is not None:
-        yield _text("test", data.test)
 
 
 class _Lengths:

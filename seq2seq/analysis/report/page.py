@@ -70,19 +70,12 @@ def _scores(scored: SplitScores) -> str:
 
 
 def _charts(facts: RunFacts) -> str:
-    charts = (
-        ("Loss, nats a token", facts.losses),
-        ("Validation scores, greedy search", facts.quality),
-        ("Learning rate", facts.rates),
-    )
     if (note := matplotlib_note()) is not None:
         return f"<p>No charts: {_text(note)}</p>"
-    figures = [
-        f"<figure>{as_svg(line_chart(title, curves))}</figure>"
-        for title, curves in charts
-        if curves
-    ]
-    return f'<div class="charts">{"".join(figures)}</div>' if figures else "<p>No figures yet.</p>"
+    figures = [as_svg(line_chart(title, curves)) for title, curves in facts.charts]
+    if not figures:
+        return "<p>No figures yet.</p>"
+    return f'<div class="charts">{"".join(f"<figure>{svg}</figure>" for svg in figures)}</div>'
 
 
 def _sentence(sentence: ShownSentence, src_lang: str, tgt_lang: str) -> str:
