@@ -141,10 +141,10 @@ def _path_of(location: Sequence[int | str], lines: Mapping[KeyPath, int]) -> Key
     A single value that the schema reads as a list of one has no place.
     """
     path: KeyPath = ()
-    for each in location:
-        if isinstance(each, str):
-            path = (*path, each)
-        elif (entry := (*path, str(each + 1))) in lines:
+    for key in location:
+        if isinstance(key, str):
+            path = (*path, key)
+        elif (entry := (*path, str(key + 1))) in lines:
             path = entry
     return path
 
@@ -166,13 +166,13 @@ def summary(path: Path, issues: Sequence[ConfigIssue]) -> list[str]:
 
     Of more than MAX_SHOWN issues, those without a line precede; the others are counted.
     """
-    shown = sorted(issues, key=lambda issue: issue.line or 0)[:MAX_SHOWN]
-    shown.sort(key=lambda issue: (issue.line is None, issue.line or 0))
-    places = [f"{path}:{each.line}: " if each.line else f"{path}: " for each in shown]
+    first = sorted(issues, key=lambda issue: issue.line or 0)[:MAX_SHOWN]
+    first.sort(key=lambda issue: (issue.line is None, issue.line or 0))
+    places = [f"{path}:{issue.line}: " if issue.line else f"{path}: " for issue in first]
     texts = [
-        each.text if each.command_line else place + each.text
-        for place, each in zip(places, shown, strict=True)
+        issue.text if issue.command_line else place + issue.text
+        for place, issue in zip(places, first, strict=True)
     ]
-    if more := len(issues) - len(shown):
+    if more := len(issues) - len(first):
         texts.append(f"{path}: ... and {more:,} more error{'s' if more > 1 else ''}")
     return texts

@@ -15,13 +15,28 @@ _ENDS = ".!?\u0964\u0965\u061f\u06d4\u1362\u104b\u17d4\u2026" + _FULL
 _QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"
 _CLOSING = _QUOTES + r")\]\uff09"
 _OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039(\\[\u00bf\u00a1\u300c\u300e\uff08"
+_NOTES = "\u00b9\u00b2\u00b3\u2070-\u2079*\u2020\u2021\u2122\u00ae\u00a9"
+_LOWER, _UPPER = "a-z\u00df-\u00f6\u00f8-\u00ff", "A-Z\u00c0-\u00d6\u00d8-\u00de"
 _BOUNDARY = re.compile(
-    rf"(?P<end>[{_ENDS}]+)(?P<closing>[{_CLOSING}]*)\s+(?=(?P<opening>[{_OPENING}]*)(?P<next>\w))"
-    rf"|[{_FULL}]+(?:(?=[{_OPENING}]*\w)|[{_CLOSING}]+(?=[{_OPENING}]))"
+    rf"(?P<end>[{_ENDS}]+)(?P<closing>[{_CLOSING}{_NOTES}]*)\s+"
+    rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{_CLOSING}{_ENDS}]))"
+    rf"|[{_FULL}]+(?:(?=[{_OPENING}]*[^\s{_CLOSING}{_ENDS}])|[{_CLOSING}]+(?=[{_OPENING}]))"
+    rf"|(?<=[{_LOWER}][{_LOWER}])(?P<joined>[.!?])(?=[{_UPPER}][{_LOWER}\s])"
+)
+# Titles and abbreviations of languages in Latin script, without their full stop.
+_COMMON_ABBREVIATIONS = frozenset(
+    re.findall(
+        r"\w+",
+        "Mr Mrs Ms Messrs Mme Mlle Mgr Prof Gen Rev Capt Col Lt Sgt Maj Cmdr Adm Gov Sen Rep Pres "
+        "Hon Jr Sr Sra Srta Dra Hr Nr Dipl Ing Fig Vol Ch Chap Sec Art Inc Ltd Corp Co Bros Dept "
+        "Univ Ave Av Blvd Rd Jan Feb Mar Apr Jun Jul Aug Sep Sept Oct Nov Dec Mon Tue Tues Wed Thu "
+        "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap",
+    )
 )
 _DOTTED = re.compile(rf"([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
 _WORD = re.compile(rf"[^\s{_OPENING}{_CLOSING},;:!?]+")
 _LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
+_LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _DOTTED_SHARE = (
     0.8  # least share of the occurrences of an abbreviation that have a full stop within a line
 )
@@ -36,16 +51,20 @@ _SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a t
 _ABBREVIATED = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]\.)+[^\W\d_]")
 
 
-def split_sentences(line: str, abbreviations: Collection[str] = (), together: int = 1) -> list[str]:
+def split_sentences(
+    line: str, abbreviations: Collection[str] = (), together: int = 1, before_lower: bool = False
+) -> list[str]:
     """Return the sentences of a line, `together` at a time, without the space between the parts.
 
     A sentence ends at a full stop, an exclamation or a question mark, also one of another script,
-    where white space follows and then no lower-case letter. A full stop ends no sentence after
-    initials (`J.`), a Latin word without a vowel (`Dr.`) or an abbreviation (given without its full
-    stop), nor before a digit.
+    where white space follows, or a capital letter at once, and then anything but closing
+    punctuation or (unless `before_lower`) a lower-case letter. A full stop ends no sentence after
+    initials (`J.`), a Latin word without a vowel (`Dr.`), an abbreviation (a common one, or given
+    without its full stop) or the number of a label (`Step 1.`), nor before a digit.
     """
     parts, start = [], 0
-    for end in islice(_sentence_ends(line, abbreviations), together - 1, None, together):
+    ends = _sentence_ends(line, abbreviations, before_lower)
+    for end in islice(ends, together - 1, None, together):
         parts.append(line[start:end].rstrip())
         start = end
     return [*parts, line[start:]]
@@ -70,23 +89,41 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
     return sorted(abbreviations[:_MAX_ABBREVIATIONS])
 
 
-def _sentence_ends(line: str, abbreviations: Collection[str]) -> Iterator[int]:
+def _sentence_ends(line: str, abbreviations: Collection[str], before_lower: bool) -> Iterator[int]:
+    start = 0
     for boundary in _BOUNDARY.finditer(line):
-        if boundary["end"] is None or _ends_sentence(line, boundary, abbreviations):
-            yield boundary.end()
+        if boundary["joined"]:
+            is_end = _is_plain_word(line, boundary)
+        elif boundary["end"] is None:
+            is_end = True
+        elif boundary["next"].islower() and not before_lower:
+            is_end = False
+        else:
+            is_label = _LABEL.fullmatch(line, start, boundary.start()) is not None
+            is_end = not is_label and _ends_sentence(line, boundary, abbreviations)
+        if is_end:
+            start = boundary.end()
+            yield start
+
+
+def _is_plain_word(line: str, boundary: re.Match[str]) -> bool:
+    """Return whether a mark without a space after it is within no address or file name."""
+    before = line[: boundary.start()].rpartition(" ")[2]
+    after = line[boundary.end() :].partition(" ")[0]
+    return not set(before + after[:-1]) & set("./\\@_:")
 
 
 def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection[str]) -> bool:
     end = boundary["end"]
-    if boundary["next"].islower():
-        return False
     if end[-1] in "!?" and set(boundary["closing"]) & set(_QUOTES):
         return bool(boundary["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
     if end != ".":
         return True
     last = _LAST_WORD.search(line, 0, boundary.start())
     word = _key(last[0]) if last else ""
-    return not (is_shortened(word) or word in abbreviations or boundary["next"].isdigit())
+    if is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS:
+        return False
+    return bool(boundary["opening"]) or not boundary["next"].isdigit()
 
 
 def _key(word: str) -> str:

@@ -3,11 +3,13 @@
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import takewhile
+from typing import Any
 
+from seq2seq.data.affixes import Affixes, has_letters, split_affixes
 from seq2seq.data.copied_words import CopyHabits, copy_habits
 from seq2seq.data.sentences import (
     find_abbreviations,
@@ -23,6 +25,7 @@ from seq2seq.names.symbols import any_of
 MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100
 RARE = 0.05  # share of lines with more sentences than usual
+LOWER = 0.01  # share of lines that begin in lower case, where lines begin in capitals
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _UNLIMITED = 1 << 31
@@ -46,6 +49,11 @@ class SourceProfile:
     copied_forms: list[str] = field(default_factory=list)
     translated_forms: list[str] = field(default_factory=list)
     final_marks: list[str] = field(default_factory=list)  # as `usual_marks` returns them
+    characters: str = ""  # in the lines; unusual ones only if they are frequent
+    wordless: bool = True  # has lines without letters
+    heads: bool = True  # has labels and symbols before sentences, as in `split_affixes`
+    tails: bool = True  # has symbols and numbers after final marks
+    begins_in_capitals: bool = False  # nearly all lines with cased letters do
 
     def __post_init__(self) -> None:
         if self.sentences < 1:
@@ -55,7 +63,36 @@ class SourceProfile:
         """Return a line in parts of at most as many sentences as is usual."""
         if self.sentences >= len(line):  # which has no more sentences than characters
             return [line]
-        return split_sentences(line, self.abbreviations, self.sentences)
+        before_lower = self.sentences == 1 and self.begins_in_capitals
+        return split_sentences(line, self.abbreviations, self.sentences, before_lower)
+
+    def copies(self, line: str) -> bool:
+        """Return whether a line is its own translation: it has no letters, unlike the text."""
+        return not self.wordless and not has_letters(line)
+
+    def affixes(self, text: str) -> Affixes:
+        """Return what is set aside before and after a sentence, as the text hardly has it."""
+        if self.heads and self.tails:
+            return Affixes("", text, "")
+        head, body, tail = split_affixes(text)
+        if self.heads:
+            return Affixes("", head + body, tail)
+        return Affixes(head, body + tail, "") if self.tails else Affixes(head, body, tail)
+
+    def ordinary(self, line: str) -> str:
+        """Replace characters of unusual kinds that the text hardly has by those that it has.
+
+        White space becomes a space, a compatibility character its NFKC form; what is invisible is
+        removed.
+        """
+        if not self.characters or not any(map(is_unusual, line)):
+            return line
+        known = self._characters
+        return "".join(_ordinary(character, known) for character in line)
+
+    @cached_property
+    def _characters(self) -> frozenset[str]:
+        return frozenset(self.characters)
 
     def tag_of(self, line: str, vocabulary: Vocabulary) -> str | None:
         """Return the tags that begin a line, which all its parts must have."""
@@ -126,7 +163,52 @@ def describe_source(
         list(habits.copied_forms),
         list(habits.translated_forms),
         usual_marks(sample, [tgt[row] for row in rows]),
+        **_habits(sample),
     )
+
+
+def _habits(lines: Sequence[str]) -> dict[str, Any]:
+    """Return the characters and the form of lines, as fields of their profile."""
+    characters = Counter(character for line in lines for character in set(line))
+    least = HARDLY * len(lines)
+    affixes = [split_affixes(line) for line in lines]
+    begin_in_capitals = [letter.isupper() for letter in map(_first_letter, lines) if letter]
+    return {
+        "characters": "".join(
+            sorted(c for c, count in characters.items() if not is_unusual(c) or count > least)
+        ),
+        "wordless": sum(not has_letters(line) for line in lines) > least,
+        "heads": sum(bool(parts.head) for parts in affixes) > least,
+        "tails": sum(bool(parts.tail) for parts in affixes) > least,
+        "begins_in_capitals": sum(begin_in_capitals) >= (1 - LOWER) * max(1, len(begin_in_capitals))
+        and bool(begin_in_capitals),
+    }
+
+
+def _first_letter(line: str) -> str:
+    """Return the first letter of a line if it is upper or lower case, else ""."""
+    letter = next((character for character in line if character.isalpha()), "")
+    return letter if letter.lower() != letter.upper() else ""
+
+
+def is_unusual(character: str) -> bool:
+    """Return whether a character is a space but U+0020, invisible or a compatibility character."""
+    if character.isascii():
+        return character.isspace() and character != " "
+    if character.isspace() or unicodedata.category(character) == "Cf":
+        return True
+    return unicodedata.normalize("NFKC", character) != unicodedata.normalize("NFC", character)
+
+
+def _ordinary(character: str, known: Container[str]) -> str:
+    if character in known or not is_unusual(character):
+        return character
+    if character.isspace():
+        return " "
+    if unicodedata.category(character) == "Cf":
+        return ""
+    form = unicodedata.normalize("NFKC", character)
+    return form if all(part in known or part == " " for part in form) else character
 
 
 def _tags(lines: Sequence[str], symbols: Sequence[str]) -> list[str]:

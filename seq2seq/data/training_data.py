@@ -141,7 +141,7 @@ class TrainingData:
         self._entry, counts, corpora = entry, entry.counts, texts.as_list(files)
         self._has_links = arrays.has_links(files)
         self.text = arrays.open_text(entry, texts.source_name(files))
-        self._sizes = [counts["pairs"]]  # of each corpus, one after another in the text
+        self._sizes = [counts["pairs"]]  # by corpus, one after another in the text
         if len(corpora) > 1:
             self._sizes = [counts[arrays.pairs_of_corpus(n + 1)] for n in range(len(corpora))]
         self.blank = counts["blank"]  # pairs dropped for a blank side

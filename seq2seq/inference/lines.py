@@ -18,6 +18,9 @@ from seq2seq.inference.search.lexical import MAX_TOKENS
 from seq2seq.inference.search.prefixes import NO_PREFIX
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.text_steps import (
+    AffixesAside,
+    Characters,
+    Copies,
     FinalMarks,
     LineStep,
     NameMasks,
@@ -57,8 +60,12 @@ class LineSteps:
         tags, marks = Tags(source, vocabularies.src), FinalMarks(source)
         masks = [] if names is None else [NameMasks(names, requirements, settings)]
         self._completing: list[LineStep] = [tags, marks]
-        self._steps: list[LineStep] = [tags, marks, Sentences(source), *masks, tags, marks]
-        self._undone: list[LineStep] = [marks, *masks]
+        aside = AffixesAside(source)
+        self._steps: list[LineStep] = [
+            *(tags, Characters(source), Copies(source), aside, marks),
+            *(Sentences(source), aside, *masks, tags, marks),
+        ]
+        self._undone: list[LineStep] = [marks, *masks, aside]
         self._prefix = cache(requirements.prefix)
 
     def prepare(
@@ -81,6 +88,8 @@ class LineSteps:
                 step.apply(line)
         self._encode(prepared)
         for number, line in enumerate(prepared, start=1):
+            if line.is_copied:
+                continue
             if is_blank(line.text) or not any(part.ids for part in line.parts):
                 line.notes = [_BLANK_CONSTRAINED] if line.phrases else []
                 line.parts = []

@@ -13,6 +13,8 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.names.names import Masked, Names
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
+_CHARACTERS = "characters that the training text hardly has ({}); read as those that it has"
+_COPIED = "no letters, unlike the training text; copied"
 _NO_MARK = "no final punctuation mark, unlike the training text; translated as if there were one"
 
 
@@ -22,6 +24,8 @@ class Part:
 
     masked: Masked  # the text with placeholders, and its names
     lacks_mark: bool = False  # its final mark was added, and is removed from its translation
+    head: str = ""  # set aside before and after the text
+    tail: str = ""
     ids: Ids = field(default_factory=list)
     words: list[str] = field(default_factory=list)  # if its vocabulary is of words
     prefix: Prefix = NO_PREFIX  # unless the part is not the first
@@ -32,7 +36,13 @@ class Part:
         """Return the parts into which this one is split; the last has its final mark."""
         last = len(texts) - 1
         return [
-            replace(self, masked=text, lacks_mark=self.lacks_mark and place == last)
+            replace(
+                self,
+                masked=text,
+                lacks_mark=self.lacks_mark and place == last,
+                head="" if place else self.head,
+                tail=self.tail if place == last else "",
+            )
             for place, text in enumerate(texts)
         ]
 
@@ -48,6 +58,7 @@ class SourceLine:
     parts: list[Part] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     left_out: bool = False  # some of its text is not translated
+    is_copied: bool = False  # it is its own translation
 
     def cut(self, texts_of: Callable[[Part], Sequence[str]]) -> None:
         """Split each part into some texts."""
@@ -83,6 +94,66 @@ class Tags(LineStep):
             line.cut(lambda part: [_with_tag(part.masked.text, tag)])
 
 
+class Characters(LineStep):
+    """White space and characters of other forms are written as the training text writes them."""
+
+    def __init__(self, source: SourceProfile) -> None:
+        self._source = source
+
+    def apply(self, line: SourceLine) -> None:
+        """Replace the characters that the training text hardly has."""
+        for place, part in enumerate(line.parts):
+            text = self._source.ordinary(part.masked.text)
+            if text != part.masked.text:
+                odd = sorted(set(part.masked.text) - set(text))[:3]
+                names = ", ".join(f"U+{ord(character):04X}" for character in odd)
+                line.notes.append(_CHARACTERS.format(names))
+                line.parts[place] = replace(part, masked=part.masked._replace(text=text))
+
+
+class Copies(LineStep):
+    """Lines without letters are copied, if the training text hardly has any."""
+
+    def __init__(self, source: SourceProfile) -> None:
+        self._source = source
+
+    def apply(self, line: SourceLine) -> None:
+        """Let a line that has only numbers and symbols be its own translation."""
+        text = line.text.removeprefix(line.tag or "")
+        if is_blank(line.text) or line.prefix or line.phrases or not self._source.copies(text):
+            return
+        line.parts, line.is_copied = [], True
+        line.notes.append(_COPIED)
+
+
+class AffixesAside(LineStep):
+    """Labels before a sentence, and symbols after its final mark, are set aside and put back."""
+
+    def __init__(self, source: SourceProfile) -> None:
+        self._source = source
+
+    def apply(self, line: SourceLine) -> None:
+        """Set aside what the training text hardly has, but nothing before a prefix."""
+        for place, part in enumerate(line.parts):
+            tag = f"{line.tag} " if line.tag else ""
+            text = part.masked.text
+            head, body, tail = self._source.affixes(text.removeprefix(tag))
+            if line.prefix and place == 0:
+                head, body = "", head + body
+            if head or tail:
+                start = tag if text.startswith(tag) else ""
+                line.parts[place] = replace(
+                    part,
+                    masked=part.masked._replace(text=start + body),
+                    head=part.head + head,
+                    tail=tail + part.tail,
+                )
+
+    def undo(self, part: Part, text: str) -> str:
+        """Put back what was set aside."""
+        return f"{part.head}{text}{part.tail}".strip()
+
+
 class FinalMarks(LineStep):
     """Parts without a final mark get the usual one, if the training text always has one."""
 
@@ -95,7 +166,7 @@ class FinalMarks(LineStep):
             text = self._source.with_final_mark(part.masked.text, line.tag)
             if text == part.masked.text:
                 continue
-            if part.masked.text == line.text:
+            if len(line.parts) == 1 and not line.left_out:
                 line.notes.append(_NO_MARK)
             lacks = place > 0 or not self._source.ends_in_mark(line.prefix)
             line.parts[place] = replace(

@@ -14,7 +14,7 @@ from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 
 LINE_BREAKS = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")
-MAX_COMBINATIONS = 2000  # of translations of parts
+MAX_COMBINATIONS = 2000  # compared for the n-best list of a line in parts
 _BLANK = NBestEntry("", 0.0)
 
 
@@ -112,6 +112,11 @@ def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) ->
     return Translation(
         joined, [token for part in parts for token in part.src_tokens], parts=len(parts)
     )
+
+
+def copied(text: str, n_best: int) -> Translation:
+    """Return a line as its own translation, without tokens."""
+    return Translation([NBestEntry(LINE_BREAKS.sub(" ", text), 0.0)] * n_best)
 
 
 def _best_joined(lists: Sequence[Sequence[NBestEntry]], n_best: int) -> list[NBestEntry]:

@@ -12,7 +12,7 @@ from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Automata, Requirements
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
-from seq2seq.inference.translation import Translation, join_parts
+from seq2seq.inference.translation import Translation, copied, join_parts
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
@@ -184,7 +184,9 @@ class Translator(LoadedModel):
         )
         return (
             replace(
-                join_parts([next(translated) for _ in line.parts], n_best, by_score),
+                copied(line.text, n_best)
+                if line.is_copied
+                else join_parts([next(translated) for _ in line.parts], n_best, by_score),
                 left_out=line.left_out,
                 notes=line.notes,
             )

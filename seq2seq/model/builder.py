@@ -6,13 +6,7 @@ from seq2seq.config.model import ModelConfig, ScoreConfig
 from seq2seq.model import attention
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
 from seq2seq.model.copying import Copying
-from seq2seq.model.decoder import (
-    BahdanauDecoder,
-    Decoder,
-    DecoderSizes,
-    LuongDecoder,
-    PlainDecoder,
-)
+from seq2seq.model.decoder import BahdanauDecoder, Decoder, DecoderSizes, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.external_score import check_external_score, external_score
 from seq2seq.model.gnmt_decoder import GNMTDecoder

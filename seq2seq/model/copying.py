@@ -28,10 +28,10 @@ class CopyOutputs(NamedTuple):
         """
         log_probs = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
         gate = self.gate[:, None].to(log_probs.dtype)
-        both = (-gate.abs()).exp().log1p()
-        log_probs = log_probs + (gate.clamp(max=0) - both)  # log g p
+        log_sum = (-gate.abs()).exp().log1p()
+        log_probs = log_probs + (gate.clamp(max=0) - log_sum)  # log g p
         generated = log_probs.gather(1, self.src)  # [N, S]
-        copied = (-gate).clamp(max=0) - both + self.mass.to(log_probs.dtype).log()
+        copied = (-gate).clamp(max=0) - log_sum + self.mass.to(log_probs.dtype).log()
         larger, difference = torch.maximum(generated, copied), (generated - copied).abs()
         mixed = larger + (-difference).exp().log1p()  # `generated` where no mass is
         return log_probs.scatter_reduce(1, self.src, mixed, "amax")
@@ -117,11 +117,11 @@ class Copying(nn.Module):
         """Return r_t of all steps [B, T, S], given outputs [B, T, R] and last ids [B, T]."""
         logits = _product(outputs, self.continuation)  # [B, T]
         weights = attention_weights.to(logits.dtype)
-        shares, found = torch.zeros_like(weights[:, 0]), []
+        shares, continued = torch.zeros_like(weights[:, 0]), []
         for t, ids in enumerate(tgt_in.unbind(1)):
-            found.append(continuation(shares, ids, positions.src))
-            shares = self._shares(logits[:, t], weights[:, t], found[-1], positions)
-        return torch.stack(found, 1)
+            continued.append(continuation(shares, ids, positions.src))
+            shares = self._shares(logits[:, t], weights[:, t], continued[-1], positions)
+        return torch.stack(continued, 1)
 
 
 def continuation(copied: Tensor, ids: Tensor, src: Tensor) -> Tensor:
@@ -130,9 +130,9 @@ def continuation(copied: Tensor, ids: Tensor, src: Tensor) -> Tensor:
     The copy distribution [N, S] of the last step is restricted to positions in src [N, S] with the
     last ids [N]. r sums to nearly 1, or to nearly 0 if it was improbable to copy the last token.
     """
-    found = copied * (src == ids[:, None])
-    found = found / (found.sum(-1, keepdim=True) + MIN_COPIED)
-    return torch.cat([torch.zeros_like(found[:, :1]), found[:, :-1]], 1)
+    here = copied * (src == ids[:, None])
+    here = here / (here.sum(-1, keepdim=True) + MIN_COPIED)
+    return torch.cat([torch.zeros_like(here[:, :1]), here[:, :-1]], 1)
 
 
 def _product(outputs: Tensor, layer: nn.Linear) -> Tensor:

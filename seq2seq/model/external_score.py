@@ -92,10 +92,10 @@ def _weights(name: str, score: ScoreFunction) -> object:
 
 def _check_state(name: str, module: nn.Module) -> None:
     """Raise ScoreError for tensors that checkpoints do not hold."""
-    for path, each in module.named_modules():
-        plain = [key for key, value in vars(each).items() if isinstance(value, Tensor)]
-        if found := [*plain, *each._buffers]:
-            place = ".".join(filter(None, (path, found[0])))
+    for path, part in module.named_modules():
+        plain = [key for key, value in vars(part).items() if isinstance(value, Tensor)]
+        if names := [*plain, *part._buffers]:
+            place = ".".join(filter(None, (path, names[0])))
             raise ScoreError(
                 f"{name}.{place} is a tensor but no parameter, which checkpoints do not hold; make "
                 "it an nn.Parameter, or compute it in forward"

@@ -88,8 +88,8 @@ class Dropout(nn.Dropout):
             return super().forward(input)
         words = torch.empty(-(-input.numel() // 8), dtype=torch.int64).random_(-(2**63), None)
         random_bytes = words.view(torch.uint8)[: input.numel()]
-        kept = (random_bytes >= dropped).to(input.dtype)
-        return input * kept.mul_(DROPOUT_LEVELS / (DROPOUT_LEVELS - dropped)).view(input.shape)
+        mask = (random_bytes >= dropped).to(input.dtype)
+        return input * mask.mul_(DROPOUT_LEVELS / (DROPOUT_LEVELS - dropped)).view(input.shape)
 
 
 class DropoutRates(NamedTuple):

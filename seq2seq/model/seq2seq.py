@@ -93,8 +93,10 @@ class Seq2Seq(nn.Module):
             return unrolled
         assert unrolled.attention_weights is not None, "no copying without attention"
         positions = memory.positions(len(src))
-        known = unrolled.outputs, unrolled.attention_weights, tgt_in, positions
-        return unrolled._replace(continued=self.copying.continuations(*known), positions=positions)
+        targets = unrolled.outputs, unrolled.attention_weights, tgt_in, positions
+        return unrolled._replace(
+            continued=self.copying.continuations(*targets), positions=positions
+        )
 
     def forward(self, src: Tensor, src_lengths: Tensor, tgt_in: Tensor) -> Tensor:
         """Return the outputs [B, T, R] of `unroll`."""

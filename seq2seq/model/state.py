@@ -48,15 +48,15 @@ class Memory(NamedTuple):
     def positions(self, count: int) -> SourcePositions:
         """Return the tokens that each of N = B * K hypotheses may copy."""
         parts = [self.src, self.first, self.position_scores]
-        known = [part for part in parts if part is not None]
-        assert len(known) == len(parts), "set where tokens are copied"
-        beam_size = count // known[0].shape[0]
+        tensors = [part for part in parts if part is not None]
+        assert len(tensors) == len(parts), "set where tokens are copied"
+        beam_size = count // tensors[0].shape[0]
         sentences = torch.arange(count, device=self.keys.device) // beam_size
-        return SourcePositions(*(part.index_select(0, sentences) for part in known))
+        return SourcePositions(*(part.index_select(0, sentences) for part in tensors))
 
-    def put(self, sentences: Tensor, other: Self, other_sentences: Tensor | slice) -> None:
+    def put(self, sentences: Tensor, new: Self, from_sentences: Tensor | slice) -> None:
         """Overwrite the rows `sentences` by rows of another memory."""
-        _put(self, sentences, other, other_sentences)
+        _put(self, sentences, new, from_sentences)
 
 
 class DecoderState(NamedTuple):
@@ -75,9 +75,9 @@ class DecoderState(NamedTuple):
             None if part is None else part.index_select(0, rows) for part in self
         )
 
-    def put(self, rows: Tensor, other: Self, other_rows: Tensor | slice) -> None:
+    def put(self, rows: Tensor, new: Self, from_rows: Tensor | slice) -> None:
         """Overwrite the hypotheses `rows` by those of another state, which may repeat."""
-        _put(self, rows, other, other_rows)
+        _put(self, rows, new, from_rows)
 
 
 class Step(NamedTuple):
@@ -110,9 +110,9 @@ def _select(part: Tensor, rows: Tensor) -> Tensor:
 def _put(
     parts: tuple[Tensor | None, ...],
     rows: Tensor,
-    others: tuple[Tensor | None, ...],
-    other_rows: Tensor | slice,
+    sources: tuple[Tensor | None, ...],
+    from_rows: Tensor | slice,
 ) -> None:
-    for part, other in zip(parts, others, strict=True):
-        if part is not None and other is not None:
-            part[rows] = other[other_rows]
+    for part, new in zip(parts, sources, strict=True):
+        if part is not None and new is not None:
+            part[rows] = new[from_rows]

@@ -117,8 +117,8 @@ def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
     means = {}
     for name in weights[0]:
         total = weights[0][name].cpu().double()
-        for other in weights[1:]:
-            total = total + other[name].cpu().double()
+        for further in weights[1:]:
+            total = total + further[name].cpu().double()
         means[name] = (total / len(weights)).float()
     return means
 

@@ -208,15 +208,19 @@ def overridden(description: Description, overrides: Iterable[str]) -> Decoding:
     Values are JSON, checked by the schema of the run's config. Raises UserError for other keys and
     for values that the schema refuses.
     """
-    given: dict[str, Any] = {}
-    for each in argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3"):
-        name, _, text = each.partition("=")
+    values: dict[str, Any] = {}
+    for override in argument_types.text_list(
+        overrides, "overrides", "such as decoding.beam_size=3"
+    ):
+        name, _, text = override.partition("=")
         key = name.removeprefix("decoding.")
         if not name.startswith("decoding.") or key not in description.decoding_schema:
-            keys = ", ".join(f"decoding.{each}" for each in description.decoding_schema)
-            raise UserError(f"{each}: an exported model takes other values of these keys: {keys}")
-        given[key] = _checked(each, text, description.decoding_schema[key])
-    decoding = replace(description.decoding, **given)
+            keys = ", ".join(f"decoding.{key}" for key in description.decoding_schema)
+            raise UserError(
+                f"{override}: an exported model takes other values of these keys: {keys}"
+            )
+        values[key] = _checked(override, text, description.decoding_schema[key])
+    decoding = replace(description.decoding, **values)
     longest = decoding.max_length
     if longest is not None and decoding.min_length > longest:
         raise UserError(
@@ -232,9 +236,9 @@ def _checked(override: str, text: str, schema: Mapping[str, Any]) -> object:
     except ValueError:
         value = text
     choices = schema.get("anyOf", [schema])
-    if any(_allows(each, value) for each in choices):
+    if any(_allows(choice, value) for choice in choices):
         return float(value) if schema.get("type") == "number" else value
-    expected = " or ".join(_describe(each) for each in choices)
+    expected = " or ".join(_describe(choice) for choice in choices)
     raise UserError(f"{override}: must be {expected}")
 
 

@@ -68,19 +68,19 @@ def is_own_report(path: Path) -> bool:
 
 def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """Return the tensors of a checkpoint or training state that are weights or their averages."""
-    return {name: each for name, each in tensors.items() if not name.startswith(_OPTIMIZER)}
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(_OPTIMIZER)}
 
 
 def snapshot_step(path: Path) -> int | None:
     """Return the step of a snapshot by its file name; None for other names."""
-    found = _SNAPSHOT.fullmatch(path.name)
-    return int(found[1]) if found else None
+    match = _SNAPSHOT.fullmatch(path.name)
+    return int(match[1]) if match else None
 
 
 def snapshots(folder: Path) -> list[Path]:
     """List the snapshots of a run, oldest first."""
-    found = folder.glob("step-*.safetensors")
-    steps = {path: step for path in found if (step := snapshot_step(path)) and not path.is_dir()}
+    paths = folder.glob("step-*.safetensors")
+    steps = {path: step for path in paths if (step := snapshot_step(path)) and not path.is_dir()}
     return sorted(steps, key=lambda path: steps[path])
 
 
@@ -95,18 +95,18 @@ def with_recovery_hint(path: Path) -> Iterator[None]:
 
 def recovery_hint(folder: Path, damaged: str) -> str:
     """Say how to recover from a damaged or missing checkpoint, after verifying the others."""
-    others = [name for name in (LAST, PREVIOUS, BEST) if name != damaged]
-    intact = {name: _is_intact(folder / name) for name in others}
+    names = [name for name in (LAST, PREVIOUS, BEST) if name != damaged]
+    intact = {name: _is_intact(folder / name) for name in names}
     if hint := _resume_hint(folder, damaged, intact):
         return hint
-    if unknown := [name for name in others if intact[name] is None]:
-        return f"{' and '.join(unknown)} cannot be read: make it readable first"
+    if unreadable := [name for name in names if intact[name] is None]:
+        return f"{' and '.join(unreadable)} cannot be read: make it readable first"
     if intact.get(BEST):
         return (
             f"{BEST} is intact and translates; to train again, {argument('overwrite', True)} or "
             "another run_dir"
         )
-    if newest := next((each for each in reversed(snapshots(folder)) if _is_intact(each)), None):
+    if newest := next((path for path in reversed(snapshots(folder)) if _is_intact(path)), None):
         return f"{newest.name} is intact: copied to {BEST}, it translates"
     return (
         "No other checkpoint here is intact: copy the run again, or train with "
@@ -158,9 +158,9 @@ def _what_remains(folder: Path) -> str:
 
 def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:
     """Raise RunError for weights that are not finite: no file of a run may hold them."""
-    if (found := tensor_file.non_finite(weights)) is not None:
+    if (fault := tensor_file.non_finite(weights)) is not None:
         raise RunError(
-            f"{path}: not written, because {found}. Train with a lower training.learning_rate"
+            f"{path}: not written, because {fault}. Train with a lower training.learning_rate"
         )
 
 
@@ -182,7 +182,7 @@ def belongs_to_run(path: Path, folder: Path) -> bool:
         name = target.relative_to(root).parts[0].removesuffix(PART_SUFFIX)
         if name in RESERVED or snapshot_step(root / name) is not None:
             return True
-    return any(same_file(path, each) for each in _files_of_run(root))
+    return any(same_file(path, file) for file in _files_of_run(root))
 
 
 def _files_of_run(folder: Path) -> Iterator[Path]:

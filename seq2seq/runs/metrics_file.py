@@ -42,27 +42,27 @@ def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
 
     There are none if the file is missing.
     """
-    path, kept = folder / name, []
+    path, intact = folder / name, []
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         with suppress(ValueError, RecursionError):
             if isinstance(values := json.loads(line), dict):
-                kept.append(values)
-    return kept
+                intact.append(values)
+    return intact
 
 
 def truncate_metrics(path: Path, step: int) -> list[bytes]:
     """Remove lines of later steps and damaged lines from a JSON-lines file; return the others."""
-    kept: list[bytes] = []
+    lines: list[bytes] = []
     if not path.exists():
-        return kept
+        return lines
     for line in read_bounded(path, _MAX_BYTES).split(b"\n"):
         try:
             if json.loads(line)["step"] <= step:
-                kept.append(line)
+                lines.append(line)
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-    atomic_write(path, b"".join(line + b"\n" for line in kept))
-    return kept
+    atomic_write(path, b"".join(line + b"\n" for line in lines))
+    return lines
 
 
 def metrics_table(lines: Sequence[Mapping[str, float]]) -> str:
@@ -120,18 +120,18 @@ def read_saved_metrics(folder: Path, progress: "Progress") -> SavedMetrics:
     count = LineCount(lines[:counted])
     if (count.lines, count.checksum) == (counted, checksum):
         return SavedMetrics(lines[:counted], None, damaged)
-    kept = [
+    intact = [
         line
         for line, step in zip(lines, steps, strict=True)
         if step is not None and step <= progress.step
     ]
-    found = [f"{_listed(damaged)} damaged"] if damaged else []
-    if checksum and len(kept) < counted:
-        found.append(f"{counted - len(kept):,} of {counted:,} lines lost")
+    faults = [f"{_listed(damaged)} damaged"] if damaged else []
+    if checksum and len(intact) < counted:
+        faults.append(f"{counted - len(intact):,} of {counted:,} lines lost")
     elif checksum and not damaged:
-        found.append("lines were edited or added")
-    lost = f"not as it was saved at step {progress.step} ({', '.join(found)})" if found else None
-    return SavedMetrics(kept, lost, [])
+        faults.append("lines were edited or added")
+    lost = f"not as it was saved at step {progress.step} ({', '.join(faults)})" if faults else None
+    return SavedMetrics(intact, lost, [])
 
 
 def _step_of(line: bytes) -> int | None:
@@ -145,6 +145,6 @@ def _step_of(line: bytes) -> int | None:
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    shown = ", ".join(map(str, numbers[:_SHOWN_LINES]))
+    first = ", ".join(map(str, numbers[:_SHOWN_LINES]))
     more = f" and {len(numbers) - _SHOWN_LINES:,} more" if len(numbers) > _SHOWN_LINES else ""
-    return f"line{'s' * (len(numbers) > 1)} {shown}{more}"
+    return f"line{'s' * (len(numbers) > 1)} {first}{more}"

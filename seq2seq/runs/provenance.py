@@ -12,7 +12,7 @@ from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.files import are_checksums, checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runs.tensor_file import header_errors, newer_version
+from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime.errors import UnreadableFile, UserError, argument
 
 Header = dict[str, Any]
@@ -32,16 +32,9 @@ def provenance_of(
 
 
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
-    """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header.
-
-    Raises UserError for a run of a newer version with keys that this version does not have.
-    """
+    """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header."""
     with header_errors(path):
-        recorded = dict(header["config"])
-        changes = changed_since(recorded, config)
-    if recorded.keys() - recorded_keys(config).keys() and (newer := newer_version(path)):
-        raise UserError(f"{path}: {newer}")
-    return changes
+        return changed_since(dict(header["config"]), config)
 
 
 def model_changes(
@@ -57,19 +50,19 @@ def that_change_weights(
     """Select from changes, as `KEY: OLD -> NEW`, those that a warm start refuses, too."""
     if config.model.score is not None and config.model.score.name == "location":
         sections += ("data.max_length:",)  # the score has weights for each position
-    shaping = (each for each in changes if each.startswith(sections))
     return [
-        each
-        for each in shaping
-        if not each.startswith(_SHAPELESS)
-        and not (each.startswith(_NAMES) and "placeholders" not in each)
+        change
+        for change in changes
+        if change.startswith(sections)
+        and not change.startswith(_SHAPELESS)
+        and not (change.startswith(_NAMES) and "placeholders" not in change)
     ]
 
 
 def check_model_keys(path: Path, header: Header, config: Config, config_path: Path) -> None:
     """Raise UserError if the config defines another model than the weights in `path` have."""
     changes = config_changes(path, header, config)
-    if changes := [each for each in changes if each.startswith(_MODEL_KEYS)]:
+    if changes := [change for change in changes if change.startswith(_MODEL_KEYS)]:
         raise UserError(
             f"{config_path}: does not fit {path}, trained with other values: {', '.join(changes)}; "
             "restore them, or take both files from the same run"

@@ -12,16 +12,7 @@ from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runs import tensor_file
 from seq2seq.runs.engine_folder import DESCRIPTION
-from seq2seq.runs.layout import (
-    BEST,
-    CONFIG,
-    LAST,
-    PREVIOUS,
-    VOCABULARY,
-    recovery_hint,
-    snapshots,
-    with_recovery_hint,
-)
+from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY, recovery_hint, with_recovery_hint
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.provenance import Header, recorded_vocabularies
 from seq2seq.runtime import argument_types
@@ -52,10 +43,8 @@ def read_config(folder: Path) -> Config:
     try:
         return _relocated(read_config_file(folder / CONFIG).config, folder)
     except ConfigError as error:
-        remedy = "`seq2seq train CONFIG --resume` writes it again"
-        if newer := _newer_version(folder):
-            remedy = newer
-        raise UserError(f"{'; '.join(error.lines)} ({remedy})") from None
+        lines = "; ".join(error.lines)
+        raise UserError(f"{lines} (`seq2seq train CONFIG --resume` writes it again)") from None
 
 
 def _relocated(config: Config, folder: Path) -> Config:
@@ -89,19 +78,13 @@ def _kind_of_file(path: Path) -> str:
     return "is a file, not a run folder; `seq2seq train CONFIG` creates one"
 
 
-def _newer_version(folder: Path) -> str | None:
-    """Say that a newer version wrote the checkpoints of a run; None if it did not."""
-    paths = [*(folder / name for name in (BEST, LAST, PREVIOUS)), *snapshots(folder)]
-    return next(filter(None, map(tensor_file.newer_version, paths)), None)
-
-
 def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) -> DecodingConfig:
     """Return the `decoding` section of a run with overrides; raises UserError for other keys."""
     overrides = argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3")
-    for each in overrides:
-        if not each.startswith("decoding."):
+    for override in overrides:
+        if not override.startswith("decoding."):
             raise UserError(
-                f"{each}: a trained run takes other values of decoding.* keys only, such as "
+                f"{override}: a trained run takes other values of decoding.* keys only, such as "
                 "decoding.length_penalty=0.6"
             )
     if not overrides:

@@ -42,13 +42,7 @@ from seq2seq.runs.training_state import (
     train_again,
 )
 from seq2seq.runtime.errors import UserError, argument
-from seq2seq.runtime.files import (
-    PART_SUFFIX,
-    check_paths,
-    check_readable,
-    part_of,
-    refused_link,
-)
+from seq2seq.runtime.files import PART_SUFFIX, check_paths, check_readable, part_of, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
 
@@ -137,7 +131,7 @@ def check_place(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
     if not folder.exists():
-        above = next(each for each in folder.absolute().parents if each.exists())
+        above = next(parent for parent in folder.absolute().parents if parent.exists())
         if not (above.is_dir() and os.access(above, os.W_OK)):
             raise UserError(f"run_dir: {folder} cannot be created in {above}; choose another place")
 
@@ -168,7 +162,7 @@ def _check_owners(folder: Path) -> None:
 
     Related are this user, root and the owner of the folder, whom the user has chosen by its name.
     """
-    if not hasattr(os, "geteuid") or not folder.is_dir():
+    if not folder.is_dir():
         return
     trusted = {os.geteuid(), 0, folder.stat().st_uid}
     for name in existing(folder, RESERVED):

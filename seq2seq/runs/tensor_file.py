@@ -7,7 +7,6 @@ type, shape and bytes of all tensors, and `checksum` the SHA-256 of the header w
 import hashlib
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMAT = 3  # incremented when tensor names change or weights would give another model
-_METADATA, _CHECKSUM, _TENSORS, _FORMAT = "seq2seq", "checksum", "tensors", "format"
-_VERSION, _RELEASE = "version", re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,6}){1,2}")
-_DEFAULT_MEMORY = 64 << 30  # bytes assumed if the memory of the machine is unknown
+_METADATA, _CHECKSUM, _TENSORS = "seq2seq", "checksum", "tensors"
+_FORMAT, _VERSION = "format", "version"
 Shapes = dict[str, tuple[int, ...]]
 T = TypeVar("T")
 
@@ -43,10 +41,10 @@ def save_tensors(
     """
     from safetensors.torch import save
 
-    own = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    full = {_VERSION: __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(own)}
-    text = json.dumps({**full, _CHECKSUM: _checksum(full)})
-    atomic_write(path, save(own, {_METADATA: text}), backup)
+    on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+    described = {_VERSION: __version__, _FORMAT: FORMAT, **header, _TENSORS: _digest(on_cpu)}
+    text = json.dumps({**described, _CHECKSUM: _checksum(described)})
+    atomic_write(path, save(on_cpu, {_METADATA: text}), backup)
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
@@ -65,20 +63,11 @@ def read_file(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
     with _opened(path, "pt") as file:
         header = _header_of(file, path)
         tensors = {name: file.get_tensor(name) for name in list(file.keys())}
-        found = _digest(tensors)
+        digest = _digest(tensors)
     with header_errors(path):
-        if header[_TENSORS] != found:
+        if header[_TENSORS] != digest:
             raise DamagedFile(f"{path}: damaged (the tensors do not match their checksum)")
     return header, tensors
-
-
-def newer_version(path: Path) -> str | None:
-    """Say that a newer version wrote a file, and what to do; None for other or damaged files."""
-    try:
-        with _opened(path) as file:
-            return _newer_version(_verified_header(file, path))
-    except UserError:
-        return None
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
@@ -87,36 +76,18 @@ def read_tensors(path: Path) -> "dict[str, Tensor]":
 
 
 def _header_of(file: Any, path: Path) -> dict[str, Any]:
-    header = _verified_header(file, path)
-    if header.get(_FORMAT) != FORMAT:
-        other = "written by an incompatible version of seq2seq; use that version, or train again"
-        raise UserError(f"{path}: {_newer_version(header) or other}")
-    return header
-
-
-def _verified_header(file: Any, path: Path) -> dict[str, Any]:
-    """Read the header of any version, against its checksum."""
     header = json.loads((file.metadata() or {}).get(_METADATA, "null"))
     if not isinstance(header, dict):
         raise DamagedFile(f"{path}: not a seq2seq checkpoint")
     if header.pop(_CHECKSUM, None) != _checksum(header):
         raise DamagedFile(f"{path}: damaged (the header does not match its checksum)")
+    if header.get(_FORMAT) != FORMAT:
+        version = f"{header.get(_VERSION)}"[:20]
+        raise UserError(
+            f"{path}: written by seq2seq {version}, which has another format; use that version, "
+            "or train again"
+        )
     return header
-
-
-def _newer_version(header: Mapping[str, Any]) -> str | None:
-    found = _RELEASE.match(str(header.get(_VERSION)))
-    own = _RELEASE.match(__version__)
-    if found is None or own is None or _numbers(found[0]) <= _numbers(own[0]):
-        return None
-    return (
-        f"written by seq2seq {found[0]}, and this is {__version__}: "
-        "pip install -U seq2seq-attention"
-    )
-
-
-def _numbers(release: str) -> list[int]:
-    return [int(number) for number in release.split(".")]
 
 
 def check_shapes(
@@ -124,8 +95,8 @@ def check_shapes(
 ) -> None:
     """Raise UserError if names or shapes are not those of the expected tensors."""
     for name in {**expected, **tensors}:
-        found, wanted = (each[name].shape if name in each else None for each in (tensors, expected))
-        if found != wanted:
+        shapes = [named[name].shape if name in named else None for named in (tensors, expected)]
+        if shapes[0] != shapes[1]:
             raise shape_mismatch(path, name)
 
 
@@ -141,8 +112,10 @@ def non_finite(tensors: "Mapping[str, Tensor]") -> str | None:
     """Describe the first tensor with a value that is nan or infinite; None if all are finite."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not _is_finite(tensor):
-            found = tensor[~tensor.isfinite()]
-            return f"tensor {name} is not finite ({len(found):,} values, such as {found[0].item()})"
+            values = tensor[~tensor.isfinite()]
+            return (
+                f"tensor {name} is not finite ({len(values):,} values, such as {values[0].item()})"
+            )
     return None
 
 
@@ -156,8 +129,8 @@ def _is_finite(tensor: "Tensor") -> bool:
 
 def check_finite(path: Path, tensors: "Mapping[str, Tensor]") -> None:
     """Raise DamagedFile if a tensor that was read is not finite: such weights are never written."""
-    if (found := non_finite(tensors)) is not None:
-        raise DamagedFile(f"{path}: {found}")
+    if (fault := non_finite(tensors)) is not None:
+        raise DamagedFile(f"{path}: {fault}")
 
 
 def copy_into(tensors: "Mapping[str, Tensor]", into: "Mapping[str, Tensor]", path: Path) -> None:
@@ -171,7 +144,7 @@ def copy_into(tensors: "Mapping[str, Tensor]", into: "Mapping[str, Tensor]", pat
 def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
     """Build a dataclass from a header field; raises DamagedFile if a value has another type.
 
-    Missing values get their default, as in files written by earlier versions.
+    Missing values get their default.
     """
     with header_errors(path):
         values = dict(header[key])
@@ -188,7 +161,7 @@ def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Pat
 def _is_a(kind: object, value: object) -> bool:
     """Return whether a JSON value has exactly this type; list[...] checks each element."""
     if get_origin(kind) is list and isinstance(value, list):
-        return all(_is_a(get_args(kind)[0], each) for each in value)
+        return all(_is_a(get_args(kind)[0], element) for element in value)
     return type(value) is kind
 
 
@@ -209,17 +182,12 @@ def _digest(tensors: "Mapping[str, Tensor]") -> str:
 
 @contextmanager
 def header_errors(path: Path) -> Iterator[None]:
-    """Turn errors of missing or malformed header fields into DamagedFile.
-
-    Raises UserError instead if a newer version wrote the file.
-    """
+    """Turn errors of missing or malformed header fields into DamagedFile."""
     try:
         yield
     except DamagedFile:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        if newer := newer_version(path):
-            raise UserError(f"{path}: {newer}") from None
         raise DamagedFile(
             f"{path}: the header is damaged or from another version of seq2seq ({error!r})"
         ) from None
@@ -232,7 +200,8 @@ def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
     try:
         if not path.is_file():  # reading a pipe would block
             raise OSError("not a file")
-        size, memory = path.stat().st_size, _machine_memory()
+        size = path.stat().st_size
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if size > memory:  # its checksum could take hours
             raise DamagedFile(
                 f"{path}: too large for a seq2seq checkpoint: {size >> 30:,} GiB, more than the "
@@ -251,14 +220,6 @@ def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
         if not path.is_file():
             raise DamagedFile(f"{path}: not a checkpoint ({_reason(error)})") from None
         raise UnreadableFile(f"{path}: cannot be read ({_reason(error)})") from None
-
-
-def _machine_memory() -> int:
-    """Return the memory of the machine in bytes, or an assumption if it is unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return _DEFAULT_MEMORY
 
 
 def _reason(error: Exception) -> str:

@@ -33,7 +33,7 @@ INITIAL_LOSS_SCALE = 2.0**12  # in fp16
 T = TypeVar("T")
 OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments of each parameter
 
-STATE_FORMAT = 3  # increased when header fields or tensors change; format 1 had no number
+STATE_FORMAT = 3  # increased when header fields or tensors change
 _FORMAT = "state_format"
 _TEXT = "text."  # prefix, in the header field `data`, of the checksums of a run's texts
 
@@ -175,14 +175,12 @@ def read_state(folder: Path) -> TrainingState | None:
         header, tensors = tensor_file.read_file(path)
         if "progress" not in header:
             raise DamagedFile(f"{path}: not a training state")
-        found = header.get(_FORMAT, 1)
-        if found != STATE_FORMAT and (newer := tensor_file.newer_version(path)):
-            raise UserError(f"{path}: {newer}")
-        if found != STATE_FORMAT:
+        state_format = header.get(_FORMAT)
+        if state_format != STATE_FORMAT:
             raise UserError(
-                f"{path}: a training state of format {found}; this version of seq2seq resumes "
-                f"format {STATE_FORMAT} only. Train again with {argument('overwrite', True)}, or "
-                "start another run from its best weights with "
+                f"{path}: a training state of format {state_format}; this version of seq2seq "
+                f"resumes format {STATE_FORMAT} only. Train again with "
+                f"{argument('overwrite', True)}, or start another run from its best weights with "
                 f"{argument('init_from', folder)}"
             )
         tensor_file.check_finite(path, model_tensors(tensors))
@@ -202,8 +200,8 @@ def restore_tensors(state: TrainingState, into: StateTensors) -> None:
     tensor_file.check_shapes(path, _group(tensors, "averages."), averages)
     moments: dict[str, dict[str, Tensor]] = {name: {} for name in weights}
     for key, tensor in tensors.items():
-        group, _, rest = key.partition(".")
-        moment, _, name = rest.partition(".")
+        group, *names = key.split(".", 1)
+        moment, _, name = "".join(names).partition(".")
         if group == "optimizer" and name in weights and tensor.shape in ((), weights[name].shape):
             moments[name][moment] = tensor
         elif group not in ("weights", "averages"):

@@ -103,7 +103,7 @@ class Graphs:
         return _Captured(statics, graph, outputs)
 
     def _most(self) -> float:
-        return MAX_MEMORY_SHARE * (total_memory(self._device) or 0)
+        return MAX_MEMORY_SHARE * total_memory(self._device)
 
     def _stop(self, reason: str) -> None:
         self._captures, self.note = False, reason
@@ -112,7 +112,7 @@ class Graphs:
 def _free_unused(device: torch.device) -> None:
     """Free what torch keeps for later, if that is much: a graph takes memory of its own."""
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    if unused > MAX_UNUSED_SHARE * (total_memory(device) or 0):
+    if unused > MAX_UNUSED_SHARE * total_memory(device):
         torch.cuda.empty_cache()
 
 

@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import os
 import re
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -51,8 +52,7 @@ def choose_device(name: str) -> torch.device:
 @cache
 def _use_one_thread_after_fork() -> None:
     """Set one thread in forked processes, which would wait for this one's threads for ever."""
-    if hasattr(os, "register_at_fork"):  # not on Windows
-        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def product_is_exact(product: Callable[[Tensor, Tensor], Tensor]) -> bool:
@@ -151,16 +151,16 @@ def tensor_cores_for_lstm(device: torch.device, precision: str) -> Iterator[None
 
 
 @contextmanager
-def deterministic(device: torch.device, wanted: bool | None = None) -> Iterator[None]:
-    """Make CUDA results bitwise reproducible, if wanted; CPU results always are.
+def deterministic(device: torch.device, reproducible: bool | None = None) -> Iterator[None]:
+    """Make CUDA results bitwise reproducible if asked for; CPU results always are.
 
-    By default, they are wanted if the environment variable SEQ2SEQ_DETERMINISTIC is 1.
+    By default the environment variable SEQ2SEQ_DETERMINISTIC=1 asks for it.
 
     Raises UserError if CUDA is already initialized: cuBLAS reads its setting only at the start.
     """
-    if wanted is None:
-        wanted = os.environ.get(DETERMINISTIC, "") not in ("", "0")
-    if device.type != "cuda" or not wanted:
+    if reproducible is None:
+        reproducible = os.environ.get(DETERMINISTIC, "") not in ("", "0")
+    if device.type != "cuda" or not reproducible:
         yield
         return
     if os.environ.get(_WORKSPACE) not in _WORKSPACES:
@@ -185,29 +185,22 @@ def deterministic(device: torch.device, wanted: bool | None = None) -> Iterator[
         memory.fill_uninitialized_memory = fills
 
 
-def total_memory(device: torch.device) -> int | None:
-    """Return the memory of a GPU or of the machine, in bytes; None if it cannot be determined."""
+def total_memory(device: torch.device) -> int:
+    """Return the memory of a GPU or of the machine, in bytes."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def peak_memory(device: torch.device) -> int | None:
-    """Return the peak memory reserved on a GPU, or of this process, in bytes; None if unknown."""
+def peak_memory(device: torch.device) -> int:
+    """Return the peak memory reserved on a GPU, or of this process, in bytes."""
     if device.type == "cuda":
         return torch.cuda.max_memory_reserved(device)
     status = Path("/proc/self/status")  # ru_maxrss would include that of the parent process
-    if status.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
-        return 1024 * int(found[1])
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
+    if status.exists() and (peak := re.search(r"VmHWM:\s*(\d+) kB", status.read_text())):
+        return 1024 * int(peak[1])
+    maximum = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return maximum if sys.platform == "darwin" else 1024 * maximum
 
 
 def synchronize(device: torch.device) -> None:
@@ -227,12 +220,12 @@ def values_of(*tensors: Tensor) -> list[Any]:
     On a GPU all are copied at once, so that it is waited for a single time.
     """
     if tensors[0].device.type == "cpu" or not has_float64(tensors[0].device):
-        return [each.tolist() for each in tensors]
-    joined = torch.cat([each.flatten().double() for each in tensors]).cpu()  # exact: ids are small
-    parts = joined.split([each.numel() for each in tensors])
+        return [tensor.tolist() for tensor in tensors]
+    flat = [tensor.flatten().double() for tensor in tensors]  # exact: ids are small
+    parts = torch.cat(flat).cpu().split([tensor.numel() for tensor in tensors])
     return [
-        part.to(each.dtype).view(each.shape).tolist()
-        for part, each in zip(parts, tensors, strict=True)
+        part.to(tensor.dtype).view(tensor.shape).tolist()
+        for part, tensor in zip(parts, tensors, strict=True)
     ]
 
 
@@ -265,8 +258,10 @@ def _find(name: str) -> torch.device:
     if name not in ("cpu", "cuda") and not re.fullmatch("cuda:(0|[1-9][0-9]*)", name):
         raise UserError("must be auto, cpu, cuda, cuda:N or mps", argument="device", value=name)
     if kind == "cuda" and int(number or 0) >= count:
-        found = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
-        raise UserError(f"this machine has {found}; use cpu or auto", argument="device", value=name)
+        devices = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
+        raise UserError(
+            f"this machine has {devices}; use cpu or auto", argument="device", value=name
+        )
     return torch.device(name)
 
 
@@ -289,5 +284,5 @@ def _keep_memory() -> None:
 
 def _c_library(function: str, *arguments: int) -> int:
     """Call a function of glibc; return 0 if the C library does not have it."""
-    found = getattr(ctypes.CDLL(None), function, None) if sys.platform == "linux" else None
-    return int(found(*arguments)) if found is not None else 0
+    call = getattr(ctypes.CDLL(None), function, None) if sys.platform == "linux" else None
+    return int(call(*arguments)) if call is not None else 0

@@ -55,8 +55,8 @@ class ProcessGroup:
 
     def share(self, items: Sliced) -> Sliced:
         """Return this rank's share: items rank, rank + size, ..."""
-        own: Sliced = items[self.rank :: self.size]
-        return own
+        share: Sliced = items[self.rank :: self.size]
+        return share
 
     def seed_part(self) -> tuple[int, ...]:
         """Return the part of a seed that differs between ranks; rank 0 draws as one process."""
@@ -80,10 +80,10 @@ class ProcessGroup:
             )
         if name not in ("auto", "cuda") or not gpus:
             return name
-        wanted = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
-        if wanted > gpus:
+        processes = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
+        if processes > gpus:
             raise UserError(
-                f"{wanted} processes on a machine with {counted(gpus, 'CUDA device')}; start at "
+                f"{processes} processes on a machine with {counted(gpus, 'CUDA device')}; start at "
                 f"most {gpus} (`torchrun --nproc-per-node {gpus}`), or use cpu",
                 argument="device",
                 value=name,
@@ -113,10 +113,10 @@ class ProcessGroup:
             store = self._own_keys(self._store)
             while not store.check([_MAIN]):
                 time.sleep(_POLL)
-            found = store.get(_MAIN).decode()
-        if found == _REFUSED:
+            outcome = store.get(_MAIN).decode()
+        if outcome == _REFUSED:
             raise UserError("rank 0 refused the call, the config or the data")
-        if found == _FAILED:
+        if outcome == _FAILED:
             raise RunError("rank 0 failed")
 
     def start(self, facts: Sequence[float], run: Path) -> None:
@@ -128,9 +128,9 @@ class ProcessGroup:
             with distributed_errors():
                 self._own_keys(self._store).set(_MAIN, _READY)
                 self._store.set(_started(run), "yes")
-        main, *others = self.gather(facts)
-        for rank, other in enumerate(others, start=1):
-            if other != main:
+        main, *gathered = self.gather(facts)
+        for rank, of_rank in enumerate(gathered, start=1):
+            if of_rank != main:
                 with suppress(RunError):
                     self.barrier()  # no rank leaves before all have seen the difference
                 raise UserError(
@@ -149,10 +149,10 @@ class ProcessGroup:
         import torch
         import torch.distributed as dist
 
-        own = torch.tensor(values, dtype=torch.float64)
-        rows = [torch.empty_like(own) for _ in range(self.size)]
+        row = torch.tensor(values, dtype=torch.float64)
+        rows = [torch.empty_like(row) for _ in range(self.size)]
         with distributed_errors():
-            dist.all_gather(rows, own)
+            dist.all_gather(rows, row)
         return [row.tolist() for row in rows]
 
     def sum(self, values: Sequence[float]) -> list[float]:
@@ -166,10 +166,10 @@ class ProcessGroup:
         import torch
         import torch.distributed as dist
 
-        own = torch.frombuffer(bytearray(json.dumps(list(lines)).encode()), dtype=torch.uint8)
-        sizes = [int(size) for (size,) in self.gather([len(own)])]
+        text = torch.frombuffer(bytearray(json.dumps(list(lines)).encode()), dtype=torch.uint8)
+        sizes = [int(size) for (size,) in self.gather([len(text)])]
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
-        padded[: len(own)] = own
+        padded[: len(text)] = text
         rows = [torch.empty_like(padded) for _ in sizes]
         with distributed_errors():
             dist.all_gather(rows, padded)
@@ -300,9 +300,9 @@ def _store() -> "Store":
     """Connect to torchrun's key-value store, which outlives the restarts of its processes."""
     import torch.distributed as dist
 
-    found: tuple[Store, int, int]
-    found = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
-    return found[0]
+    rendezvous: tuple[Store, int, int]
+    rendezvous = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
+    return rendezvous[0]
 
 
 def _started(run: Path) -> str:

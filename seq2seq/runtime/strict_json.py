@@ -6,9 +6,7 @@ from typing import Any
 
 from seq2seq.runtime.errors import RunError
 
-_ESCAPED_IN_JSON = re.compile(
-    "[\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-)  # beside what JSON itself escapes
+_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # JSON escapes others
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
@@ -22,4 +20,4 @@ def json_text(value: Any, indent: int | None = None) -> str:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
     except ValueError as error:
         raise RunError(f"JSON cannot hold a number that is not finite ({error})") from None
-    return _ESCAPED_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

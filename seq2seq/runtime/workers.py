@@ -11,11 +11,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-_SIGNALS = (
-    "SIGINT",
-    "SIGTERM",
-    "SIGHUP",
-)  # the main process handles them, and its end ends the workers
+# The main process handles these, and its end ends the workers.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Result = TypeVar("Result")
 
 
@@ -66,8 +63,8 @@ def _start(
 ) -> None:
     """Ignore signals, and end this worker once its parent has closed the lifeline or died."""
     held.close()
-    for name in _SIGNALS:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
     def wait() -> None:
         with suppress(EOFError, OSError):

@@ -157,8 +157,8 @@ def _workers(session: TrainingSession) -> int:
     """Return the number of workers: that of the config, or as many as keep a GPU busy."""
     if not hasattr(os, "fork"):
         return 0
-    if (wanted := session.config.training.batch_workers) is not None:
-        return wanted
+    if (count := session.config.training.batch_workers) is not None:
+        return count
     if session.device.type != "cuda":
         return 0
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # on this machine, set by torchrun

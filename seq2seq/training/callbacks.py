@@ -36,11 +36,11 @@ def check_callbacks(callbacks: Iterable[Callback]) -> list[Callback]:
     """Return the callbacks; raise TypeError for anything else, such as a function."""
     if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
         raise TypeError(f"callbacks: must be a list of Callback, not {type(callbacks).__name__}")
-    found = list(callbacks)
-    for number, each in enumerate(found):
-        if not isinstance(each, Callback):
+    checked = list(callbacks)
+    for number, callback in enumerate(checked):
+        if not isinstance(callback, Callback):
             raise TypeError(
                 f"callbacks[{number}]: must be an instance of a subclass of "
-                f"seq2seq.training.callbacks.Callback, not {each!r:.60}"
+                f"seq2seq.training.callbacks.Callback, not {callback!r:.60}"
             )
-    return found
+    return checked

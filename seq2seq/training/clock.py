@@ -85,14 +85,14 @@ def estimate_time_left(
     if not clock.steps:
         return None
     ends, last_step = [], length.last_step
-    every = settings.validate_every or length.steps_per_epoch
+    interval = settings.validate_every or length.steps_per_epoch
     if last_step is not None:
-        validations = _validations_left(every, step, last_step)
+        validations = _validations_left(interval, step, last_step)
         seconds = clock.step_seconds * (last_step - step) + clock.validation_seconds * validations
         ends.append(TimeLeft(seconds, last_step, True))
     if settings.max_minutes is not None:
         left = max(0.0, 60 * settings.max_minutes - clock.seconds)
-        end = step + int(left / (clock.step_seconds + clock.validation_seconds / every))
+        end = step + int(left / (clock.step_seconds + clock.validation_seconds / interval))
         ends.append(TimeLeft(left + clock.validation_seconds, end, False))
     return min(ends, default=None)
 
@@ -105,6 +105,6 @@ def describe_time_left(settings: TrainingConfig, left: TimeLeft | None) -> str:
     return f", {bound} {tqdm.format_interval(left.seconds)} left"
 
 
-def _validations_left(every: int, step: int, last_step: int) -> int:
+def _validations_left(interval: int, step: int, last_step: int) -> int:
     """Return the number of validations after a step; one follows the last step in any case."""
-    return last_step // every - step // every + bool(last_step % every)
+    return last_step // interval - step // interval + bool(last_step % interval)

@@ -45,13 +45,13 @@ def diagnose(result: ValidationResult, config: Config) -> list[str]:
     if (divergence := _check_divergence(result.metrics, config)) is not None:
         return [divergence]
     lines = zip(result.sources, result.references, result.hypotheses, strict=False)
-    kept = [each for each in lines if has_text(*each[:2])]
-    found: list[str] = []
-    if len(kept) >= MIN_LINES:
-        sources, references, hypotheses = zip(*kept, strict=True)
+    filled_lines = [line for line in lines if has_text(*line[:2])]
+    findings: list[str] = []
+    if len(filled_lines) >= MIN_LINES:
+        sources, references, hypotheses = zip(*filled_lines, strict=True)
         filled = result._replace(sources=sources, references=references, hypotheses=hypotheses)
-        found = list(_check_text(filled, config)) or list(_check_score(filled, config))
-    return [*found, *_check_losses(result, config)]
+        findings = list(_check_text(filled, config)) or list(_check_score(filled, config))
+    return [*findings, *_check_losses(result, config)]
 
 
 def _check_divergence(metrics: Metrics, config: Config) -> str | None:
@@ -205,14 +205,14 @@ def _fewer_unknown(config: Config) -> str:
 def _less_repetition(result: ValidationResult, config: Config) -> str:
     """Advise on repetition: training, and attention that the model does not have yet."""
     model = config.model
-    cause, other = "attention does not advance", ""
+    cause, alternative = "attention does not advance", ""
     if model.decoder == "none":
-        cause, other = "the model has no attention", ", or use model.decoder=bahdanau"
+        cause, alternative = "the model has no attention", ", or use model.decoder=bahdanau"
     elif model.decoder == "luong" and not model.input_feeding:
-        other = ", or set model.input_feeding=true"
+        alternative = ", or set model.input_feeding=true"
     elif model.score is not None and model.score.name != "coverage":
-        other = ", or use model.score=coverage"
-    return f"{cause}; {_lower_rate(config)}, {_longer(result, config)}{other}"
+        alternative = ", or use model.score=coverage"
+    return f"{cause}; {_lower_rate(config)}, {_longer(result, config)}{alternative}"
 
 
 def _other_max_length(config: Config, ratio: float) -> str:

@@ -70,27 +70,27 @@ def loss_fault(name: str, loss: float) -> str | None:
     return f"the {name} loss is {loss:.3g} nats a token" if loss > MAX_LOSS else None
 
 
-def roll_back(session: TrainingSession, reporter: Reporter, found: str) -> None:
-    """Return to the last saved state and halve the learning rate, for the reason that was found.
+def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
+    """Return to the last saved state and halve the learning rate, for this reason.
 
     Raises RunError if rolling back did not help.
     """
     progress, folder = session.progress, session.config.run_dir
-    factor, found = progress.rate_factor / 2, f"step {progress.step}: {found}"
+    factor, fault = progress.rate_factor / 2, f"step {progress.step}: {fault}"
     if factor < MIN_RATE_FACTOR:
         raise RunError(
-            f"{found}, also at {progress.rate_factor:g} of the learning rate. Lower "
+            f"{fault}, also at {progress.rate_factor:g} of the learning rate. Lower "
             "training.learning_rate or training.clip_norm"
         )
     session.writer.verify_lock()
     state = read_state(folder)
     if state is None:
-        raise RunError(f"{found}, and {folder} holds no saved state to return to")
+        raise RunError(f"{fault}, and {folder} holds no saved state to return to")
     notes = restore(session, state)
     progress = session.progress
     progress.skipped.zero_()
     progress.skipped_in_a_row, progress.rate_factor = 0, factor
     reporter.roll_back(progress.step)
-    reporter.log(f"{found}: back to step {progress.step}, with {factor:g} of the learning rate")
+    reporter.log(f"{fault}: back to step {progress.step}, with {factor:g} of the learning rate")
     for note in notes:
         reporter.log(note)

@@ -56,8 +56,8 @@ class GradientExchange:
         self._is_last_pass = False
         while len(self._sums) < len(self._buckets):
             self._start_next()
-        own = torch.cat([each.flatten() for each in extra])
-        self._sums.append((own, self._group.start_sum(own)))
+        flat = torch.cat([tensor.flatten() for tensor in extra])
+        self._sums.append((flat, self._group.start_sum(flat)))
         for _, wait in self._sums:
             wait()
         *buffers, summed = (buffer for buffer, _ in self._sums)
@@ -86,8 +86,10 @@ class GradientExchange:
     def _start_next(self) -> None:
         """Start the sum of the next bucket."""
         bucket = self._buckets[len(self._sums)]
-        gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in bucket]
-        buffer = torch.cat([each.flatten() for each in gradients])
+        gradients = [
+            torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in bucket
+        ]
+        buffer = torch.cat([gradient.flatten() for gradient in gradients])
         self._sums.append((buffer, self._group.start_sum(buffer)))
 
 
@@ -95,16 +97,16 @@ def _buckets(parameters: Sequence[nn.Parameter], most: int) -> list[list[nn.Para
     """Divide parameters, in order, into buckets of at most that many bytes, or of one parameter."""
     buckets: list[list[nn.Parameter]] = []
     filled = most
-    for each in parameters:
-        if not buckets or filled + each.nbytes > most:
+    for weight in parameters:
+        if not buckets or filled + weight.nbytes > most:
             buckets.append([])
             filled = 0
-        buckets[-1].append(each)
-        filled += each.nbytes
+        buckets[-1].append(weight)
+        filled += weight.nbytes
     return buckets
 
 
 def _split_as(buffer: Tensor, tensors: Sequence[Tensor]) -> list[Tensor]:
     """Divide a flat buffer into views shaped like the tensors."""
-    parts = buffer.split([each.numel() for each in tensors])
-    return [part.view_as(each) for part, each in zip(parts, tensors, strict=True)]
+    parts = buffer.split([tensor.numel() for tensor in tensors])
+    return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]

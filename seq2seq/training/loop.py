@@ -150,7 +150,6 @@ def _train(
         warnings = [f"warning: {unwise}"] if unwise else []
         for note in [*notes, *warnings]:
             reporter.log(note)
-        reporter.hyperparameters(config)
         clock = Clock(session.progress.seconds)
         if warm_start and began == 0 and session.progress.best_score < 0:
             validate_sound(session, reporter, clock)  # the initial weights may remain the best
@@ -186,15 +185,14 @@ def validate_sound(session: TrainingSession, reporter: Reporter, clock: Clock) -
     if (fault := validate(session, reporter, clock)) is None:
         return
     progress, path = session.progress, session.config.run_dir / BEST
-    kept = f"; {path} has the weights of step {progress.best_step}" if path.exists() else ""
-    raise RunError(f"step {progress.step}: {fault}. Lower training.learning_rate{kept}")
+    best = f"; {path} has the weights of step {progress.best_step}" if path.exists() else ""
+    raise RunError(f"step {progress.step}: {fault}. Lower training.learning_rate{best}")
 
 
 def share_in_training(data: SessionData) -> float:
     """Return the share of the validation pairs that are in the training text."""
     pairs = list(zip(data.valid_pairs.src_texts, data.valid_pairs.tgt_texts, strict=True))
-    wanted = set(pairs)
-    seen = wanted.intersection(zip(data.train.src_texts, data.train.tgt_texts, strict=True))
+    seen = set(pairs).intersection(zip(data.train.src_texts, data.train.tgt_texts, strict=True))
     return sum(pair in seen for pair in pairs) / len(pairs)
 
 
@@ -232,8 +230,8 @@ def train_epoch(
             show(session, reporter, clock, length)
         if progress.step % settings.log_every == 0:
             loss = report(session, reporter, clock, rate, length)
-            if (found := divergence(session, loss)) is not None:
-                roll_back(session, reporter, found)
+            if (fault := divergence(session, loss)) is not None:
+                roll_back(session, reporter, fault)
                 return
         if validation_due(session, len(order)):
             if (fault := validate(session, reporter, clock)) is not None:
@@ -265,8 +263,8 @@ def log_fallbacks(reporter: Reporter, batches: StepBatches, graphs: Graphs) -> N
 
 def validation_due(session: TrainingSession, batches: int) -> bool:
     """Return whether to validate after the current step of an epoch of that many batches."""
-    every, progress = session.config.training.validate_every, session.progress
-    return progress.batch == batches if every is None else progress.step % every == 0
+    interval, progress = session.config.training.validate_every, session.progress
+    return progress.batch == batches if interval is None else progress.step % interval == 0
 
 
 def save_due(session: TrainingSession, clock: Clock) -> bool:
@@ -274,8 +272,8 @@ def save_due(session: TrainingSession, clock: Clock) -> bool:
 
     Not while steps are skipped: a roll back returns to the saved state.
     """
-    every, progress = session.config.training.save_every, session.progress
-    if every is None or clock.seconds - clock.saved_seconds < 60 * every:
+    interval, progress = session.config.training.save_every, session.progress
+    if interval is None or clock.seconds - clock.saved_seconds < 60 * interval:
         return False
     return not progress.skipped_in_a_row and not progress.skipped_steps()
 
@@ -291,17 +289,17 @@ def report(
     log_skipped(session, reporter)
     objective, nll, tokens = progress.losses.tolist()
     progress.losses.zero_()
-    figures, shown = {}, "all steps skipped"
+    figures, losses = {}, "all steps skipped"
     if tokens:
         figures = {"train_loss": nll / tokens, "train_objective": objective / tokens}
         loss, aim = (fixed(figures[key], 2) for key in ("train_loss", "train_objective"))
-        shown = f"loss {loss}, objective {aim}"
+        losses = f"loss {loss}, objective {aim}"
     reporter.metrics(progress.step, {**figures, "learning_rate": rate})
     speed = clock.speed()
     reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
     left = describe_time_left(session.config.training, time_left(session, clock, length))
     reporter.log_step(
-        progress.step, f"epoch {progress.epoch + 1}, {shown}, {speed:,.0f} tok/s{left}"
+        progress.step, f"epoch {progress.epoch + 1}, {losses}, {speed:,.0f} tok/s{left}"
     )
     return figures.get("train_loss")
 

@@ -31,7 +31,7 @@ class Optimizer:
 
     def __init__(self, config: TrainingConfig, parameters: Iterable[nn.Parameter]) -> None:
         self.kind, self.weight_decay = config.optimizer.name, config.optimizer.weight_decay
-        self.state: dict[Tensor, dict[str, Tensor]] = {each: {} for each in parameters}
+        self.state: dict[Tensor, dict[str, Tensor]] = {parameter: {} for parameter in parameters}
 
     def zero_grad(self, keep: bool = False) -> None:
         """Clear all gradients; with `keep`, fill the tensors that hold them with zeros."""
@@ -53,14 +53,16 @@ class Optimizer:
         `divisor` [] divides the gradients; if `skipped` [] is 1, not 0, nothing changes. Both
         are float32 on the parameters' device, and are read there without a host sync.
         """
-        updated: list[Tensor] = [each for each in self.state if each.grad is not None]
-        gradients: list[Any] = [each.grad for each in updated]
+        updated: list[Tensor] = [
+            parameter for parameter in self.state if parameter.grad is not None
+        ]
+        gradients: list[Any] = [parameter.grad for parameter in updated]
         options: dict[str, Any] = {"lr": rate, "weight_decay": self.weight_decay, "maximize": False}
         options |= {"fused": True, "grad_scale": divisor, "found_inf": skipped}
         if self.kind == "sgd":
             sgd(updated, gradients, [None] * len(updated), **_SGD, **options)
             return
-        states = [self._moments(each) for each in updated]
+        states = [self._moments(parameter) for parameter in updated]
         means, squares, steps = (
             [state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step")
         )

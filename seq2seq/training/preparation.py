@@ -6,12 +6,7 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.alignment_targets import check_words, note_unaligned
-from seq2seq.data.corpus import (
-    ParallelText,
-    checksum_of_text,
-    same_sides,
-    usable,
-)
+from seq2seq.data.corpus import ParallelText, checksum_of_text, same_sides, usable
 from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.training_data import TrainingData, training_data
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags

@@ -19,7 +19,7 @@ class Pretrained(NamedTuple):
 
     def notes(self) -> list[str]:
         """Return how many words were found, for the log."""
-        return [each.note() for each in self if each is not None]
+        return [vectors.note() for vectors in self if vectors is not None]
 
     def initialise(self, model: Seq2Seq) -> None:
         """Set the embeddings of the words that have vectors; all embeddings are trained."""

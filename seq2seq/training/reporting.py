@@ -12,13 +12,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from tqdm import tqdm
 
-from seq2seq.config.schema import Config
-from seq2seq.inference.translation import Translation
 from seq2seq.runs.layout import (
     LOG,
     METRICS,
@@ -29,17 +28,10 @@ from seq2seq.runs.layout import (
     write_failure,
 )
 from seq2seq.runs.metrics_file import LineCount, metrics_table, read_metrics, truncate_metrics
-from seq2seq.runtime.console import hides_bars, logger, one_line
+from seq2seq.runtime.console import hides_bars, logger, one_line, printable
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, open_to_append, sync
 from seq2seq.runtime.strict_json import json_text
-from seq2seq.training.board import (
-    ignore_write_errors,
-    open_board,
-    write_hyperparameters,
-    write_samples,
-    write_scalars,
-)
 from seq2seq.training.callbacks import Callback
 from seq2seq.training.samples import Sample
 
@@ -58,11 +50,6 @@ class Reporter:
         """Number and checksum of the lines of metrics.jsonl."""
         return LineCount()
 
-    @property
-    def draws_attention(self) -> bool:
-        """True if TensorBoard shows the attention weights of samples."""
-        return False
-
     def log(self, text: str) -> None:
         """Log a line, on a console above the bar, and write it with the time to train.log."""
 
@@ -79,13 +66,8 @@ class Reporter:
         """Return the metrics written so far."""
         return []
 
-    def samples(
-        self, step: int, samples: Sequence[Sample], attention: Sequence[Translation]
-    ) -> None:
-        """Report sample translations, and their attention weights if `draws_attention`."""
-
-    def hyperparameters(self, config: Config) -> None:
-        """Record the config for TensorBoard's table of hyperparameters."""
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        """Report sample translations."""
 
     def advance(self, step: int) -> None:
         """Move the bar by one step, to `step`."""
@@ -139,7 +121,7 @@ class RunReporter(Reporter):
             bar_format="{percentage:3.0f}%|{bar}| {desc}",
         )
         self._last_step = last_step
-        self._shown = -math.inf  # time of the last description
+        self._described = -math.inf  # time of the last description
         if problem:
             self.log(problem)
 
@@ -158,16 +140,12 @@ class RunReporter(Reporter):
     def count(self) -> LineCount:
         return self._count
 
-    @property
-    def draws_attention(self) -> bool:
-        return self._board is not None
-
     def log(self, text: str) -> None:
         text = one_line(text)  # also in train.log, which a terminal may show
         logger.log(logging.WARNING if text.startswith("warning: ") else logging.INFO, text)
         self._write_log(text)
-        for each in self._callbacks:
-            each.on_log(text)
+        for callback in self._callbacks:
+            callback.on_log(text)
 
     def log_step(self, step: int, text: str) -> None:
         if self.bar.disable:
@@ -188,34 +166,27 @@ class RunReporter(Reporter):
     def read_metrics(self) -> list[dict[str, float]]:
         return read_metrics(self._folder)
 
-    def samples(
-        self, step: int, samples: Sequence[Sample], attention: Sequence[Translation]
-    ) -> None:
-        for sample in samples:
+    def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        for number, sample in enumerate(samples, start=1):
             self.log(str(sample))
             self._files.write(SAMPLES, json_text({"step": step, **sample._asdict()}))
-        if self._board is not None:
-            with self._files.writing(TENSORBOARD):
-                write_samples(self._board, step, samples, attention)
-        for each in self._callbacks:
-            each.on_samples(step, samples)
-
-    def hyperparameters(self, config: Config) -> None:
-        if self._board is not None:
-            with self._files.writing(TENSORBOARD):
-                write_hyperparameters(self._board, config)
+            if self._board is not None:
+                with self._files.writing(TENSORBOARD):
+                    self._board.add_text(f"samples/{number}", _as_markdown(sample), step)
+        for callback in self._callbacks:
+            callback.on_samples(step, samples)
 
     def advance(self, step: int) -> None:
         with self._drawing():
             self.bar.update()
-        for each in self._callbacks:
-            each.on_step(step, self._last_step)
+        for callback in self._callbacks:
+            callback.on_step(step, self._last_step)
 
     def bar_is_due(self) -> bool:
-        return not self.bar.disable and time.monotonic() - self._shown >= 1
+        return not self.bar.disable and time.monotonic() - self._described >= 1
 
     def describe(self, text: str, last_step: int | None) -> None:
-        self._shown, self.bar.total = time.monotonic(), last_step
+        self._described, self.bar.total = time.monotonic(), last_step
         with self._drawing():
             self.bar.set_description_str(text)
 
@@ -231,8 +202,8 @@ class RunReporter(Reporter):
         self.bar.n = step
         with self._drawing():
             self.bar.refresh()
-        for each in self._callbacks:
-            each.on_roll_back(step)
+        for callback in self._callbacks:
+            callback.on_roll_back(step)
 
     def _write_log(self, text: str) -> None:
         self._files.write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
@@ -241,9 +212,10 @@ class RunReporter(Reporter):
         """Plot figures that were written, and pass them to the callbacks."""
         if self._board is not None:
             with self._files.writing(TENSORBOARD):
-                write_scalars(self._board, step, values)
-        for each in self._callbacks:
-            each.on_metrics(step, values)
+                for name, value in values.items():
+                    self._board.add_scalar(tag(name), value, step)
+        for callback in self._callbacks:
+            callback.on_metrics(step, values)
 
     def _write_table(self) -> None:
         """Write metrics.csv, made of metrics.jsonl, so that it is exact after every resume."""
@@ -264,6 +236,42 @@ def _json_line(step: int, values: Mapping[str, float]) -> str:
     """Return a line of strict JSON, which has no nan or infinity: such figures are left out."""
     finite = {key: value for key, value in values.items() if math.isfinite(value)}
     return json.dumps({"step": step, **finite}, allow_nan=False)
+
+
+def open_board(folder: Path) -> tuple[Any, str]:
+    """Open a TensorBoard writer, or return None if the package is missing; and the problem."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+
+        return SummaryWriter(str(folder / TENSORBOARD)), ""
+    except OSError:
+        raise  # the folder is not writable
+    except Exception as error:  # for example, it does not fit the installed protobuf
+        if isinstance(error, ModuleNotFoundError) and str(error.name).endswith("tensorboard"):
+            return None, ""
+        reason = str(error).partition("\n")[0]
+        return None, f"no TensorBoard: its package fails ({reason}); reinstall it"
+
+
+def ignore_write_errors(failure: threading.ExceptHookArgs) -> None:
+    """Print no traceback if TensorBoard's thread cannot write: its next call raises again."""
+    if not issubclass(failure.exc_type, OSError):
+        threading.__excepthook__(failure)
+
+
+def tag(name: str) -> str:
+    """Return the tag of a figure: `train/loss`, `valid/bleu`, `speed/seconds`."""
+    group, _, figure = name.partition("_")
+    if group in ("train", "valid"):
+        return f"{group}/{figure}"
+    return f"train/{name}" if name == "learning_rate" else f"speed/{name}"
+
+
+def _as_markdown(sample: Sample) -> str:
+    """Return the texts of a sample for TensorBoard, which renders Markdown."""
+    texts = (sample.source, sample.reference, sample.translation)
+    source, reference, translation = (escape(printable(text)) for text in texts)
+    return f"source: {source}  \nreference: {reference}  \ntranslation: {translation}"
 
 
 class ReportFiles:
@@ -292,9 +300,9 @@ class ReportFiles:
         """Remove the lines of later steps from a JSON-lines file; return the others."""
         with self.writing(name):
             self._files[name].close()
-            kept = truncate_metrics(self._folder / name, step)
+            lines = truncate_metrics(self._folder / name, step)
         self._files[name] = self._open(name)
-        return kept
+        return lines
 
     def close(self, earlier: BaseException | None) -> None:
         """Close all files; raise a failure to do so only if no earlier error is being raised."""

@@ -23,12 +23,7 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runtime.device import (
-    derive_seed,
-    empty_cache,
-    tensor_cores_for_lstm,
-    trim_memory,
-)
+from seq2seq.runtime.device import derive_seed, empty_cache, tensor_cores_for_lstm, trim_memory
 from seq2seq.runtime.errors import RunError, is_out_of_memory
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.mixture_loss import LossWeights
@@ -108,7 +103,8 @@ def _sum_over_ranks(
     if session.exchange is None:
         return losses, tokens
     losses, tokens = session.exchange.finish([losses, tokens], in_place=session.is_static)
-    gradients = [each.grad for each in session.model.parameters() if each.grad is not None]
+    parameters = session.model.parameters()
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     torch._foreach_div_(gradients, tokens / _divisor_of_all_ranks(session))
     return losses, tokens
 

@@ -123,7 +123,7 @@ class StopSync:
         all_tokens, limits, stops, seconds = zip(*rows, strict=True)
         self._synced_stops = [int(number) for number in stops if number]
         self._synced_seconds = seconds[0]
-        return int(sum(all_tokens)), min((int(each) for each in limits if each), default=0)
+        return int(sum(all_tokens)), min((int(limit) for limit in limits if limit), default=0)
 
     @property
     def stops(self) -> list[int]:
@@ -153,9 +153,8 @@ def stop_signals() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     numbers = {signal.SIGINT, signal.SIGTERM}
-    hangup = getattr(signal, "SIGHUP", None)  # not on Windows
-    if hangup is not None and signal.getsignal(hangup) is not signal.SIG_IGN:
-        numbers.add(hangup)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.add(signal.SIGHUP)
     before = {number: signal.signal(number, catch) for number in numbers}
     try:
         yield caught

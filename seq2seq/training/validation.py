@@ -11,7 +11,6 @@ from seq2seq.data.batching import Batch, EpochOrder, make_batch
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
-from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.tensor_file import non_finite
@@ -22,7 +21,7 @@ from seq2seq.training.clock import Clock, minutes
 from seq2seq.training.divergence import loss_fault
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Reporter
-from seq2seq.training.samples import sample_rows, samples_of
+from seq2seq.training.samples import samples_of
 from seq2seq.training.selection import ValidationScores, decay_on_plateau, record
 from seq2seq.training.session import TrainingSession, call_on_device
 
@@ -42,7 +41,6 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
         best = fault is None and record(progress, settings, scores)
         if fault is None:
             session.writer.save_weights(session, scores.bleu, best)
-            attention = attention_of(session) if reporter.draws_attention else []
     reporter.metrics(progress.step, scores.figures())
     reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
     reporter.log(
@@ -51,7 +49,7 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
     )
     if fault is None:
         samples = samples_of(session.data.valid, session.hypotheses)
-        reporter.samples(progress.step, samples, attention)
+        reporter.samples(progress.step, samples)
     if (decayed := decay_on_plateau(progress, settings)) is not None:
         reporter.log(decayed)
     trim_memory()
@@ -96,15 +94,8 @@ def _summed_loss(session: TrainingSession, batch: Batch) -> Tensor:
 
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
-    translator, language = _translator(session), session.config.data.tgt_lang
-    bleu, session.hypotheses = greedy_bleu(translator, session.data.valid, language, session.group)
-    return bleu
-
-
-def _translator(session: TrainingSession) -> Translator:
-    """Return the model in training as a translator."""
     data, config = session.data, session.config
-    return Translator(
+    translator = Translator(
         session.engine,
         data.vocabularies,
         data.limit,
@@ -113,15 +104,9 @@ def _translator(session: TrainingSession) -> Translator:
         session.device,
         data.source,
     )
-
-
-def attention_of(session: TrainingSession) -> list[Translation]:
-    """Translate the samples as validation does, with attention weights; none without attention."""
-    if session.config.model.decoder == "none":
-        return []
-    valid = session.data.valid
-    lines = [valid.src[row] for row in sample_rows(valid)]
-    return _translator(session).translate(lines, beam_size=1)
+    language, group = config.data.tgt_lang, session.group
+    bleu, session.hypotheses = greedy_bleu(translator, data.valid, language, group)
+    return bleu
 
 
 def greedy_bleu(

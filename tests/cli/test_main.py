@@ -1053,7 +1053,6 @@ def test_check_writes_only_a_cleaned_copy_into_a_new_folder(
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
 def test_check_shows_progress_on_a_terminal(small_corpus: Path) -> None:
     import fcntl
     import pty

@@ -172,7 +172,6 @@ def test_files_of_other_names_are_written(here: Path, path: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> None:
     number = getattr(signal, name)
@@ -195,7 +194,6 @@ def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> No
     assert not [path.name for path in here.iterdir() if path.name.startswith("out")]
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM to catch")
 @one_quick("name", ["SIGTERM", "SIGINT"])
 def test_a_terminated_call_keeps_finished_translations(here: Path, name: str) -> None:
     number = getattr(signal, name)

@@ -52,7 +52,6 @@ def test_the_schema_is_written_like_other_outputs(
     assert "there is no folder none; create it first" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
 def test_the_schema_is_written_into_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "_as_text", lambda: "{}\n")  # fits into the buffer of a pipe
     pipe = tmp_path / "pipe"

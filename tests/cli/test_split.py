@@ -121,7 +121,6 @@ def test_invalid_arguments_are_refused_without_output(
     assert {path.name for path in folder.iterdir()} == before
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
 def test_only_regular_files_are_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["split", "-i", "all.en", "all.de", *SIZES, "--overwrite", "-o"]
     os.mkfifo("pipe-valid.tsv")

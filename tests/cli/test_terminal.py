@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import re
 import select
 import signal
@@ -20,7 +21,6 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.tensor_file import read_file, save_tensors
 
-pty = pytest.importorskip("pty", reason="Windows has no pseudo-terminals")
 termios = pytest.importorskip("termios")
 ROOT = Path(__file__).resolve().parents[2]
 HOSTILE = "\x1b]0;owned\x07\x9b31m\b\u202e\u2066\u200f\x7f"

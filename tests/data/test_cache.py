@@ -480,7 +480,7 @@ def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-@one_quick("call", ["_train", "_encode_to_file"])
+@one_quick("call", ["train_vocabularies", "encode_chunk"])
 def test_a_lost_worker_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:

@@ -46,9 +46,71 @@ def test_sentences_stay_together_in_groups() -> None:
 
 
 def test_an_abbreviation_does_not_end_a_sentence() -> None:
-    line = "See Prof. Rao. He knows."
-    assert split_sentences(line) == ["See Prof.", "Rao.", "He knows."]
-    assert split_sentences(line, {"Prof"}) == ["See Prof. Rao.", "He knows."]
+    line = "See Pandit. Rao. He knows."
+    assert split_sentences(line) == ["See Pandit.", "Rao.", "He knows."]
+    assert split_sentences(line, {"Pandit"}) == ["See Pandit. Rao.", "He knows."]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Prof. Alice is a doctor.",
+        "I met Gen. Lee in Paris.",
+        "Sat. The car is old.",
+        "approx. Five cars",
+        "1. The red car is old.",
+        "Step 1. The car",
+        "§ 3. The car",
+        "No. 1. The car",
+        "www.Example.com is old",
+        "the red car is old. the cat is black.",
+    ],
+)
+def test_labels_titles_and_addresses_end_no_sentence(text: str) -> None:
+    assert split_sentences(text) == [text]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        " 😆 ",
+        " - ",
+        " • ",
+        " → ",
+        " ~ ",
+        " / ",
+        " & ",
+        " # ",
+        " $5 ",
+        " € ",
+        " { ",
+        " * ",
+        ".² ",
+        ".™ ",
+        " (1) ",
+        " @name ",
+        " ; ",
+        " : ",
+        "\u3000",
+        "",
+    ],
+)
+def test_an_end_is_an_end_whatever_follows(between: str) -> None:
+    first, second = "The red car is old", "The cat is black."
+    between = between if between.startswith(".") else f".{between}"
+    parts = split_sentences(f"{first}{between}{second}")
+    assert len(parts) == 2
+    assert parts[0].startswith(first)
+    assert parts[1].endswith(second)
+
+
+def test_sentences_that_begin_in_lower_case_are_cut_on_request() -> None:
+    line = "The car is old. the cat is black. approx. five"
+    assert split_sentences(line, before_lower=True) == [
+        "The car is old.",
+        "the cat is black.",
+        "approx. five",
+    ]
 
 
 def test_a_number_is_an_ordinal_where_numbers_are_abbreviations() -> None:

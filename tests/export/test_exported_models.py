@@ -452,7 +452,6 @@ def test_an_export_is_copied(tiny_runs: dict[str, Path], how: str) -> None:
     ]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_process_translates(
     tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,7 +51,6 @@ def test_int8_weights_are_copied_and_pickled(tiny_runs: dict[str, Path]) -> None
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("used", [True, False])
 def test_a_forked_process_translates(tiny_runs: dict[str, Path], used: bool) -> None:
     """With two threads, and translations before the fork or none."""

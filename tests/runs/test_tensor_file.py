@@ -58,7 +58,7 @@ def test_tensors_are_restored_bitwise(path: Path) -> None:
 def test_weights_of_another_model_are_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensor_file, "FORMAT", tensor_file.FORMAT + 1)
     with pytest.raises(
-        UserError, match=r"file: written by an incompatible version.*train again"
+        UserError, match=r"file: written by seq2seq .*, which has another format; .*train again"
     ) as refusal:
         read_tensors(path)
     assert not isinstance(refusal.value, DamagedFile)  # no other file of the run can replace it

@@ -28,7 +28,7 @@ from seq2seq.runtime.process_group import ProcessGroup, distributed_errors, proc
 from seq2seq.training.stopping import StopSync
 
 ROOT = Path(__file__).resolve().parents[2]
-SIGKILL = getattr(signal, "SIGKILL", 9)  # Windows has no such signal
+SIGKILL = signal.SIGKILL
 # Reads one call per line (arguments, number of processes, fault) and prints the exit codes.
 # Each process writes the checksum of its weights after every step to a file beside its output.
 SERVER = """
@@ -200,7 +200,7 @@ EVENTFUL = (
 )
 
 pytestmark = pytest.mark.skipif(
-    not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's BLAS does not survive a fork
+    sys.platform == "darwin",  # Apple's BLAS does not survive a fork
     reason="processes cannot be forked here",
 )
 

@@ -289,7 +289,6 @@ def workplace(
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
 @pytest.mark.parametrize("page", GUIDES)
 def test_the_commands_of_a_guide_run(
     page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch

@@ -54,7 +54,6 @@ def until_refused(served: Served) -> None:
             time.sleep(0.01)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGTERM")
 @one_quick("number", [signal.SIGTERM, signal.SIGINT])
 def test_accepted_requests_complete_after_a_signal(
     number: signal.Signals, tiny_runs: dict[str, Path]
@@ -81,7 +80,6 @@ def test_accepted_requests_complete_after_a_signal(
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(os.name == "nt", reason="Windows sends no SIGINT to one process")
 def test_a_second_interruption_stops_at_once(tiny_runs: dict[str, Path]) -> None:
     with process("-m", str(tiny_runs["luong"])) as (started, served):
         fields = {"text": [f"ba {n}." for n in range(1000)], "beam_size": 100}

@@ -293,7 +293,6 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(os.name == "nt", reason="signals are those of POSIX")
 def test_a_killed_weighted_run_ends_as_an_uninterrupted_one(small_corpus: Path) -> None:
     folder = small_corpus.parent
     files = halves(folder, 45)

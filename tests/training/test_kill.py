@@ -80,7 +80,7 @@ for line in sys.stdin:
 pytestmark = [
     pytest.mark.thorough,
     pytest.mark.skipif(
-        not hasattr(os, "fork") or sys.platform == "darwin",  # Apple's BLAS does not survive a fork
+        sys.platform == "darwin",  # Apple's BLAS does not survive a fork
         reason="processes cannot be forked here",
     ),
 ]

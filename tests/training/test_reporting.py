@@ -13,7 +13,6 @@ from typing import NoReturn
 import pytest
 
 from seq2seq.config.schema import load_config
-from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES, TENSORBOARD, TIMING
 from seq2seq.runs.metrics_file import metrics_table, truncate_metrics
 from seq2seq.training.loop import train
@@ -57,12 +56,11 @@ def test_other_ranks_report_by_the_same_calls_and_write_nothing(
         reporter.log("here")
         reporter.log_step(3, "loss 1")
         reporter.metrics(3, {"train_loss": 1.0})
-        reporter.samples(3, [SAMPLE], [])
+        reporter.samples(3, [SAMPLE])
         reporter.sync()
         reporter.roll_back(2)
         assert (reporter.read_metrics(), reporter.count.lines) == ([], 0)
         assert not reporter.bar_is_due()
-        assert not reporter.draws_attention
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr() == ("", "")
 
@@ -168,7 +166,7 @@ def test_samples_and_the_table_follow_a_resume_and_a_roll_back(tmp_path: Path) -
     with RunReporter(tmp_path, step=0, last_step=9) as reporter:
         for step in (2, 4, 6):
             reporter.metrics(step, {"valid_bleu": step / 3})
-            reporter.samples(step, [SAMPLE, SAMPLE._replace(line=5)], [])
+            reporter.samples(step, [SAMPLE, SAMPLE._replace(line=5)])
             reporter.sync()
     assert [row["step"] for row in rows_of(tmp_path)] == ["2", "4", "6"]
     (tmp_path / METRICS_TABLE).write_text("edited")
@@ -177,7 +175,7 @@ def test_samples_and_the_table_follow_a_resume_and_a_roll_back(tmp_path: Path) -
         reporter.metrics(6, {"train_loss": 0.25})
         reporter.roll_back(2)
         assert [row["step"] for row in rows_of(tmp_path)] == ["2"]
-        reporter.samples(3, [SAMPLE], [])
+        reporter.samples(3, [SAMPLE])
     found = [json.loads(line) for line in text_of(tmp_path / SAMPLES).splitlines()]
     assert [(each.pop("step"), each["line"]) for each in found] == [(2, 3), (2, 5), (3, 3)]
     assert found[0] == SAMPLE._asdict()
@@ -217,13 +215,11 @@ def test_tensorboard_gets_every_metric(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("tensorboard")
-def test_tensorboard_shows_samples_attention_and_hyperparameters(
-    tmp_path: Path, small_corpus: Path
-) -> None:
+def test_tensorboard_shows_samples(tmp_path: Path, small_corpus: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     run = train(load_config(small_corpus, [f"run_dir={tmp_path / 'run'}"]), "cpu")
-    board = EventAccumulator(str(run / TENSORBOARD), size_guidance={"tensors": 0, "images": 0})
+    board = EventAccumulator(str(run / TENSORBOARD), size_guidance={"tensors": 0})
     board.Reload()
     tags = board.Tags()
     assert set(tags["scalars"]) == {
@@ -253,17 +249,6 @@ def test_tensorboard_shows_samples_attention_and_hyperparameters(
             for line in lines[number::3]
         ]
         assert shown == wanted
-    assert tags["images"] == ["attention/1", "attention/2", "attention/3"]
-    image = board.Images("attention/1")[-1]
-    translation = Translator.load(run, device="cpu").translate([lines[-3]["source"]], 1)[0]
-    assert translation.text == lines[-3]["translation"]  # the last validation is the best
-    assert (image.width, image.height) == (
-        16 * len(translation.src_tokens),
-        16 * len(translation.tokens),
-    )
-    parameters = board.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
-    assert b"model.hidden_size" in parameters
-    assert str(tmp_path).encode() not in parameters
 
 
 def test_a_resumed_run_continues_the_same_files(tmp_path: Path) -> None:

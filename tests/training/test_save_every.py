@@ -64,7 +64,6 @@ def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no such signal here")
 def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Path) -> None:
     """The kills precede the first validation, so that no validation has saved a state."""
     complete, run = train(configured(small_corpus, "complete"), "cpu"), small_corpus.parent / "run"

@@ -6,12 +6,12 @@ through a pipe, and block its reader.
 
 import tempfile
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -33,17 +33,6 @@ CHUNK_PAIRS = 5_000  # encoded by one call
 _QUEUED_PER_WORKER = 2  # chunks, so that workers do not wait for this process
 
 
-class Work(NamedTuple):
-    """Text of a worker, and what to do with it."""
-
-    text: ParallelText
-    folder: Path  # for the results
-    vocabularies: Vocabularies | None = None
-    max_length: int = 0
-    config: VocabularyConfig | None = None  # to train vocabularies
-    tags: Sequence[str] = ()
-
-
 def train_in_worker(
     text: ParallelText, config: VocabularyConfig, folder: Path, tags: Sequence[str] = ()
 ) -> None:
@@ -52,13 +41,15 @@ def train_in_worker(
     A large text is left to a worker, at whose end the memory that SentencePiece takes is returned.
     Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
     """
-    work = Work(text, folder, config=config, tags=tags)
+
+    def train() -> None:
+        save_vocabularies(train_vocabularies(config, text.src, text.tgt, tags), folder)
+
     if len(text) <= MAX_PAIRS_WITHOUT_WORKERS:
-        _start(work)
-        _train()
+        train()
         return
-    with _worker_pool(1, work) as pool:
-        pool.submit(_train).result()
+    with _worker_pool(1, train) as pool:
+        pool.submit(_call).result()
 
 
 def encode_in_workers(
@@ -68,32 +59,41 @@ def encode_in_workers(
 
     Workers leave their results in a temporary folder in `folder`. Raises RunError if one is killed.
     """
+
+    def encode(start: int) -> Chunk:
+        rows = slice(start, start + CHUNK_PAIRS)
+        return encode_chunk(text.src[rows], text.tgt[rows], vocabularies, max_length, start)
+
     starts = range(0, len(text), CHUNK_PAIRS)
-    with (
-        tempfile.TemporaryDirectory(PART_SUFFIX, "encoding.", folder) as results,
-        tqdm(
-            desc="encoding", total=len(text), unit=" pairs", leave=False, disable=hides_bars()
-        ) as bar,
-    ):
-        work = Work(text, Path(results), vocabularies, max_length)
-        for chunk in _chunks(work, starts):
+    with tqdm(
+        desc="encoding", total=len(text), unit=" pairs", leave=False, disable=hides_bars()
+    ) as bar:
+        few = len(text) <= MAX_PAIRS_WITHOUT_WORKERS
+        for chunk in map(encode, starts) if few else _encoded(encode, starts, folder):
             yield chunk
             bar.update(chunk.pairs)
 
 
-def _chunks(work: Work, starts: range) -> Iterator[Chunk]:
-    if len(work.text) <= MAX_PAIRS_WITHOUT_WORKERS:
-        yield from (_encode(work, start) for start in starts)
-        return
+def _encoded(encode: Callable[[int], Chunk], starts: range, folder: Path) -> Iterator[Chunk]:
+    """Yield the chunks that workers encode, in order."""
     count = max(1, min(available_cores(), MAX_WORKERS, len(starts)))
-    with _worker_pool(count, work) as pool:
-        pending: deque[Future[Path]] = deque()
-        for start in starts:
-            pending.append(pool.submit(_encode_to_file, start))
-            if len(pending) == _QUEUED_PER_WORKER * count:
+    with tempfile.TemporaryDirectory(PART_SUFFIX, "encoding.", folder) as results:
+
+        def save(start: int) -> Path:
+            path, (pairs, rows, *sides) = Path(results, f"{start}.npy"), encode(start)
+            with path.open("xb") as file:
+                for array in (pairs, rows, *(a for s in sides for a in (s.ids, s.ends, s.lengths))):
+                    np.save(file, array, allow_pickle=False)
+            return path
+
+        with _worker_pool(count, save) as pool:
+            pending: deque[Future[Path]] = deque()
+            for start in starts:
+                pending.append(pool.submit(_call, start))
+                if len(pending) == _QUEUED_PER_WORKER * count:
+                    yield _take(pending.popleft().result())
+            while pending:
                 yield _take(pending.popleft().result())
-        while pending:
-            yield _take(pending.popleft().result())
 
 
 def _take(path: Path) -> Chunk:
@@ -105,9 +105,10 @@ def _take(path: Path) -> Chunk:
 
 
 @contextmanager
-def _worker_pool(count: int, work: Work) -> Iterator[WorkerPool]:
+def _worker_pool(count: int, work: Callable[..., Any]) -> Iterator[WorkerPool]:
+    """Yield workers in which `_call` does the work."""
     try:
-        with WorkerPool(count, _start, (work,)) as pool:
+        with WorkerPool(count, _work.append, (work,)) as pool:
             yield pool
     except BrokenProcessPool:
         raise RunError(
@@ -116,35 +117,8 @@ def _worker_pool(count: int, work: Work) -> Iterator[WorkerPool]:
         ) from None
 
 
-# ------------------------------------------------------------------------------------- the workers
-
-_work: list[Work] = []  # one element in a worker
+_work: list[Callable[..., Any]] = []  # one element in a worker
 
 
-def _start(work: Work) -> None:
-    _work[:] = [work]
-
-
-def _train() -> None:
-    (work,) = _work
-    assert work.config is not None
-    trained = train_vocabularies(work.config, work.text.src, work.text.tgt, work.tags)
-    save_vocabularies(trained, work.folder)
-
-
-def _encode_to_file(start: int) -> Path:
-    (work,) = _work
-    pairs, rows, src, tgt = _encode(work, start)
-    path = work.folder / f"{start}.npy"
-    with path.open("xb") as file:
-        for array in (pairs, rows, src.ids, src.ends, src.lengths, tgt.ids, tgt.ends, tgt.lengths):
-            np.save(file, array, allow_pickle=False)
-    return path
-
-
-def _encode(work: Work, start: int) -> Chunk:
-    text, end = work.text, start + CHUNK_PAIRS
-    assert work.vocabularies is not None
-    return encode_chunk(
-        text.src[start:end], text.tgt[start:end], work.vocabularies, work.max_length, start
-    )
+def _call(*arguments: object) -> Any:
+    return _work[-1](*arguments)

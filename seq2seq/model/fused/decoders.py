@@ -75,11 +75,11 @@ def unroll_luong(
 
 
 def _forward_passes(
-    gates: Tensor, residual: bool, keys: Tensor, values: Tensor, mask: Tensor, *others: Any
+    gates: Tensor, residual: bool, keys: Tensor, values: Tensor, mask: Tensor, *flat: Any
 ) -> tuple[AttentionSteps, LSTMStackSteps]:
     """Return the forward passes, given the memory, the score and the layers as flat tensors."""
     width = len(ScoreWeights._fields)
-    memory, score, layers = (keys, values, mask), ScoreWeights(*others[:width]), others[width:]
+    memory, score, layers = (keys, values, mask), ScoreWeights(*flat[:width]), flat[width:]
     attention = AttentionSteps(len(gates), memory, score, gates.dtype)
     return attention, LSTMStackSteps(len(gates), layers, gates.dtype, residual)
 
@@ -91,9 +91,9 @@ def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
 class _BahdanauUnroll(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, gates: Tensor, residual: bool, *others: Any
+        ctx: Any, gates: Tensor, residual: bool, *flat: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
-        attention, stack = _forward_passes(gates, residual, *others)
+        attention, stack = _forward_passes(gates, residual, *flat)
         batch, _, context_size = attention.values.shape
         contexts = attention.values.new_empty(len(gates), batch, context_size)
         for t in range(len(gates)):
@@ -129,9 +129,9 @@ class _LuongUnroll(torch.autograd.Function):
         residual: bool,
         input_feed: Tensor,
         attentional_weight: Tensor,
-        *others: Any,
+        *flat: Any,
     ) -> tuple[Tensor, Tensor]:
-        attention, stack = _forward_passes(gates, residual, *others)
+        attention, stack = _forward_passes(gates, residual, *flat)
         steps, (batch, _, context_size) = len(gates), attention.values.shape
         attentional_weight = attentional_weight.to(gates.dtype)
         output_size, joined_size = attentional_weight.shape

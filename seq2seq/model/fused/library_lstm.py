@@ -41,14 +41,14 @@ def _run(
     pad_mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Return what `run_library_lstm` does, computed in the dtype of the inputs."""
-    input_weight, hidden_weight, bias = (_in_torchs_order(each.to(inputs)) for each in weights)
+    input_weight, hidden_weight, bias = (_in_torchs_order(weight.to(inputs)) for weight in weights)
     time_major = inputs.transpose(0, 1)  # [T, B, I]
     if pad_mask is not None:
         indicators = F.pad(pad_mask.t()[..., None].to(inputs.dtype), (0, INDICATORS - 1))
         time_major = torch.cat([time_major, indicators], dim=-1)
         input_weight = torch.cat([input_weight, _indicator_weight(bias)], dim=1)
     flat = _contiguous([input_weight, hidden_weight, bias, torch.zeros_like(bias)])
-    states = [each[None].to(inputs).contiguous() for each in state]
+    states = [part[None].to(inputs).contiguous() for part in state]
     needs_grad = torch.is_grad_enabled()
     time_major = time_major.contiguous()
     hiddens, _, cells = torch.lstm(time_major, states, flat, True, 1, 0.0, needs_grad, False, False)
@@ -71,7 +71,7 @@ def _indicator_weight(bias: Tensor) -> Tensor:
 
 def _contiguous(weights: list[Tensor]) -> list[Tensor]:
     """Return the weights as views of one tensor, as cuDNN reads them without a further copy."""
-    parts = torch.cat([each.flatten() for each in weights]).split(
-        [each.numel() for each in weights]
+    parts = torch.cat([weight.flatten() for weight in weights]).split(
+        [weight.numel() for weight in weights]
     )
     return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]

@@ -150,8 +150,8 @@ class CellDerivatives:
         grad_cell = torch.addcmul(grad_cell, grad_hidden, self.cell[t])
         size = grad_cell.shape[-1]
         torch.mul(grad_hidden, self.output[t], out=grad_gates[:, :size])
-        others = grad_gates[:, size:].unflatten(-1, (3, size))
-        torch.mul(grad_cell[:, None], self.input_forget_candidate[t], out=others)
+        input_forget_candidate = grad_gates[:, size:].unflatten(-1, (3, size))
+        torch.mul(grad_cell[:, None], self.input_forget_candidate[t], out=input_forget_candidate)
         return grad_cell * self.forget[t]
 
 

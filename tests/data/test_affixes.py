@@ -1,0 +1,50 @@
+"""Labels and symbols around sentences."""
+
+import pytest
+
+from seq2seq.data.affixes import has_letters, split_affixes
+
+
+@pytest.mark.parametrize("label", ["1. ", "12.3. ", "(4) ", "II. ", "a) ", "• ", "- ", "→ ", "😀 "])
+def test_labels_and_symbols_before_a_sentence_are_set_aside(label: str) -> None:
+    assert split_affixes(f"{label}The red car is old.") == (label, "The red car is old.", "")
+
+
+@pytest.mark.parametrize("tail", [" 😀", "¹", "*", " [1]", "™", " 🎉 🎉", " <3", " ~", " 5%", " ☎"])
+@pytest.mark.parametrize("mark", [".", "!", '."', "?)"])
+def test_symbols_and_numbers_after_a_mark_are_set_aside(tail: str, mark: str) -> None:
+    body = f"The red car is old{mark}"
+    assert split_affixes(body + tail) == ("", body, tail)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The red car is old.",
+        "He is 5.",
+        "It costs $5.00.",
+        "pi is 3.14",
+        "in (1992).",
+        'He said "stop."',
+        "Wait...",
+        "A. K. Sen walked.",
+        "I have 2 cats",
+        "«Bonjour.»",
+        "¿Qué?",
+        "12345",
+        "*** [1]",
+        "old :-)",
+        "यह पुराना है।",
+    ],
+)
+def test_a_text_without_affixes_is_left_alone(text: str) -> None:
+    assert split_affixes(text) == ("", text, "")
+
+
+def test_emoji_after_a_text_without_a_mark_are_set_aside() -> None:
+    assert split_affixes("The car is old 😀👍🏽") == ("", "The car is old", " 😀👍🏽")
+
+
+def test_letters() -> None:
+    assert all(map(has_letters, ("a1", "न", "\ufdd0")))
+    assert not any(map(has_letters, ("", " 12", "***", "😀", "$5.00", "10:30", "♪")))

@@ -1,0 +1,83 @@
+"""Steps of text around search: what they do to lines, and undo in translations."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seq2seq.data.source_profile import SourceProfile, describe_source
+from seq2seq.inference.translator import Translator
+
+LETTERS = "abdefgiklmnoprstuvyzABDEFGIKLMNOPRSTUVYZ .!?-"
+PLAIN = SourceProfile(
+    sentences=1,
+    characters=LETTERS,
+    wordless=False,
+    heads=False,
+    tails=False,
+    begins_in_capitals=False,
+)
+LINE = "buda ki modu."
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_runs: dict[str, Path]) -> Translator:
+    return replace(Translator.load(tiny_runs["luong"], device="cpu"), source=PLAIN)
+
+
+@pytest.mark.parametrize(
+    "line", ["12345", "-", "***", "😀", "$5.00", "10:30", "+00 1 23", "♪", "?"]
+)
+def test_a_line_without_letters_is_copied_with_a_note(translator: Translator, line: str) -> None:
+    translation = translator.translate(line, 2, 2)
+    assert [entry.text for entry in translation.n_best] == [line] * 2
+    assert translation.notes == ["no letters, unlike the training text; copied"]
+    usual = replace(translator, source=replace(PLAIN, wordless=True)).translate(line)
+    assert not usual.notes[:1] or "copied" not in usual.notes[0]
+
+
+@pytest.mark.parametrize(
+    "affixes", [("1. ", ""), ("II. ", ""), ("", " 😀"), ("• ", "¹"), ("", " [1]")]
+)
+def test_affixes_are_put_back(translator: Translator, affixes: tuple[str, str]) -> None:
+    head, tail = affixes
+    plain = translator.translate(LINE, 2, 2)
+    found = translator.translate(f"{head}{LINE}{tail}", 2, 2)
+    assert [e.text for e in found.n_best] == [f"{head}{e.text}{tail}" for e in plain.n_best]
+    assert found.src_tokens == plain.src_tokens
+
+
+def test_nothing_is_put_before_a_prefix(translator: Translator) -> None:
+    assert translator.translate(f"1. {LINE}", prefixes="nu").text.startswith("nu")
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["buda\u00a0ki modu.", "buda ki\u3000modu.", "bu\u00adda ki modu.", "\u200bbuda ki \uff4dodu."],
+)
+def test_characters_are_read_as_those_of_the_training_text(
+    translator: Translator, written: str
+) -> None:
+    found = translator.translate(written)
+    assert found.text == translator.translate(LINE).text
+    assert found.notes[0].startswith("characters that the training text hardly has (U+")
+
+
+def test_sentences_with_symbols_between_them_are_all_translated(translator: Translator) -> None:
+    first, second = translator.translate(["buda ki.", "Modu na."])
+    for between in (" ", " 😀 ", " - ", " → "):
+        found = translator.translate(f"buda ki.{between}Modu na.")
+        assert found.text == f"{first.text}{between}{second.text}"
+        assert found.parts == 2
+
+
+def test_a_profile_describes_the_form_of_lines() -> None:
+    lines = [f"The car {number} is old." for number in range(200)]
+    profile = describe_source(lines, lines)
+    assert set("Thecar isold.0123456789") == set(profile.characters)
+    assert (profile.wordless, profile.heads, profile.tails) == (False, False, False)
+    assert profile.begins_in_capitals
+    others = ["1. The\u00a0car is old. 😀", "the car", "12"]
+    profile = describe_source([*lines, *others], [*lines, *others])
+    assert (profile.wordless, profile.heads, profile.tails) == (True, True, True)
+    assert "\u00a0" in profile.characters
