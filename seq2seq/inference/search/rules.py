@@ -123,6 +123,8 @@ def rules_of(options: SearchOptions) -> list[Rule]:
         rules.append(NoRepeatedNgram(options.no_repeat_ngram))
     if options.forbidden is not None:
         rules.append(ForbidWords(options.forbidden))
+    if options.sampling is not None and options.byte_ids:
+        rules.append(SpellCharacters(options.byte_ids))
     return [*rules, RequirePhrases(options.no_repeat_ngram, options.kept_ids)]
 
 
@@ -238,6 +240,60 @@ class ForbidWords:
         tokens = self.forbidden.forbidden_tokens(state, choice.room == 1)  # then the sentence ends
         if choice.has_others(tokens):
             choice.unwanted = tokens
+
+
+class SpellCharacters:
+    """Byte tokens of a drawn hypothesis spell characters (UTF-8), no control characters.
+
+    A character is begun only if there is room for all of its bytes.
+    """
+
+    def __init__(self, byte_ids: range) -> None:
+        self.byte_ids = byte_ids
+        self._leads = {
+            length: np.array([byte_ids[byte] for byte in range(256) if _length(byte) == length])
+            for length in range(5)
+        }
+
+    def start(self, sentence: Sentence) -> tuple[int, range]:  # noqa: ARG002
+        return 0, range(0)  # bytes that are missing, and which the next one may be
+
+    def after(self, state: tuple[int, range], token: int) -> tuple[int, range]:
+        missing, _ = state
+        if token not in self.byte_ids:
+            return 0, range(0)
+        byte = token - self.byte_ids.start
+        if missing:
+            return missing - 1, range(0x80, 0xC0)
+        return _length(byte) - 1, _SECOND_BYTES.get(byte, range(0x80, 0xC0))
+
+    def mask(self, state: tuple[int, range], choice: NextTokens) -> None:
+        missing, following = state
+        if choice.is_bound:
+            return
+        if missing:
+            choice.allow_only([self.byte_ids[byte] for byte in following])
+            return
+        choice.forbid(self._leads[0])
+        for length in range(max(1, choice.room + 1), 5):
+            choice.forbid(self._leads[length])
+
+
+# Second bytes after lead bytes that not all may follow: no overlong forms, surrogates or controls.
+_SECOND_BYTES = {
+    0xC2: range(0xA0, 0xC0),
+    0xE0: range(0xA0, 0xC0),
+    0xED: range(0x80, 0xA0),
+    0xF0: range(0x90, 0xC0),
+    0xF4: range(0x80, 0x90),
+}
+
+
+def _length(lead: int) -> int:
+    """Return the number of bytes of a character that begins with this one; 0 for none."""
+    if 0x20 <= lead < 0x7F:
+        return 1
+    return 2 * (0xC2 <= lead < 0xE0) + 3 * (0xE0 <= lead < 0xF0) + 4 * (0xF0 <= lead < 0xF5)
 
 
 class RequirePhrases:
