@@ -1,6 +1,7 @@
 """`seq2seq attention`: plot the attention weights of translations."""
 
 import argparse
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -250,15 +251,9 @@ def _line_numbers(text: str) -> list[int]:
     """Parse numbers and ranges such as 1,7-9, in the given order."""
     numbers: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.partition("-")
-        if (
-            not first.isdecimal()
-            or (dash and not last.isdecimal())
-            or max(len(first), len(last)) > 9
-        ):
-            raise argparse.ArgumentTypeError(f"must be numbers such as 1,7-9, not {text!r}")
-        span = range(int(first), int(last or first) + 1)
-        if int(first) < 1 or not span or len(span) > arguments.MAX_COUNT:
+        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part, re.ASCII)
+        span = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not 0 < len(span) <= arguments.MAX_COUNT or span[0] < 1:
             raise argparse.ArgumentTypeError(f"must be numbers such as 1,7-9, not {text!r}")
         numbers += span
     return list(dict.fromkeys(numbers))

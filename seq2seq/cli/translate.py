@@ -128,9 +128,8 @@ def run(options: argparse.Namespace) -> int:
         translator.check_phrases(places, required.settings)
         if options.document:
             translator.source = replace(translator.source, sentences=1)
-        report = LineReport("the arguments" if options.text else options.input, text.numbers)
         with open_output(options.output) as output:
-            _translate(options, text, translator, required, report, output)
+            report = _translate(options, text, translator, required, output)
     report.log()
     return 0
 
@@ -140,10 +139,10 @@ def _translate(
     text: _InputText,
     translator: "Translator",
     required: _Requirements,
-    report: LineReport,
     output: Output,
-) -> None:
-    """Write the translations batch by batch; keep those of a call that fails."""
+) -> LineReport:
+    """Write the translations batch by batch; keep those of a call that fails. Return notes."""
+    report = LineReport("the arguments" if options.text else options.input, text.numbers)
     n_best = options.n_best or 1
     written, lines_of_each = _writer(options)
     barred = not options.text and not options.stream and not output.on_terminal
@@ -173,6 +172,7 @@ def _translate(
             output.flush()
             if options.stream or text.typed:
                 report.log()
+    return report
 
 
 def _writer(options: argparse.Namespace) -> "tuple[Callable[[Translation, int], str], int]":

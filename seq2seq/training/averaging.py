@@ -73,7 +73,9 @@ def _bleu(run: LoadedRun, valid: ParallelText) -> float:
         device,
         run.source,
     )
-    with tqdm(total=len(valid), unit=" lines", leave=False, disable=hides_bars()) as bar:
+    with tqdm(
+        desc="translated", total=len(valid), unit=" lines", leave=False, disable=hides_bars()
+    ) as bar:
         bleu, _ = validation.greedy_bleu(
             translator, valid, config.data.tgt_lang, on_translated=bar.update
         )
