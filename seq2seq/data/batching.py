@@ -18,7 +18,7 @@ from seq2seq.data.length_windows import (
     BatchDivision,
     Divisions,
     Rows,
-    choose_spread,
+    choose_scale,
     layouts,
     sorted_batches,
 )
@@ -212,7 +212,7 @@ class EpochOrder(Items[Rows]):
         self._pairs, self._budget, self._seed, self._epoch = pairs, batch_tokens, seed, epoch
         self._sides = pairs.src, pairs.tgt
         self._blocks = -(-len(pairs) // BLOCK_PAIRS)
-        self._spread, counts = self._division()
+        self._scale, counts = self._division()
         self._starts = np.cumsum([0, *counts])
         self._current = -1  # the block whose batches are kept
         self._batches: list[Rows] = []
@@ -234,7 +234,7 @@ class EpochOrder(Items[Rows]):
             # PCG64 reads missing numbers as 0: block 0 is shuffled like a corpus of a single block.
             numbers = [self._seed, self._epoch + 1, block]
             generator = np.random.Generator(np.random.PCG64(numbers))
-            windows = layouts(*lengths, self._budget, self._spread)
+            windows = layouts(*lengths, self._budget, self._scale)
             batches = windows.draw(self._epoch + block, generator)
         rows = (batch if used is None else used[batch] for batch in batches)
         return [block + batch * self._blocks for batch in rows]
@@ -249,25 +249,25 @@ class EpochOrder(Items[Rows]):
         return divisions[key]
 
     def _divide(self) -> BatchDivision:
-        """Choose the spread of the windows and count the batches of each block."""
+        """Choose the scale of the windows and count the batches of each block."""
         if not self._blocks:
             return BatchDivision(0.0, [])
-        spread = 0.0
+        scale = 0.0
         if self._epoch is not None:  # by the first block, a sample of the corpus
-            spread = choose_spread(*self._lengths(0), self._budget)
+            scale = choose_scale(*self._lengths(0), self._budget)
         counts = []
         for start in range(0, self._blocks, _BLOCKS_AT_ONCE):
             blocks = range(start, min(start + _BLOCKS_AT_ONCE, self._blocks))
             sides = [self._read(side.lengths, blocks) for side in self._sides]
             for block, *lengths in zip(blocks, *sides, strict=True):
-                counts.append(self._count(self._in_use(block, *lengths), spread))
-        return BatchDivision(spread, counts)
+                counts.append(self._count(self._in_use(block, *lengths), scale))
+        return BatchDivision(scale, counts)
 
-    def _count(self, lengths: tuple[Rows, Rows], spread: float) -> int:
+    def _count(self, lengths: tuple[Rows, Rows], scale: float) -> int:
         """Return the number of batches of a block."""
         if self._epoch is None:
             return len(sorted_batches(*lengths, self._budget))
-        return layouts(*lengths, self._budget, spread).batches if len(lengths[0]) else 0
+        return layouts(*lengths, self._budget, scale).batches if len(lengths[0]) else 0
 
     def _lengths(self, block: int) -> tuple[Rows, Rows]:
         """Return the source and target lengths of a block's pairs in use, including EOS."""

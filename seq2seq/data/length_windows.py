@@ -26,7 +26,7 @@ MAX_MET_AGAIN = 0.048  # share of batch-mates met again in the next epoch
 MAX_PADDED = 1.08  # padded tokens, relative to batches of sorted pairs
 MAX_BATCHES = 1.25  # number of batches, relative to batches of sorted pairs
 VERSION = 1  # incremented when the same pairs are divided into another number of batches
-_SPREADS = 1.07 ** np.arange(-16, 56)  # window sizes to try, relative to the mean in `layouts`
+_SCALES = 1.07 ** np.arange(-16, 56)  # window sizes to try, relative to the mean in `layouts`
 _SORTED_STEPS = 4, 2  # multiples to which sorting rounds source and target lengths
 _MIN_BATCHES = 1  # per window
 _GROUP_WINDOWS = 3  # per group of equal or neighbouring lengths on the narrow side
@@ -36,7 +36,7 @@ _MAX_COUNTED = 1 << 20  # combinations of lengths that are counted in an array
 class BatchDivision(NamedTuple):
     """Division of a corpus into windows and batches, the same for all of its epochs."""
 
-    spread: float  # as `choose_spread` returns it
+    scale: float  # as `choose_scale` returns it
     batches: list[int]  # number in each block of pairs that are shuffled together
 
 
@@ -82,15 +82,15 @@ class Layouts(NamedTuple):
         return [batches[i] for i in generator.permutation(len(batches))]
 
 
-def layouts(src: Rows, tgt: Rows, batch_tokens: int, spread: float) -> Layouts:
+def layouts(src: Rows, tgt: Rows, batch_tokens: int, scale: float) -> Layouts:
     """Divide pairs of source and target lengths into windows, in both ways.
 
-    A window holds at least two batches, and about `spread` times the geometric mean of the pairs of
+    A window holds at least two batches, and about `scale` times the geometric mean of the pairs of
     a batch and of the pairs that have the same two lengths.
     """
     fit = _rows_that_fit(src, tgt, batch_tokens)
     equal = _equal_pairs(src, tgt)
-    shares = 1 / np.maximum(_MIN_BATCHES * fit, spread * np.sqrt(fit * equal))
+    shares = 1 / np.maximum(_MIN_BATCHES * fit, scale * np.sqrt(fit * equal))
     divided = []
     for narrow, wide in ((tgt, src), (src, tgt)):
         rows = _arranged(narrow, wide, shares)
@@ -98,33 +98,33 @@ def layouts(src: Rows, tgt: Rows, batch_tokens: int, spread: float) -> Layouts:
     return Layouts(*divided)
 
 
-def choose_spread(src: Rows, tgt: Rows, batch_tokens: int) -> float:
-    """Return the smallest spread by which at most MAX_MET_AGAIN of the batch-mates meet again.
+def choose_scale(src: Rows, tgt: Rows, batch_tokens: int) -> float:
+    """Return the smallest scale by which at most MAX_MET_AGAIN of the batch-mates meet again.
 
     If the batches are too few for that, return the largest for which their number and their padded
     tokens are at most MAX_BATCHES and MAX_PADDED times those of batches of sorted pairs.
     """
-    spreads: list[float] = _SPREADS.tolist()
+    scales: list[float] = _SCALES.tolist()
     if not len(src):
-        return spreads[0]
+        return scales[0]
     by_length = sorted_batches(src, tgt, batch_tokens)
     most = MAX_PADDED * padded_tokens(by_length, src, tgt)
 
-    def epochs(spread: float) -> list[list[Rows]]:
-        divided = layouts(src, tgt, batch_tokens, spread)
+    def epochs(scale: float) -> list[list[Rows]]:
+        divided = layouts(src, tgt, batch_tokens, scale)
         return [divided.draw(n, np.random.Generator(np.random.PCG64(n))) for n in range(3)]
 
-    def is_mixed(spread: float) -> bool:
-        return max(met_again(*batches) for batches in pairwise(epochs(spread))) <= MAX_MET_AGAIN
+    def is_mixed(scale: float) -> bool:
+        return max(met_again(*batches) for batches in pairwise(epochs(scale))) <= MAX_MET_AGAIN
 
-    def is_costly(spread: float) -> bool:
-        even, odd, _ = epochs(spread)
+    def is_costly(scale: float) -> bool:
+        even, odd, _ = epochs(scale)
         if len(even) > MAX_BATCHES * len(by_length):
             return True
         return padded_tokens(even, src, tgt) + padded_tokens(odd, src, tgt) > 2 * most
 
-    mixed, costly = (bisect_left(spreads, True, key=holds) for holds in (is_mixed, is_costly))
-    return spreads[min(mixed, max(0, costly - 1))]
+    mixed, costly = (bisect_left(scales, True, key=holds) for holds in (is_mixed, is_costly))
+    return scales[min(mixed, max(0, costly - 1))]
 
 
 def met_again(before: Sequence[Rows], after: Sequence[Rows]) -> float:

@@ -3,13 +3,21 @@
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from seq2seq.data.lines import is_blank, read_lines
 from seq2seq.data.vocabulary.vocabulary import normalized
 from seq2seq.inference.search.lexical import is_letter
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
+
+
+class Term(NamedTuple):
+    """An occurrence of a source phrase, and the target phrase that translates it."""
+
+    start: int  # characters
+    end: int
+    target: str
 
 
 class Glossary:
@@ -71,15 +79,20 @@ class Glossary:
 
     def targets(self, text: str) -> list[str]:
         """Return the target phrases that a source text requires, one for each occurrence."""
-        text, targets, start = _joined(text), [], 0
+        return [term.target for term in self.occurrences(text)]
+
+    def occurrences(self, text: str) -> list[Term]:
+        """Return the terms of a source text, NFC with single spaces, in order."""
+        text, terms, start = _joined(text), list[Term](), 0
         while start < len(text):
             phrase = self._longest(text, start)
             if phrase is None:
                 start += 1
             else:
-                start += len(phrase)
-                targets.append(self._targets[phrase])
-        return targets
+                end = start + len(phrase)
+                terms.append(Term(start, end, self._targets[phrase]))
+                start = end
+        return terms
 
     def _longest(self, text: str, start: int) -> str | None:
         """Return the longest source phrase that a text has at `start` as complete words."""

@@ -62,7 +62,7 @@ class LineSteps:
         self._completing: list[LineStep] = [tags, marks]
         aside = AffixesAside(source)
         self._steps: list[LineStep] = [
-            *(tags, Characters(source), Copies(source), aside, marks),
+            *(tags, Copies(source), aside, Characters(source), marks),
             *(Sentences(source), aside, *masks, tags, marks),
         ]
         self._undone: list[LineStep] = [marks, *masks, aside]
@@ -144,6 +144,7 @@ class LineSteps:
                 part,
                 words=[] if src.has_byte_fallback else src.words(part.masked.text),
                 prefix=NO_PREFIX if place else self._prefix(line.prefix),
+                marks=self._requirements.waiting_marks(part.masked.text),
                 return_attention=return_attention,
             )
 
@@ -152,7 +153,8 @@ class LineSteps:
     ) -> Part:
         """Require phrases of the translation of a part, and the terms of the glossary."""
         glossary = self._settings.glossary
-        terms = [] if glossary is None else glossary.targets(part.masked.text)
+        occurrences = [] if glossary is None else glossary.occurrences(part.masked.text)
+        terms = [term.target for term in occurrences]
         if not phrases and not terms:
             return part
         place = f"constraints of line {number}"
@@ -160,7 +162,15 @@ class LineSteps:
         if terms and sum(lexical.counts) < len(phrases) + len(terms):
             line.notes.append(_MANY_TERMS)
         marked = any(map(self._source.ends_in_mark, (*phrases, *terms)))
-        return replace(part, lexical=lexical, lacks_mark=part.lacks_mark and not marked)
+        alone = self._requirements.lexical(phrases, part.masked, place) if terms else lexical
+        is_complete = sum(lexical.counts) == len(phrases) + len(terms)
+        return replace(
+            part,
+            lexical=lexical,
+            phrases=alone,
+            terms=occurrences if is_complete else (),
+            lacks_mark=part.lacks_mark and not marked,
+        )
 
 
 def line_list(lines: Iterable[str], name: str) -> list[str]:

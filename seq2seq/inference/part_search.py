@@ -7,6 +7,7 @@ from functools import partial
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNKNOWN, normalized
+from seq2seq.inference import terms
 from seq2seq.inference.lines import LineSteps, chunks
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
@@ -44,6 +45,10 @@ class PartSearch:
             options = options._replace(returned=1)
         for rows in chunks(parts):
             chunk = list(parts[rows])
+            placed = self._with_placed_terms(chunk, options) if mbr is None else {}
+            if n_best == 1:
+                for number, part in placed.items():
+                    chunk[number] = part
             hypotheses = self._search(
                 chunk, options, on_found and partial(_call_shifted, on_found, rows.start)
             )
@@ -57,11 +62,47 @@ class PartSearch:
             elif options.sampling is None:
                 lists = [merged(candidates) for candidates in lists]
                 fill(lists, n_best, options.size, partial(self._wider, chunk, options))
+                if n_best > 1 and placed:
+                    self._put_first(placed, lists, options)
             lists = [candidates[:n_best] for candidates in lists]
             heads = (
                 self._head_blocks(chunk, lists) if settings.head_attention else [None] * len(chunk)
             )
             yield from map(self._translation, chunk, lists, heads)
+
+    def _with_placed_terms(self, parts: Sequence[Part], options: SearchOptions) -> dict[int, Part]:
+        """Return the parts with terms of the glossary that have a place in a free translation."""
+        numbers = [number for number, part in enumerate(parts) if part.terms]
+        if not numbers:
+            return {}
+        free = [replace(parts[number], lexical=parts[number].phrases) for number in numbers]
+        options = options._replace(returned=1, return_attention=True)
+        placed = {}
+        for number, hypotheses in zip(numbers, self._search(free, options), strict=True):
+            part = terms.placed(parts[number], hypotheses[0], self._loaded.vocabularies)
+            if part is not None and not self._requirements.is_forbidden(self._start(part)):
+                placed[number] = part
+        return placed
+
+    def _start(self, part: Part) -> str:
+        """Return the text of a translation of which each token is fixed."""
+        tokens = [int(state.tokens[0]) for state in part.prefix.states]
+        return self._loaded.vocabularies.tgt.decode(tokens)
+
+    def _put_first(
+        self, placed: dict[int, Part], lists: list[list[Candidate]], options: SearchOptions
+    ) -> None:
+        """Let the translations with placed terms lead the lists of required ones."""
+        searched = self._search([*placed.values()], options._replace(returned=1))
+        for (number, part), hypotheses in zip(placed.items(), searched, strict=True):
+            (first,) = self._candidates(part, hypotheses)
+            below = [
+                candidate
+                for candidate in lists[number]
+                if candidate.text != first.text
+                and candidate.hypothesis.score <= first.hypothesis.score
+            ]
+            lists[number] = [first, *below]
 
     def _wider(
         self, parts: Sequence[Part], options: SearchOptions, numbers: Sequence[int], size: int
@@ -130,7 +171,13 @@ class PartSearch:
         """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         loaded, most = self._loaded, self._loaded.decoding.max_length
         requests = [
-            Request(part.ids, most or loaded.limit(len(part.ids)), part.prefix, part.lexical)
+            Request(
+                part.ids,
+                most or loaded.limit(len(part.ids)),
+                part.prefix,
+                part.lexical,
+                part.marks,
+            )
             for part in parts
         ]
         try:

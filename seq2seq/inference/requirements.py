@@ -3,7 +3,9 @@
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
+from seq2seq.data.affixes import MARKS
 from seq2seq.data.lines import is_blank
+from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary, normalized
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import Lexical, LexicalMaker, merge
@@ -31,6 +33,13 @@ class Automata:
         """Return the converter of phrases."""
         return LexicalMaker(self._vocabulary)
 
+    @cached_property
+    def marks(self) -> tuple[int, ...]:
+        """Return the tokens that consist of marks that end sentences."""
+        tokens = self._vocabulary.tokens(range(len(self._vocabulary)))
+        spelled = [token.strip(SPACE) for token in tokens]
+        return tuple(i for i, text in enumerate(spelled) if text and not text.strip(MARKS))
+
     def forbidden(self, words: tuple[str, ...]) -> Forbidden | None:
         """Return the automaton of forbidden words, None for none."""
         if all(map(is_blank, words)):
@@ -50,6 +59,11 @@ class Requirements:
         """Take the words and phrases that no translation contains."""
         self._vocabularies, self._automata = vocabularies, automata
         self.forbidden = automata.forbidden(forbidden)
+
+    def waiting_marks(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of final marks for a source of one sentence, else none."""
+        is_single = sum(character in MARKS for character in text.strip()[:-1]) == 0
+        return self._automata.marks if is_single else ()
 
     def is_forbidden(self, text: str) -> bool:
         """Return whether a text has a forbidden word or phrase."""

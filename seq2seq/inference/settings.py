@@ -106,5 +106,6 @@ def search_options(
         diversity=settings.diversity,
         return_scores=not text_only or settings.mbr is not None,
         return_attention=not text_only or decoding.replace_unknown,
+        byte_ids=vocabularies.tgt.byte_ids,
         kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
     )

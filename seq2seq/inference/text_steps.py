@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from seq2seq.data.lines import is_blank
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabulary, normalized
+from seq2seq.inference.glossary import Term
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
 from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
@@ -29,7 +30,10 @@ class Part:
     ids: Ids = field(default_factory=list)
     words: list[str] = field(default_factory=list)  # if its vocabulary is of words
     prefix: Prefix = NO_PREFIX  # unless the part is not the first
-    lexical: Lexical = NO_LEXICAL  # phrases that its translation contains
+    lexical: Lexical = NO_LEXICAL  # phrases and terms that its translation contains
+    phrases: Lexical = NO_LEXICAL  # without the terms
+    marks: tuple[int, ...] = ()  # tokens of final marks, which wait for what is required
+    terms: Sequence[Term] = ()  # from the glossary, in the text
     return_attention: bool = True  # False for very long lines
 
     def with_texts(self, texts: Sequence[Masked]) -> "list[Part]":

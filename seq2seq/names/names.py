@@ -58,7 +58,7 @@ class Names:
     """Finds the names of a language pair, masks and spells them; trained on parallel text."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
-        """`content`: as `train_names` returns it."""
+        """`content`: as `learn_names` returns it."""
         self.content = content
         self.pairs = {name: NamePair(*pair) for name, pair in content["names"].items()}
         symbols = content.get("symbols", [])  # are not names, and have none in them
@@ -281,7 +281,7 @@ class Names:
             raise ValueError(f"not a file of names ({error!r})") from None
 
 
-def train_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = ()) -> Names:
+def learn_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = ()) -> Names:
     """Find the names of normalized parallel text, and train what detects and spells others.
 
     Symbols are not names. Raises UserError if the text has hardly any.

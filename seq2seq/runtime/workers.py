@@ -1,5 +1,6 @@
 """Forked worker processes that end with this one and leave its signals to it."""
 
+import gc
 import os
 import signal
 import threading
@@ -62,6 +63,7 @@ def _start(
     arguments: tuple[Any, ...],
 ) -> None:
     """Ignore signals, and end this worker once its parent has closed the lifeline or died."""
+    gc.freeze()  # a collection would visit, and copy, all that the parent had loaded
     held.close()
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)

@@ -17,7 +17,7 @@ from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.inference.line_splitting import split_line
-from seq2seq.names.names import Names, train_names
+from seq2seq.names.names import Names, learn_names
 
 SYMBOLS = ("<2fr>", "<2frr>", "<num>", "@x@", ">>de<<", "num")
 KINDS = ("unigram", "bpe", "char", "word")
@@ -169,13 +169,13 @@ def test_names_within_symbols_are_not_masked() -> None:
     symbols = [f"<{name}>" for name in [names[0], *some_names(150, seed=9)]]
     src = [f"{symbols[0]} {pair.src}" for pair in pairs]
     tgt = [f"{pair.tgt} {symbols[0]}" for pair in pairs]
-    found = Names.from_bytes(train_names(src, tgt, symbols).stored)
+    found = Names.from_bytes(learn_names(src, tgt, symbols).stored)
     for one, other in zip(src, tgt, strict=True):
         assert all(symbols[0] in side for side in found.mask_pair(one, other))
     assert sum(found.mask_pair(*pair) != pair for pair in zip(src, tgt, strict=True)) > 200
     lines = [f"The house of {symbol} walks." for symbol in symbols]
     assert [found.mask(line)[0].text for line in lines] == lines
-    without = train_names(src, tgt)
+    without = learn_names(src, tgt)
     assert [without.mask(line)[0].text for line in lines] != lines
     assert b"symbols" not in without.stored
 

@@ -15,7 +15,7 @@ from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies, save_
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS
 from seq2seq.names.mining import NameMiner
-from seq2seq.names.names import Masked, Names, train_names
+from seq2seq.names.names import Masked, Names, learn_names
 from seq2seq.names.native_speller import NativeSpeller
 from seq2seq.names.ngrams import NgramModel
 from seq2seq.names.sounds import SoundModel, units_of
@@ -32,7 +32,7 @@ A, B, C = PLACEHOLDERS[:3]
 
 @pytest.fixture(scope="module")
 def names() -> Names:
-    return train_names(SRC, TGT)
+    return learn_names(SRC, TGT)
 
 
 def texts(masked: list[Masked]) -> list[str]:
@@ -52,7 +52,7 @@ def test_mining_finds_names_and_removes_their_endings() -> None:
 
 def test_text_without_names_is_refused() -> None:
     with pytest.raises(UserError, match=r"vocabulary\.names: found 0 names"):
-        train_names(["the house sleeps", "see the tree"] * 20, ["झडढ ढघफ", "शछढ घठछ"] * 20)
+        learn_names(["the house sleeps", "see the tree"] * 20, ["झडढ ढघफ", "शछढ घठछ"] * 20)
 
 
 def test_words_have_no_possessive() -> None:
@@ -223,7 +223,7 @@ def test_restoring_keeps_endings_and_adds_the_source_form_if_uncertain(names: Na
 
 
 def test_names_are_copied_between_languages_that_spell_them_alike() -> None:
-    copied = train_names(SRC, [f"Das {' '.join(pair.names)} xq." for pair in PAIRS])
+    copied = learn_names(SRC, [f"Das {' '.join(pair.names)} xq." for pair in PAIRS])
     assert copied.copies
     assert copied.spelling("Zażółć") == "Zażółć"
 

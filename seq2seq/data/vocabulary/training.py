@@ -23,7 +23,7 @@ from seq2seq.data.vocabulary.vocabulary import (
     normalized,
     words_of,
 )
-from seq2seq.names.names import train_names
+from seq2seq.names.names import learn_names
 from seq2seq.names.symbols import any_of
 from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
@@ -51,7 +51,7 @@ def train_vocabularies(
     names = None
     if config.masks_names:
         src, tgt = ([normalized(text) for text in side] for side in (src, tgt))
-        names = train_names(src, tgt, config.symbols)
+        names = learn_names(src, tgt, config.symbols)
         src, tgt = mask_with(names, src, tgt)
     if config.model:
         return existing_vocabularies(config, tags)._replace(names=names)

@@ -44,6 +44,15 @@ class Vocabulary:
         self.has_byte_fallback = bool(self._processor.is_byte(byte))
 
     @cached_property
+    def byte_ids(self) -> range:
+        """The tokens of the bytes 0 to 255, with which unseen characters are spelled, if any."""
+        first = self._processor.piece_to_id("<0x00>")
+        ids = range(first, first + 256)
+        names = [f"<0x{byte:02X}>" for byte in range(256)]
+        is_complete = self.has_byte_fallback and self._tokens[first : first + 256] == names
+        return ids if is_complete else range(0)
+
+    @cached_property
     def _user_defined(self) -> dict[str, int]:
         """User-defined tokens, with or without a space before, except placeholders of names."""
         tokens = enumerate(read_model(self.model).pieces)

@@ -214,7 +214,7 @@ class PhraseBeam(Beam):
         advancing = [
             (slot * size + k, token)
             for slot, hypotheses in phrases.items()
-            for k, (lexical, progress) in enumerate(hypotheses)
+            for k, (lexical, progress, _) in enumerate(hypotheses)
             for token in lexical.advancing(progress)
         ]
         rows, tokens = np.array(advancing, np.int64).reshape(-1, 2).T
@@ -238,9 +238,8 @@ class PhraseBeam(Beam):
                 Continuation((scores[k] + np.float32(value)).item(), k, token)
                 for (k, token), value in known_values.items()
             ]
-            chosen = chosen_from_banks(
-                candidates, hypotheses[0][0], [state for _, state in hypotheses], size, 2 * size
-            )
+            progress = [state.progress for state in hypotheses]
+            chosen = chosen_from_banks(candidates, hypotheses[0].lexical, progress, size, 2 * size)
             best.scores[slot], best.parents[slot], best.tokens[slot] = zip(*chosen, strict=True)
             best.log_probs[slot] = [
                 known_values.get(continuation[1:], -np.inf) for continuation in chosen

@@ -52,6 +52,7 @@ class SearchOptions(NamedTuple):
     sampling: Sampling | None = None  # with size 1
     groups: int = 1  # diverse beam search: number of groups, a divisor of the size
     diversity: float = 0.0  # penalty, nats, for a token that an earlier group takes at this step
+    byte_ids: range = range(0)  # tokens of the bytes 0 to 255, which samples spell characters with
     kept_ids: range = range(0)  # tokens that a hypothesis contains as its source does
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time

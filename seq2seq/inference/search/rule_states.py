@@ -68,8 +68,8 @@ class RuleStates:
         for slot, rules in self._rules.items():
             if isinstance(rules[-1], RequirePhrases):
                 states = [None if states is None else states[-1] for states in self._states[slot]]
-                (lexical, _), *_ = filter(None, states)
-                start = lexical, lexical.start()
+                phrases = next(filter(None, states))
+                start = phrases._replace(progress=phrases.lexical.start())
                 by_slot[slot] = [start if state is None else state for state in states]
         return by_slot
 

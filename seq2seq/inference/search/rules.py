@@ -5,7 +5,7 @@ class here and name it in `rules_of`.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -18,7 +18,14 @@ from seq2seq.inference.search.prefixes import Prefix
 from seq2seq.inference.search.sentences import Sentence
 
 Tokens = Sequence[int] | Array
-Phrases = tuple[Lexical, PhraseProgress]  # with the progress of one hypothesis
+
+
+class Phrases(NamedTuple):
+    """Phrases, with the progress of one hypothesis, and the marks that wait for them."""
+
+    lexical: Lexical
+    progress: PhraseProgress
+    marks: tuple[int, ...]
 
 
 class NextTokens:
@@ -116,6 +123,8 @@ def rules_of(options: SearchOptions) -> list[Rule]:
         rules.append(NoRepeatedNgram(options.no_repeat_ngram))
     if options.forbidden is not None:
         rules.append(ForbidWords(options.forbidden))
+    if options.sampling is not None and options.byte_ids:
+        rules.append(SpellCharacters(options.byte_ids))
     return [*rules, RequirePhrases(options.no_repeat_ngram, options.kept_ids)]
 
 
@@ -136,32 +145,37 @@ class KeepPrefix:
             choice.allow_only(prefix.states[place].tokens)
 
 
+class MissingTokens(NamedTuple):
+    """Tokens that a hypothesis still has to contain."""
+
+    missing: tuple[int, ...]
+    phrases: int  # tokens of room for phrases
+    marks: tuple[int, ...]  # that wait for all
+
+
 class KeepTokens:
     """Tokens that a hypothesis contains once if they are in the source, and never otherwise.
 
-    No hypothesis ends before it contains all; if there is room for no other token, it takes them.
+    No hypothesis ends, nor has a final mark, before it contains all; if there is room for no other
+    token, it takes them.
     """
 
     def __init__(self, ids: range) -> None:
         self.ids = ids
 
-    def start(self, sentence: Sentence) -> tuple[tuple[int, ...], int]:
-        return (
-            sentence.placeholders,
-            sentence.lexical.total,
-        )  # tokens that are missing, room for phrases
+    def start(self, sentence: Sentence) -> MissingTokens:
+        return MissingTokens(sentence.placeholders, sentence.lexical.total, sentence.marks)
 
-    def after(self, state: tuple[tuple[int, ...], int], token: int) -> tuple[tuple[int, ...], int]:
-        missing, phrases = state
-        if token not in missing:
+    def after(self, state: MissingTokens, token: int) -> MissingTokens:
+        if token not in state.missing:
             return state
-        return tuple(placeholder for placeholder in missing if placeholder != token), phrases
+        return state._replace(missing=tuple(t for t in state.missing if t != token))
 
-    def mask(self, state: tuple[tuple[int, ...], int], choice: NextTokens) -> None:
-        missing, phrases = state
+    def mask(self, state: MissingTokens, choice: NextTokens) -> None:
+        missing, phrases, marks = state
         choice.forbid([token for token in self.ids if token not in missing])
         if missing and not choice.is_bound:
-            choice.forbid([EOS_ID])
+            choice.forbid([EOS_ID, *marks])
             if choice.room - phrases <= len(missing):
                 choice.allow_only(missing)
 
@@ -228,33 +242,87 @@ class ForbidWords:
             choice.unwanted = tokens
 
 
+class SpellCharacters:
+    """Byte tokens of a drawn hypothesis spell characters (UTF-8), no control characters.
+
+    A character is begun only if there is room for all of its bytes.
+    """
+
+    def __init__(self, byte_ids: range) -> None:
+        self.byte_ids = byte_ids
+        self._leads = {
+            length: np.array([byte_ids[byte] for byte in range(256) if _length(byte) == length])
+            for length in range(5)
+        }
+
+    def start(self, sentence: Sentence) -> tuple[int, range]:  # noqa: ARG002
+        return 0, range(0)  # bytes that are missing, and which the next one may be
+
+    def after(self, state: tuple[int, range], token: int) -> tuple[int, range]:
+        missing, _ = state
+        if token not in self.byte_ids:
+            return 0, range(0)
+        byte = token - self.byte_ids.start
+        if missing:
+            return missing - 1, range(0x80, 0xC0)
+        return _length(byte) - 1, _SECOND_BYTES.get(byte, range(0x80, 0xC0))
+
+    def mask(self, state: tuple[int, range], choice: NextTokens) -> None:
+        missing, following = state
+        if choice.is_bound:
+            return
+        if missing:
+            choice.allow_only([self.byte_ids[byte] for byte in following])
+            return
+        choice.forbid(self._leads[0])
+        for length in range(max(1, choice.room + 1), 5):
+            choice.forbid(self._leads[length])
+
+
+# Second bytes after lead bytes that not all may follow: no overlong forms, surrogates or controls.
+_SECOND_BYTES = {
+    0xC2: range(0xA0, 0xC0),
+    0xE0: range(0xA0, 0xC0),
+    0xED: range(0x80, 0xA0),
+    0xF0: range(0x90, 0xC0),
+    0xF4: range(0x80, 0x90),
+}
+
+
+def _length(lead: int) -> int:
+    """Return the number of bytes of a character that begins with this one; 0 for none."""
+    if 0x20 <= lead < 0x7F:
+        return 1
+    return 2 * (0xC2 <= lead < 0xE0) + 3 * (0xE0 <= lead < 0xF0) + 4 * (0xF0 <= lead < 0xF5)
+
+
 class RequirePhrases:
     """Phrases that a hypothesis must contain, unless its prefix leaves no choice.
 
-    End-of-sentence waits for all phrases. A word that completes a phrase does not continue. Once
-    only the missing tokens fit within the limit, only they are allowed. Tokens that advance a
-    phrase are exempt from the repetition penalty and may be tokens that no other hypothesis has;
-    n-grams of phrases alone may repeat. A placeholder that a phrase needs is left to it, and the
-    phrase is completed then.
+    End-of-sentence and final marks wait for all phrases. A word that completes a phrase does not
+    continue. Once only the missing tokens fit within the limit, only they are allowed. Tokens that
+    advance a phrase are exempt from the repetition penalty and may be tokens that no other
+    hypothesis has; n-grams of phrases alone may repeat. A placeholder that a phrase needs is left
+    to it, and the phrase is completed then.
     """
 
     def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
         self.ngram, self.kept_ids = ngram, kept_ids
 
     def start(self, sentence: Sentence) -> Phrases | None:
-        return (sentence.lexical, sentence.lexical.start()) if sentence.lexical.phrases else None
+        lexical = sentence.lexical
+        return Phrases(lexical, lexical.start(), sentence.marks) if lexical.phrases else None
 
     def after(self, state: Phrases, token: int) -> Phrases:
-        lexical, progress = state
-        return lexical, lexical.after(progress, token)
+        return state._replace(progress=state.lexical.after(state.progress, token))
 
     def mask(self, state: Phrases, choice: NextTokens) -> None:
         if choice.is_bound:
             return
-        lexical, progress = state
+        lexical, progress, marks = state
         met = lexical.met(progress)
         if met < lexical.total:
-            choice.forbid([EOS_ID])
+            choice.forbid([EOS_ID, *marks])
         if choice.room <= 0:
             return
         lengths = lexical.advancing(progress)

@@ -18,6 +18,7 @@ class Request(NamedTuple):
     limit: int  # tokens at most, without end-of-sentence, but for a prefix or phrases
     prefix: Prefix = NO_PREFIX
     lexical: Lexical = NO_LEXICAL
+    marks: tuple[int, ...] = ()  # tokens that wait for all that the translation contains
 
 
 class Sentence(NamedTuple):
@@ -29,6 +30,7 @@ class Sentence(NamedTuple):
     lexical: Lexical
     seed: str
     placeholders: tuple[int, ...]  # source tokens that the translation contains once
+    marks: tuple[int, ...] = ()
 
 
 def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> Sentence:
@@ -36,7 +38,7 @@ def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> S
 
     The limit counts from the end of a prefix that leaves no room.
     """
-    source, limit, prefix, lexical = request
+    source, limit, prefix, lexical, marks = request
     forced = len(prefix.states)  # tokens at most
     placeholders: tuple[int, ...] = ()
     if options.kept_ids:
@@ -44,7 +46,7 @@ def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> S
     limit = max(limit, 1 + len(placeholders))
     limit = limit if forced + len(placeholders) < limit else limit + forced
     limit = max(limit, options.min_length, forced + lexical.total + len(placeholders))
-    return Sentence(source, limit + 1, prefix, lexical, seed, placeholders)
+    return Sentence(source, limit + 1, prefix, lexical, seed, placeholders, marks)
 
 
 def padded_width(source: Ids) -> int:

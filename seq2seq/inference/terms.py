@@ -1,0 +1,130 @@
+"""Places of glossary terms: a term replaces the words that attend to its source phrase.
+
+A free translation shows where a source phrase is translated. Its tokens, with the terms in place of
+the words that attend to their source phrases, are the translation. (Hasler et al., 2018, place
+constraints by attention within one search.)
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
+from seq2seq.engines.engine import Array
+from seq2seq.inference.glossary import Term
+from seq2seq.inference.search.interface import Hypothesis
+from seq2seq.inference.search.prefixes import Prefix, PrefixState
+from seq2seq.inference.text_steps import Part
+
+MIN_ATTENTION = 0.4  # mean attention of the words of a term to its source phrase
+
+
+class _Word(NamedTuple):
+    """Tokens of a word, or of punctuation."""
+
+    start: int
+    end: int
+
+
+def placed(part: Part, hypothesis: Hypothesis, vocabularies: Vocabularies) -> Part | None:
+    """Return a part whose translation is that of a hypothesis with all terms in place.
+
+    None if a term has no place: the part is searched with its terms as required phrases.
+    """
+    weights, tokens = hypothesis.attention_weights, hypothesis.ids[:-1]
+    spans = _token_spans(part.terms, part.masked.text, vocabularies.src.tokens(part.ids))
+    if weights is None or spans is None or UNK_ID in tokens:
+        return None
+    words = list(_words(vocabularies.tgt.tokens(tokens)))
+    places = _places(weights[: len(tokens)], words, spans)
+    if places is None:
+        return None
+    ids = vocabularies.tgt.encode([term.target for term in part.terms])
+    path = _with_terms(tokens, places, ids)
+    if UNK_ID in path:
+        return None
+    return replace(part, prefix=_fixed(path), lexical=part.phrases, terms=())
+
+
+def _token_spans(
+    terms: Sequence[Term], text: str, tokens: Sequence[str]
+) -> list[tuple[int, int]] | None:
+    """Return the source tokens of each term's phrase; None if the tokens do not spell the text."""
+    spelled = "".join(tokens).replace(SPACE, " ")
+    if spelled.strip(" ") != " ".join(text.split()):
+        return None
+    shift = len(spelled) - len(spelled.lstrip(" "))
+    ends = np.cumsum([len(token) for token in tokens])
+    return [
+        (
+            int(np.searchsorted(ends, term.start + shift, side="right")),
+            int(np.searchsorted(ends, term.end + shift, side="left")) + 1,
+        )
+        for term in terms
+    ]
+
+
+def _words(tokens: Sequence[str]) -> Iterator[_Word]:
+    """Yield the words of tokens; what has no letters or digits is apart."""
+    start = 0
+    for place, token in enumerate(tokens):
+        following = tokens[place + 1] if place + 1 < len(tokens) else SPACE
+        both_spelled = all(any(map(str.isalnum, part)) for part in (token, following))
+        if following.startswith(SPACE) or not both_spelled:
+            yield _Word(start, place + 1)
+            start = place + 1
+
+
+def _places(
+    weights: Array, words: Sequence[_Word], spans: Sequence[tuple[int, int]]
+) -> list[_Word] | None:
+    """Return the tokens that each term replaces: those of the words that attend to its phrase.
+
+    Phrases take words in the order of their attention; words beside these that attend to the same
+    phrase are replaced with them.
+    """
+    attention = np.array(
+        [
+            [weights[word.start : word.end, first:last].sum(axis=1).mean() for word in words]
+            for first, last in spans
+        ]
+    )  # [terms, words]
+    places: dict[int, _Word] = {}
+    taken = np.zeros(len(words), bool)
+    while len(places) < len(spans):
+        free = np.where(taken[None], 0.0, attention)
+        free[list(places)] = 0
+        term, best = np.unravel_index(int(free.argmax()), free.shape)
+        if free[term, best] < MIN_ATTENTION:
+            return None
+        first = last = int(best)
+        belongs = free[term] >= np.maximum(MIN_ATTENTION, attention.max(axis=0))
+        while first and belongs[first - 1]:
+            first -= 1
+        while last + 1 < len(words) and belongs[last + 1]:
+            last += 1
+        taken[first : last + 1] = True
+        places[int(term)] = _Word(words[first].start, words[last].end)
+    return [places[term] for term in range(len(spans))]
+
+
+def _with_terms(tokens: Ids, places: Sequence[_Word], terms: Sequence[Ids]) -> Ids:
+    """Return tokens with the terms in their places."""
+    path: Ids = []
+    done = 0
+    for place, ids in sorted(zip(places, terms, strict=True)):
+        path += [*tokens[done : place.start], *ids]
+        done = place.end
+    return path + tokens[done:]
+
+
+def _fixed(tokens: Ids) -> Prefix:
+    """Return the prefix of these tokens alone, after which the translation ends."""
+    states = [
+        PrefixState(np.array([token]), {token: place + 1})
+        for place, token in enumerate([*tokens, EOS_ID])
+    ]
+    return Prefix(states, [])

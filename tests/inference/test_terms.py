@@ -1,0 +1,113 @@
+"""Places of glossary terms in translations, by attention."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import toy_pairs
+
+from seq2seq.inference.glossary import Glossary, Term
+from seq2seq.inference.search.interface import Hypothesis
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.terms import placed
+from seq2seq.inference.text_steps import Part
+from seq2seq.inference.translator import Translator
+from seq2seq.names.names import Masked
+
+LINES, REFERENCES = toy_pairs(24, seed=8)
+
+
+@pytest.fixture(scope="module")
+def translator(tiny_runs: dict[str, Path]) -> Translator:
+    return Translator.load(tiny_runs["luong"], device="cpu")
+
+
+def words_of(tokens: list[str]) -> list[int]:
+    """Return the word of each token."""
+    return [sum(token.startswith("▁") for token in tokens[: n + 1]) - 1 for n in range(len(tokens))]
+
+
+def attending(
+    translator: Translator, source: str, target: str, links: dict[int, int]
+) -> tuple[Part, Hypothesis]:
+    """Return a part and a hypothesis whose words attend to source words by the links."""
+    src, tgt, _ = translator.vocabularies
+    (src_ids,), (tgt_ids,) = src.encode([source]), tgt.encode([target])
+    src_words, tgt_words = words_of(src.tokens(src_ids)), words_of(tgt.tokens(tgt_ids))
+    weights = np.full((len(tgt_ids) + 1, len(src_ids) + 1), 0.01, np.float32)
+    for row, word in enumerate(tgt_words):
+        columns = [n for n, other in enumerate(src_words) if other == links.get(word)]
+        weights[row, columns or [-1]] = 0.9 / max(1, len(columns))
+    return Part(Masked(source, {}), ids=src_ids), Hypothesis([*tgt_ids, 3], -1.0, weights)
+
+
+def with_terms(
+    translator: Translator, part: Part, hypothesis: Hypothesis, terms: list[Term]
+) -> Part | None:
+    part = replace(part, terms=terms)
+    return placed(part, hypothesis, translator.vocabularies)
+
+
+def spelled(translator: Translator, part: Part | None) -> str:
+    assert part is not None
+    tokens = [int(state.tokens[0]) for state in part.prefix.states]
+    assert tokens[-1] == 3
+    return translator.vocabularies.tgt.decode(tokens)
+
+
+def test_a_term_replaces_the_words_that_attend_to_its_phrase(translator: Translator) -> None:
+    source, target = "buda ki modu", "nelo ruse kemo"
+    part, hypothesis = attending(translator, source, target, {0: 2, 1: 0, 2: 1})
+    for phrase, expected in (
+        ("buda", "nelo zu kemo"),
+        ("ki", "nelo ruse zu"),
+        ("modu", "zu ruse kemo"),
+    ):
+        term = Glossary({phrase: "zu"}).occurrences(source)
+        found = placed(
+            part.__class__(part.masked, ids=part.ids, terms=term),
+            hypothesis,
+            translator.vocabularies,
+        )
+        assert spelled(translator, found) == expected
+
+
+def test_words_of_one_phrase_are_replaced_together(translator: Translator) -> None:
+    source, target = "buda ki modu", "nelo ruse kemo"
+    part, hypothesis = attending(translator, source, target, {0: 0, 1: 0, 2: 2})
+    terms = [Term(0, 4, "zu ka")]
+    found = with_terms(translator, part, hypothesis, terms)
+    assert spelled(translator, found) == "zu ka kemo"
+
+
+def test_several_terms_have_places_of_their_own(translator: Translator) -> None:
+    source, target = "buda ki buda", "nelo ruse kemo"
+    part, hypothesis = attending(translator, source, target, {0: 2, 1: 1, 2: 0})
+    terms = Glossary({"buda": "zu", "ki": "ka"}).occurrences(source)
+    assert [term.target for term in terms] == ["zu", "ka", "zu"]
+    found = with_terms(translator, part, hypothesis, terms)
+    assert spelled(translator, found) == "zu ka zu"
+
+
+def test_a_term_without_a_place_is_required(translator: Translator) -> None:
+    part, hypothesis = attending(translator, "buda ki", "nelo ruse", {0: 1, 1: 1})
+    terms = [Term(0, 4, "zu")]
+    part = Part(part.masked, ids=part.ids, terms=terms)
+    assert placed(part, hypothesis, translator.vocabularies) is None
+    assert (
+        placed(part, hypothesis._replace(attention_weights=None), translator.vocabularies) is None
+    )
+
+
+@pytest.mark.parametrize("n_best", [1, 3])
+def test_translations_have_their_terms(translator: Translator, n_best: int) -> None:
+    words = sorted({word for line in LINES for word in re.findall(r"\w+", line)})[:12]
+    glossary = Glossary(dict.fromkeys(words, "zu"))
+    found = translator.translate(LINES, 3, n_best, settings=SearchSettings(glossary=glossary))
+    alone = translator.translate(LINES, 3, settings=SearchSettings(glossary=glossary))
+    for line, translation, single in zip(LINES, found, alone, strict=True):
+        assert translation.text == single.text
+        for entry in translation.n_best:
+            assert "zu" in entry.text or not glossary.targets(line)
