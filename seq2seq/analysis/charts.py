@@ -28,6 +28,25 @@ PLOT, LINE = 6.0, 0.2  # width of a chart beside its legend, and height of a lin
 WRAPPED = 40  # characters of a line in the legend; a single name may be longer
 MAX_POINTS = 400  # in a line; more are averaged
 MARKED = 40  # points in a line, up to which all have marks
+DPI = 150
+MAX_PIXELS = 60_000_000  # PNG size; needs 240 MB while drawn
+MAX_SIDE = 30_000  # pixels
+READABLE_DPI = 60
+INSTEAD = "use .html or .svg instead"
+# matplotlib takes each glyph from the first family that has it. Japanese fonts come before others
+# for Han characters, which serve Chinese better than the reverse.
+FAMILIES = (
+    *("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Noto Sans Devanagari", "Noto Sans Arabic"),
+    *("Noto Sans Hebrew", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Telugu"),
+    *("Noto Sans Gujarati", "Noto Sans Gurmukhi", "Noto Sans Kannada", "Noto Sans Malayalam"),
+    *("Noto Sans Thai", "Noto Sans Khmer", "Noto Sans Georgian", "Noto Sans Armenian"),
+    *("Noto Sans Ethiopic", "Lohit Devanagari", "FreeSans", "Droid Sans Fallback"),
+    *("WenQuanYi Zen Hei", "IPAGothic", "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo"),
+    *("Kohinoor Devanagari", "Arial Unicode MS", "Unifont"),
+)
+# Keep text as text, which browsers shape and search; make element ids reproducible.
+_OPTIONS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "seq2seq"}
+_OPTIONS["pdf.fonttype"] = 42  # TrueType, which journals ask for
 
 
 class Curve(NamedTuple):
@@ -121,27 +140,6 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
         (sum(step for step, _ in group) / len(group), sum(value for _, value in group) / len(group))
         for group in groups
     ]
-
-
-DPI = 150
-MAX_PIXELS = 60_000_000  # PNG size; needs 240 MB while drawn
-MAX_SIDE = 30_000  # pixels
-READABLE_DPI = 60
-INSTEAD = "use .html or .svg instead"
-# matplotlib takes each glyph from the first family that has it. Japanese fonts come before others
-# for Han characters, which serve Chinese better than the reverse.
-FAMILIES = (
-    *("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Noto Sans Devanagari", "Noto Sans Arabic"),
-    *("Noto Sans Hebrew", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Telugu"),
-    *("Noto Sans Gujarati", "Noto Sans Gurmukhi", "Noto Sans Kannada", "Noto Sans Malayalam"),
-    *("Noto Sans Thai", "Noto Sans Khmer", "Noto Sans Georgian", "Noto Sans Armenian"),
-    *("Noto Sans Ethiopic", "Lohit Devanagari", "FreeSans", "Droid Sans Fallback"),
-    *("WenQuanYi Zen Hei", "IPAGothic", "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo"),
-    *("Kohinoor Devanagari", "Arial Unicode MS", "Unifont"),
-)
-# Keep text as text, which browsers shape and search; make element ids reproducible.
-_OPTIONS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "seq2seq"}
-_OPTIONS["pdf.fonttype"] = 42  # TrueType, which journals ask for
 
 
 def installed_families() -> list[str]:

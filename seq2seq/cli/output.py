@@ -52,19 +52,24 @@ class Output:
             raise
 
     def _keep_incomplete(self, content: str, noun: str, lines_of_each: int) -> None:
-        """Copy the complete lines to a file beside the output, which a failure removes."""
+        """Let the complete lines become a file beside the output, unless a larger one is there."""
         with suppress(RunError):  # as of a full disk, where a part of the buffer was written
             self.flush()
         if self._part is None or not self._part.is_file():
             return
         path = incomplete_of(Path(self._name))
-        with files.write_errors(path), self._part.open("rb") as written:
+        with files.write_errors(path), self._part.open("r+b") as written:
             count = sum(line.endswith(b"\n") for line in written) // lines_of_each
-            if count:
-                written.seek(0)
-                with path.open("wb") as copy:
-                    copy.writelines(islice(written, count * lines_of_each))
-                logger.info(f"{path}: {content} {counted(count, noun)}")
+            written.seek(0)
+            size = sum(map(len, islice(written, count * lines_of_each)))
+            if not count:
+                return
+            if path.is_file() and not path.is_symlink() and path.stat().st_size > size:
+                logger.info(f"{path}: has more of an earlier call, and was left as it is")
+                return
+            written.truncate(size)
+            self._part.replace(path)
+            logger.info(f"{path}: {content} {counted(count, noun)}")
 
     def write(self, text: str) -> None:
         """Write text into the buffer."""
@@ -195,7 +200,7 @@ def check_output(
         for run in map(Path, () if files.is_stream(path) else runs):
             if _belongs_to(run, name):
                 raise UserError(f"{path}: is a file of the run {run}; choose another name")
-    if streaming and (path.is_file() or not path.exists()):
+    if streaming and not files.is_stream(path):
         raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from seq2seq.cli.output import open_output
 from seq2seq.config.schema import json_schema
 
+_WIDTH = 88  # columns for the list of keys
 FILE = "schema.json"  # beside a config that names it
 MODELINE = f"# yaml-language-server: $schema={FILE}"
 _ABOUT = f"""\
@@ -57,9 +58,6 @@ def _as_text() -> str:
     from seq2seq.config.schema import json_schema
 
     return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-_WIDTH = 88
 
 
 def keys_help() -> str:

@@ -15,8 +15,12 @@ class DecodingConfig(Section):
     coverage_penalty: NotNegative = key(0.0, "weight in beam search, Wu et al. (2016); 0: off")
     no_repeat_ngram: CountOrZero = key(0, "size of n-grams that must not repeat; 0: off")
     replace_unknown: Bool = key(False, "replace unknown words by source words, by attention")
-    max_length: Count | None = key(None, "maximum tokens; null: estimated from the training text")
-    min_length: CountOrZero = key(0, "minimum tokens, end-of-sentence not counted")
+    max_length: Annotated[Count, Field(le=100_000)] | None = key(
+        None, "maximum tokens; null: estimated from the training text"
+    )
+    min_length: Annotated[CountOrZero, Field(le=10_000)] = key(
+        0, "minimum tokens, end-of-sentence not counted"
+    )
     repetition_penalty: Annotated[Positive, Field(ge=1, le=100)] = key(
         1.0, "factor on the log-probabilities of tokens that a hypothesis has; 1: off"
     )

@@ -11,6 +11,7 @@ from typing import IO, Any
 
 from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
+_MAX_LINKS = 40
 _SHOWN_CHARACTERS = 200  # maximum length of a path in such an error
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
@@ -68,11 +69,13 @@ def atomic_write(path: Path, content: bytes, backup: Path | None = None) -> None
 def output_file(path: Path) -> Iterator[IO[bytes]]:
     """Yield the file to write a user's output to, following symbolic links.
 
-    A regular file is written atomically, a pipe or a device directly. Raises OSError.
+    A regular file is written atomically, a pipe, a device or an open descriptor such as /dev/stdout
+    directly: other programs may write to it as well. Raises OSError.
     """
     target = resolve_link(path)
     if is_stream(target):
-        stream = target.open("wb")
+        descriptor = descriptor_of(target)
+        stream = target.open("wb") if descriptor is None else os.fdopen(os.dup(descriptor), "wb")
         try:
             yield stream
             stream.flush()
@@ -147,6 +150,8 @@ def _shortened(path: Path) -> str:
 
 def resolve_link(path: Path) -> Path:
     """Return the target of a symbolic link; other paths are made absolute."""
+    if descriptor_of(path) is not None:
+        return path
     target = path.resolve()
     dangling = path.exists() and not target.exists()  # such as /dev/stdout when it is a pipe
     return path if dangling else target
@@ -161,8 +166,21 @@ def same_file(path: Path, second: Path) -> bool:
 
 
 def is_stream(path: Path) -> bool:
-    """Return True for a pipe or a device, which must not be replaced by a file."""
-    return path.exists() and not path.is_file()
+    """Return True for a pipe, a device or a descriptor, which must not be replaced by a file."""
+    return path.exists() and (not path.is_file() or descriptor_of(path) is not None)
+
+
+def descriptor_of(path: Path) -> int | None:
+    """Return the open descriptor that a path such as /dev/stdout or /dev/fd/3 leads to."""
+    name = os.path.abspath(path)  # noqa: PTH100  # links are followed one by one
+    for _ in range(_MAX_LINKS):
+        if match := re.fullmatch(rf"/(?:dev|proc/self|proc/{os.getpid()})/fd/(\d{{1,9}})", name):
+            return int(match[1])
+        try:
+            name = os.path.abspath(Path(name).parent / os.readlink(name))  # noqa: PTH100, PTH115
+        except OSError:
+            return None
+    return None
 
 
 def read_bounded(path: Path, max_bytes: int) -> bytes:

@@ -374,7 +374,8 @@ def test_a_sparse_file_of_a_terabyte_is_not_hashed(
     os.truncate(run / name, 8 + len(header) + size)
     if memory is not None:
         assert read_header(run / name)[1] == {"weights.x": (size // 4,)}  # it is well-formed
-        monkeypatch.setattr(tensor_file, "_machine_memory", lambda: memory)
+        sizes = {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": memory}
+        monkeypatch.setattr(tensor_file.os, "sysconf", sizes.__getitem__)
     monkeypatch.setattr(hashlib, "sha256", HastyHash)
     with pytest.raises(DamagedFile, match=rf"too large for .*: {size >> 30:,} GiB, more than the"):
         read_tensors(run / name)

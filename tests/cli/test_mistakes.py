@@ -405,6 +405,7 @@ OVERRIDES = {
     "decoding.no_repeat_ngram=1.5": "must be an integer; got 1.5",
     "decoding.replace_unknown=maybe": "must be true or false; got maybe",
     "decoding.beam_size=1e20": "must be at most 1000000; got 1e20",
+    "decoding.min_length=1e30": "must be at most 10000; got 1e30",
     "decoding.length_penalty=1e5": "must be at most 10; got 1e5",
     "training.log_every=1e13": "must be at most 10000; got 1e13",
     "decoding.beam_size=0": "must be at least 1; got 0",

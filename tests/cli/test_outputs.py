@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -299,3 +300,46 @@ def test_an_output_that_cannot_be_created_is_named_as_given(
     assert error == (
         "seq2seq: error: /proc/hyp.json: cannot be written (No such file or directory)"
     )
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+def test_an_open_descriptor_is_written_where_it_stands(
+    tiny_run: Path, tmp_path: Path, name: str
+) -> None:
+    """Other programs write to it before and after."""
+    (tmp_path / "link").symlink_to("/dev/stdout")
+    program = "from seq2seq.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+    log = tmp_path / "job.log"
+    with log.open("wb") as file:
+        for text in (b"header\n", b""):
+            file.write(text)
+            file.flush()
+            command = [sys.executable, "-c", program, "translate", "-m", str(tiny_run), "-o", name]
+            subprocess.run(command, input=b"buda\n", stdout=file, check=True, cwd=tmp_path)
+            file.seek(0, os.SEEK_END)
+        file.write(b"footer\n")
+    lines = log.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 4
+    assert (lines[0], lines[-1]) == ("header", "footer")
+    assert lines[1] == lines[2]
+
+
+def test_an_incomplete_output_replaces_no_link_and_no_larger_one(tmp_path: Path) -> None:
+    def fail(lines: int) -> None:
+        with (
+            suppress(ValueError),
+            open_output(tmp_path / "out") as output,
+            output.kept_on_failure("has the first", "line"),
+        ):
+            output.write("line\n" * lines)
+            raise ValueError
+
+    kept, precious = tmp_path / "out.incomplete", tmp_path / "precious"
+    precious.write_text("mine")
+    kept.symlink_to(precious)
+    for lines, size in ((3, 15), (2, 15), (4, 20)):
+        fail(lines)
+        assert kept.stat().st_size == size
+        assert not kept.is_symlink()
+    assert precious.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.incomplete", "precious"]

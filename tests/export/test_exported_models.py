@@ -481,7 +481,7 @@ def test_a_forked_process_translates(
         ("decoding.length_penalty=x", "must be a number at least 0 and at most 10"),
         ("decoding.length_penalty=NaN", "must be a number at least 0"),
         ("decoding.no_repeat_ngram=1.5", "must be an integer at least 0"),
-        ("decoding.max_length=true", "must be an integer at least 1 or null"),
+        ("decoding.max_length=true", "must be an integer at least 1 and at most 100000 or null"),
         ("decoding.beam=3", "takes other values of these keys: decoding.beam_size, "),
         ("model.dropout=0", "takes other values of these keys: decoding.beam_size, "),
         ("decoding.replace_unknown=1", "must be true or false"),

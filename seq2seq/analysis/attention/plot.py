@@ -26,6 +26,12 @@ SUFFIXES = (".html", ".png", ".svg", ".pdf")
 MAX_TABLES = 200  # sentences in an HTML page
 MAX_PANELS = 8  # sentences in a PNG, SVG or PDF file
 MAX_CELLS = 100_000  # cells of one sentence; a cell takes 100 bytes of HTML
+CELL = 0.28  # inches, as the lengths below
+MARGIN = 0.15
+LABEL_GAP = 0.12  # between labels and cells: room for the word bars
+LINE = 0.19
+GREY = "#5c636e"
+SCALE = 0.7  # width of the colour scale with its labels
 
 
 def check_plot_path(path: Path) -> None:
@@ -125,14 +131,6 @@ class _Limited:
                 "write .json for all"
             )
         return notes
-
-
-CELL = 0.28  # inches, like all lengths below
-MARGIN = 0.15
-LABEL_GAP = 0.12  # between labels and cells: room for the word bars
-LINE = 0.19
-GREY = "#5c636e"
-SCALE = 0.7  # width of the colour scale with its labels
 
 
 def draw(maps: Sequence[AttentionMap], suffix: str) -> tuple[bytes, list[str]]:
