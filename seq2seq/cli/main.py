@@ -7,10 +7,15 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
+from types import ModuleType
 
 from seq2seq.cli.arguments import option
 from seq2seq.cli.parser import COMMANDS, parse
@@ -28,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _replace_closed_streams()
     _limit_spinning()
+    hold_interrupts("torch")
     with arguments_spelled(option), console():
         return _run(sys.argv[1:] if arguments is None else arguments)
 
@@ -114,6 +120,56 @@ def _replace_closed_streams() -> None:
     for name, mode in (("stdin", "w"), ("stdout", "r"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def hold_interrupts(module: str) -> None:
+    """Let Ctrl-C wait until a module that is not imported yet has been.
+
+    The initialisation of torch in C++ imports NumPy and ignores the KeyboardInterrupt, or fails.
+    """
+    if module not in sys.modules and not any(isinstance(f, _Holding) for f in sys.meta_path):
+        sys.meta_path.insert(0, _Holding(module))
+
+
+class _Holding(MetaPathFinder):
+    """Finder of one module, during whose import SIGINT is only noted."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the specification of the module that the other finders have; None for others."""
+        if name != self._module:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                with _noted_interrupts():
+                    execute(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+@contextmanager
+def _noted_interrupts() -> Iterator[None]:
+    """Raise SIGINT again after the block if it arrived within."""
+    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
+        yield
+        return
+    noted: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if noted:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _limit_spinning() -> None:

@@ -1,6 +1,7 @@
 """The command line: input, output and exit codes; test_mistakes.py tests the error messages."""
 
 import gzip
+import importlib
 import io
 import json
 import os
@@ -25,7 +26,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.cli.main import hold_interrupts, main
 from seq2seq.config.schema import Config
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError
@@ -1215,3 +1216,30 @@ def test_threads_spin_briefly_by_default(given: dict[str, str], expected: str | 
         [sys.executable, "-c", program], env=own | given, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == f"{expected} False"
+
+
+def test_ctrl_c_waits_for_the_end_of_an_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's initialisation would ignore it."""
+    text = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ncomplete = True\n"
+    (tmp_path / "module_that_takes_long.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    hold_interrupts("module_that_takes_long")
+    with pytest.raises(KeyboardInterrupt):
+        importlib.import_module("module_that_takes_long")
+    hold_interrupts("json")  # is imported already
+    assert not any("Holding" in type(finder).__name__ for finder in sys.meta_path)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("delay", [0.25, 0.45, 0.65, 0.85, 1.1])
+def test_ctrl_c_at_the_start_of_a_command_ends_it(small_corpus: Path, delay: float) -> None:
+    command = [sys.executable, "-m", "seq2seq", "check", str(small_corpus)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=100)
+    assert process.returncode in (130, -signal.SIGINT), error.decode()
+    assert b"numpy" not in error
