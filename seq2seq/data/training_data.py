@@ -63,9 +63,8 @@ def training_data(
     written. A UserError, even one raised by the block, removes the entries built for it.
     """
     paths = texts.paths_of(files).values()
+    check_readable_twice(files)
     if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
-        if arrays.has_links(files):
-            raise UserError("data.train.alignment: needs regular files, which can be read twice")
         with tempfile.TemporaryDirectory() as folder:
             yield TrainingData(files, EntryCache(Path(folder), _folder_name(files)), {}, None)
         return
@@ -80,6 +79,13 @@ def training_data(
     except UserError:
         cache.discard_built()
         raise
+
+
+def check_readable_twice(files: Texts) -> None:
+    """Raise UserError for pipes among files with word alignments."""
+    paths = texts.paths_of(files).values()
+    if arrays.has_links(files) and any(path.exists() and not path.is_file() for path in paths):
+        raise UserError("data.train.alignment: needs regular files, which can be read twice")
 
 
 def cache_of(run_dir: Path) -> Path:
