@@ -32,7 +32,7 @@ from seq2seq.data.cache.entries import MISSING, STALE, Counts, Entry, EntryCache
 from seq2seq.data.cache.sources import SourceChecksums
 from seq2seq.data.cache.workers import encode_in_workers, train_in_worker
 from seq2seq.data.corpus import ParallelText, Texts
-from seq2seq.data.corpus_sampling import Share, ends_of, shares
+from seq2seq.data.corpus_sampling import Share, describe_share, ends_of, shares
 from seq2seq.data.natural_language import sampled
 from seq2seq.data.packed_sequences import Selected
 from seq2seq.data.vocabulary.existing import checksums_of_models
@@ -257,11 +257,12 @@ def _corpus_notes(
     for number, (corpus, size, weight) in enumerate(zip(corpora, sizes, weights, strict=True), 1):
         name = f"training corpus {number}" if len(corpora) > 1 else "training text"
         tag = f", tag {corpus.tag}" if corpus.tag else ""
-        fraction = weight / max(weights)
-        used = "all" if fraction == 1 else f"about {fraction * size:,.0f}"
-        share = f", {used} in each epoch (weight {weight:g})" if len(set(weights)) > 1 else ""
+        used = describe_share(size, weight, max(weights))
+        share = f", {used} (weight {weight:g})" if len(set(weights)) > 1 else ""
         if len(corpora) > 1 or tag:
-            notes.append(f"{name}, {texts.source_name(corpus)}: {size:,} pairs{share}{tag}")
+            warning = "warning: " * (size * weight < max(weights))
+            source = texts.source_name(corpus)
+            notes.append(f"{warning}{name}, {source}: {size:,} pairs{share}{tag}")
     return notes
 
 

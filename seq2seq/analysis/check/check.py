@@ -140,6 +140,10 @@ def _parts(
             for name, alignment in alignments.items()
             for finding in alignment_findings(splits[name], alignment)
         ),
+        *findings.weight_findings(
+            [split for name, split in splits.items() if is_train(name)],
+            [corpus.weight for corpus in data.train],
+        ),
         *_form_findings(data, splits, texts),
         *_comparison_findings(splits, comparisons),
         *cost_findings(config.training, cost),

@@ -96,7 +96,7 @@ class ComparisonResult(NamedTuple):
     plan: Plan
     task: ScoringTask
     buckets: list[Bucket]
-    variants: list[VariantResult]  # those all of whose runs were trained
+    variants: list[VariantResult]  # without failed runs
     pairs: list[Pair]
     failed: dict[str, str]  # why runs of the other variants failed, by variant
 

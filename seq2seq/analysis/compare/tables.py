@@ -86,7 +86,7 @@ def formatted(result: ComparisonResult, suffix: str) -> str:
     """Format all tables of a comparison for a file with this suffix, one of FORMATS."""
     if suffix == ".csv":  # one table in a file: the lengths are more columns of the variants
         variants, lengths = variant_table(result), length_table(result)
-        nothing = [Cell(None)] * len(lengths.head)  # of variants that failed, which are last
+        nothing = [Cell(None)] * len(lengths.head)  # for failed variants, which are last
         joined = [
             [*row, *more[1:]]
             for row, more in zip_longest(variants.rows, lengths.rows[1:], fillvalue=nothing)
