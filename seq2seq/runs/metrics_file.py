@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from seq2seq.runs.training_state import Progress
 
 _MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
+_LARGEST = 1e18  # number in a line; larger ones are damage
 _SHOWN_LINES = 5  # maximum number of line numbers in a note
 
 
@@ -38,16 +40,24 @@ class LineCount:
 
 
 def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
-    """Return the lines of a run's metrics.jsonl or timing.jsonl, without damaged ones.
+    """Return the lines of a run's metrics.jsonl or timing.jsonl, without what is damaged.
 
-    There are none if the file is missing.
+    There are none if the file is missing. Every line has a step; its other values are numbers.
     """
     path, intact = folder / name, []
     for line in path.read_bytes().split(b"\n") if path.exists() else ():
         with suppress(ValueError, RecursionError):
-            if isinstance(values := json.loads(line), dict):
-                intact.append(values)
-    return intact
+            values = json.loads(line)
+            if isinstance(values, dict) and type(values.get("step")) is int:
+                intact.append({key: value for key, value in values.items() if _is_number(value)})
+    return [line for line in intact if "step" in line]  # no integer beyond all bounds
+
+
+def _is_number(value: object) -> bool:
+    """Return whether a value is a number that training may have written, finite or not."""
+    if isinstance(value, float):
+        return abs(value) < _LARGEST or not math.isfinite(value)
+    return type(value) is int and abs(value) < _LARGEST
 
 
 def truncate_metrics(path: Path, step: int) -> list[bytes]:

@@ -148,6 +148,29 @@ def test_a_readme_of_the_user_is_kept(
     assert page.exists()
 
 
+def test_damaged_figures_are_left_out(trained: Path, tmp_path: Path) -> None:
+    """Each value in turn is one that no training writes."""
+    values = '[1]|{"a": 2}|"x"|null|true|NaN|-Infinity|1e999|1e308|-1|1e4000' + f"|{10**400}|[[[]]]"
+    shutil.copytree(trained, tmp_path / "copy")
+    folder = tmp_path / "copy"
+    keys = {
+        "metrics.jsonl": ("step", "train_loss", "valid_loss", "valid_bleu", "learning_rate"),
+        "timing.jsonl": ("step", "seconds", "target_tokens_per_second"),
+    }
+    for name, figures in keys.items():
+        path = folder / "run" / name
+        lines = path.read_text(encoding="utf-8").splitlines()
+        fields = dict.fromkeys(figures, "1")
+        for key in figures:
+            for value in values.split("|"):
+                pairs = (fields | {key: value}).items()
+                lines.append("{" + ", ".join(f'"{field}": {text}' for field, text in pairs) + "}")
+        path.write_text("\n".join([*lines, "[]", "7", '"step"', "{}", "{"]), encoding="utf-8")
+    assert report(folder, "-b", "1") == 0
+    text, _ = checked(folder / "run" / "report.html")
+    assert "Validation scores, greedy search" in text
+
+
 @pytest.mark.thorough
 def test_a_run_without_attention_test_set_and_metrics_has_a_page(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]

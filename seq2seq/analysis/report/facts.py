@@ -160,7 +160,8 @@ def _summary(
 def _seconds(run: Path) -> float | None:
     """Return the seconds of training, validation excluded, if they were recorded."""
     lines = read_metrics(run, TIMING)
-    return max((line["seconds"] for line in lines if "seconds" in line), default=None)
+    seconds = [line["seconds"] for line in lines if "seconds" in line]
+    return max(filter(math.isfinite, seconds), default=None)
 
 
 def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[Curve]:
