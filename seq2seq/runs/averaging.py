@@ -1,7 +1,8 @@
 """Checkpoint averaging: the mean of the weights of several checkpoints of one model."""
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
 from seq2seq.runs.provenance import model_changes, provenance_of
-from seq2seq.runtime.errors import UserError, argument
+from seq2seq.runtime.errors import RunError, UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 
 _TOO_FEW = "an average needs at least 2 checkpoints"
@@ -123,6 +124,19 @@ def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
     return means
 
 
+@contextmanager
+def _removed_on_failure(folder: Path) -> Iterator[None]:
+    """Remove the run from a folder, and the folder if it is empty, if it cannot be written."""
+    try:
+        yield
+    except (RunError, OSError):
+        with suppress(RunError, OSError):
+            run_folder.clear(folder)
+            (folder / layout.CONFIG).unlink(missing_ok=True)
+            folder.rmdir()
+        raise
+
+
 def save_average(
     folder: Path,
     model: Seq2Seq,
@@ -132,8 +146,8 @@ def save_average(
 ) -> None:
     """Write a run folder for the averaged model, recording the checkpoints that went into it.
 
-    The config is written first, so that an incomplete folder can be overwritten. Raises
-    UserError as `check_destination` does: another process may have written there since.
+    Nothing is left if it cannot be written. Raises UserError as
+    `check_destination` does: another process may have written there since.
     """
     first = checkpoints[0]
     vocabularies, config = first.vocabularies, first.config
@@ -145,7 +159,9 @@ def save_average(
     with exclusive_lock(folder):
         check_destination(folder, [run.path for run in checkpoints], overwrite)
         run_folder.clear(folder)
-        checkpoint.create_run(folder, config.model_copy(update={"run_dir": folder}), vocabularies)
         step = max(run.step for run in checkpoints)
         header = CheckpointHeader(first.limit, step, bleu, provenance)
-        checkpoint.save_weights(folder / layout.BEST, named_weights(model), header)
+        placed = config.model_copy(update={"run_dir": folder})
+        with _removed_on_failure(folder):
+            checkpoint.create_run(folder, placed, vocabularies)
+            checkpoint.save_weights(folder / layout.BEST, named_weights(model), header)

@@ -153,6 +153,8 @@ def _what_remains(folder: Path) -> str:
         return f"{PREVIOUS} is intact (checksum verified): {first}{resume}"
     if _is_intact(folder / LAST) is None:
         return f"{LAST} cannot be read either, and was not verified"
+    if not ((folder / LAST).exists() or (folder / PREVIOUS).exists()):
+        return "Fix the problem and start again"
     return "Fix the problem and start again: no intact training state was found"
 
 

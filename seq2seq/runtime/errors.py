@@ -39,6 +39,14 @@ def arguments_spelled(spelling: Spelling) -> Iterator[None]:
         _spelling.reset(token)
 
 
+@contextmanager
+def argument_spelled(name: str, text: str) -> Iterator[None]:
+    """Spell one argument in this way within the context, and the others as before."""
+    before = _spelling.get()
+    with arguments_spelled(lambda key, value: text if key == name else before(key, value)):
+        yield
+
+
 def argument(name: str, value: object = None) -> str:
     """Return an argument of a function, with its value unless that is None, as the caller does."""
     return _spelling.get()(name, value)

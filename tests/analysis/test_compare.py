@@ -337,6 +337,26 @@ def test_a_comparison_of_failures_alone_names_each(capsys: pytest.CaptureFixture
     assert "greedy: failed: seed 1: step" in err
 
 
+def test_a_full_disk_is_reported_with_the_variant(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    step = training.train_step
+
+    def fill(run: TrainingSession, *rest: object) -> StepResult:
+        monkeypatch.setattr("os.fsync", full)
+        return step(run, *rest)  # type: ignore[arg-type]
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(training, "train_step", fill)
+    assert compare("--seeds", "1") == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("seq2seq: error: none-seed1: out/none-seed1/")
+    assert error.endswith("fix the problem and continue with the same command")
+    assert not list(Path("out").glob("*.failed"))
+
+
 def test_torchrun_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

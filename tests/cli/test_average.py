@@ -196,6 +196,25 @@ def test_a_run_written_concurrently_is_not_replaced(
     assert contents(new) == {new / path.relative_to(run): c for path, c in contents(run).items()}
 
 
+def test_a_full_disk_leaves_no_folder_and_names_no_training_state(
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    new = tmp_path / "new"
+    monkeypatch.setattr("os.fsync", full)
+    assert main(["average", str(run), "-o", str(new), "--device", "cpu"]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.endswith(
+        "cannot be written (No space left on device). Fix the problem and start again"
+    )
+    assert not new.exists()
+
+
 @pytest.mark.thorough
 def test_a_folder_of_failed_averaging_can_be_reused(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -209,8 +228,8 @@ def test_a_folder_of_failed_averaging_can_be_reused(
         patch.setattr(checkpoint, "save_weights", full)
         with pytest.raises(RunError):
             average([run], new, "cpu", report=lambda _: None)
-    assert "overwrite=True" in refused([run], new, "cpu")
-    average([run], new, "cpu", None, True, lambda _: None)
+    assert not new.exists()
+    average([run], new, "cpu", report=lambda _: None)
     assert Translator.load(new, device="cpu")
 
 

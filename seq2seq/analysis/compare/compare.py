@@ -23,6 +23,7 @@ from seq2seq.runtime.errors import (
     UnsuitableRun,
     UserError,
     argument,
+    argument_spelled,
     is_out_of_memory,
 )
 from seq2seq.runtime.files import atomic_write, write_errors
@@ -172,7 +173,8 @@ def _train_all(
         states.pop(config.run_dir, None)
         began = time.monotonic()
         try:
-            train(config, device, resume=holds_run(config.run_dir))
+            with argument_spelled("resume", "the same command"):
+                train(config, device, resume=holds_run(config.run_dir))
         except (UserError, RunError, MemoryError, RuntimeError) as error:
             failures[config.run_dir] = _failure(error, config)
             with write_errors(note):
