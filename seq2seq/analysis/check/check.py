@@ -24,6 +24,7 @@ from seq2seq.analysis.check.cleaning import (
 from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
 from seq2seq.analysis.check.forecast import cost_findings, forecast
 from seq2seq.analysis.check.text_form import column_findings, form_findings
+from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import ParallelText, check_directions, joined, read_pairs, tagged, usable
@@ -184,14 +185,6 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
     held_out = [text for name, text in named.items() if not is_train(name)]
     check_directions(train, held_out, data.src_lang)
     return named
-
-
-def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
-    """Return the files of each split; several training corpora are "train 1", "train 2", ..."""
-    corpora = enumerate(data.train, start=1)
-    train = {f"train {n}" if len(data.train) > 1 else "train": corpus for n, corpus in corpora}
-    test = {} if data.test is None else {"test": data.test}
-    return {**train, "valid": data.valid, **test}
 
 
 def is_train(name: str) -> bool:
