@@ -124,6 +124,8 @@ def test_the_site_builds_without_a_warning() -> None:
     command = [sys.executable, "scripts/build_docs.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("build/site: the site. ")
+    assert (ROOT / "build/site/index.html").is_file()
 
 
 # ------------------------------------------------------------------- notebooks, formulas, excerpts
