@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
-from seq2seq.cli.columns import Columns, add_columns
+from seq2seq.cli.columns import Columns, add_columns, check_stdin, is_stdin
 from seq2seq.cli.input import LineReport, open_input
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
@@ -60,6 +60,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
+    check_stdin("attention", options.input or Path("-"), options.ref)
+    if is_stdin(options.input):
+        options.input = None
     _check(options)
     text = _read(options)
     report = LineReport(options.input, text.numbers)

@@ -1,24 +1,39 @@
 """Tables in `-i` and `-r`: TSV, CSV, JSON lines or Parquet, by the ending, in place of text."""
 
 import argparse
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.data.corpus import iter_column
-from seq2seq.data.lines import iter_lines
+from seq2seq.data.lines import iter_lines, lines_of
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_column_number, is_table, table_format
+
+STDIN = "standard input"
 
 
 class TextFile(NamedTuple):
     """A file with one sentence per line, or a column of a table with one per row."""
 
-    path: Path
+    path: Path  # - is standard input
     column: str | None  # by name, or by number from 1; None: plain text
+
+    @property
+    def is_stdin(self) -> bool:
+        """Return whether the text is read from standard input."""
+        return is_stdin(self.path)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the text in messages."""
+        return STDIN if self.is_stdin else str(self.path)
 
     def lines(self) -> Iterator[str]:
         """Yield the sentences; raises UserError as `iter_lines` or the reader of the table does."""
+        if self.is_stdin:
+            return lines_of(sys.stdin.buffer, STDIN)
         return iter_lines(self.path) if self.column is None else iter_column(self.path, self.column)
 
 
@@ -33,6 +48,20 @@ def add_columns(parser: argparse.ArgumentParser, sides: str = "SRC,TGT") -> None
             "language code if not .tsv)"
         )
     parser.add_argument("--columns", metavar=sides, help=text)
+
+
+def is_stdin(path: Path | None) -> bool:
+    """Return whether a path is the name of standard input, -."""
+    return str(path) == "-"
+
+
+def check_stdin(command: str, *paths: Path | None) -> None:
+    """Raise UserError if standard input is to be more than one of the files, or is closed."""
+    count = sum(map(is_stdin, paths))
+    if count > 1:
+        raise UserError(f"{command}: - is standard input, which can be one of the texts only")
+    if count and not sys.stdin.readable():
+        raise UserError("standard input is closed; give a file in place of -")
 
 
 def second_column(command: str, path: Path | None) -> Path:

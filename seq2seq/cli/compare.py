@@ -47,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "format of the figures (default: png)"
     parser.add_argument("--figures", choices=("png", "svg", "pdf"), default="png", help=text)
+    text = "train runs again that diverged or ran out of memory before"
+    parser.add_argument("--retry", action="store_true", help=text)
     arguments.add_json_report(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
@@ -97,7 +99,14 @@ def run(options: argparse.Namespace) -> int:
     seed_name()  # refused before the first training
     began = time.monotonic()
     try:
-        result = compare(plan, options.split, options.device, options.beam, options.lowercase)
+        result = compare(
+            plan,
+            options.split,
+            options.device,
+            options.beam,
+            options.lowercase,
+            options.retry,
+        )
     except KeyboardInterrupt:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
@@ -108,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     for line in write_figures(result, options.figures):
         logger.info(line)
     log_duration("compared", len(runs), "run", began)
-    return 0
+    return 1 if result.failed else 0
 
 
 def as_text(result: "ComparisonResult") -> str:
@@ -140,9 +149,10 @@ def _legend(result: "ComparisonResult") -> str:
         "the best of their column",
         f"translations: {plan.folder}/*.{task.split}.hyp",
     ]
-    if len(plan.variants) > 1:
+    if len(result.variants) > 1:
+        baseline = result.variants[0].variant.name
         lines.append(
-            f"difference: BLEU minus that of {plan.variants[0].name}; p: two-sided paired "
+            f"difference: BLEU minus that of {baseline}; p: two-sided paired "
             f"bootstrap over sentences, {RESAMPLES:,} resamples"
         )
         lines.append(
@@ -150,7 +160,7 @@ def _legend(result: "ComparisonResult") -> str:
             if len(plan.seeds) > 1
             else "p says nothing about other seeds: pass --seeds 1,2,3"
         )
-        if len(plan.variants) > 2:
+        if len(result.variants) > 2:
             lines.append(f"p is not corrected for {len(result.pairs)} comparisons")
         if any(pair.difference.p_value is None for pair in result.pairs):
             lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
@@ -178,6 +188,7 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
         "lowercase": task.lowercase,
         "longest_source_in_training": task.longest,
         "variants": [_variant(result, variant) for variant in result.variants],
+        "failed": result.failed,
         "lengths": [
             {
                 task.unit.name: [bucket.first, bucket.last],

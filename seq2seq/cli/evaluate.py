@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.columns import Columns, TextFile, add_columns, second_column
+from seq2seq.cli.columns import Columns, TextFile, add_columns, check_stdin, second_column
 from seq2seq.cli.input import LineReport
 from seq2seq.cli.loading import frozen_objects, load_translator
-from seq2seq.cli.output import as_tree, check_output, open_output, write_report
+from seq2seq.cli.output import as_tree, check_ending, check_output, open_output, write_report
 from seq2seq.cli.progress import progress
 from seq2seq.data.line_counts import read_aligned
 from seq2seq.runtime.console import aligned_table, logger
@@ -65,6 +65,7 @@ NamedLines = tuple[str, list[str]]  # the name is for messages
 def run(options: argparse.Namespace) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
     _check(options)
+    check_stdin("evaluate", options.input, *options.hyp, *options.ref)
     if options.input and not options.ref:
         options.ref = [second_column("evaluate", options.input)]
     columns = Columns("evaluate", options)
@@ -72,6 +73,8 @@ def run(options: argparse.Namespace) -> int:
     data, language = _recorded(options.model)
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *inputs, runs=options.model)
+    check_ending(options.output)
+    check_ending(options.sentences, as_tsv=True)
     check_output(options.json, *inputs, options.output, runs=options.model)
     check_output(options.sentences, *inputs, options.output, options.json, runs=options.model)
     from seq2seq.evaluation import metrics
@@ -206,8 +209,8 @@ def _read(
     if options.ref:
         texts = [TextFile(path, None) for path in options.hyp] or [columns.source(options.input)]
         texts += [columns.target(path) for path in options.ref]
-        lines = read_aligned([(str(text.path), text.lines()) for text in texts])
-        named = [(str(text.path), side) for text, side in zip(texts, lines, strict=True)]
+        lines = read_aligned([(text.name, text.lines()) for text in texts])
+        named = [(text.name, side) for text, side in zip(texts, lines, strict=True)]
         return named[: -len(options.ref)], named[-len(options.ref) :]
     if data is None:
         raise UserError(

@@ -9,7 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from seq2seq.cli.columns import TextFile
+from seq2seq.cli.columns import STDIN, TextFile
 from seq2seq.data.compression import damage_errors, open_file
 from seq2seq.data.lines import bounded_lines, check_line_length, is_blank, strip_line
 from seq2seq.runtime.console import counted, logger
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
 
 BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
-STDIN = "standard input"
 _READ_BYTES = 1 << 16  # maximum size of one read from a stream: the capacity of a pipe
 _LISTED_LINES = 10  # maximum number of line numbers in a note
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
@@ -43,13 +42,13 @@ def open_input(source: TextFile | None) -> Iterator[Iterator[bytes]]:
         yield (f"{text}\n".encode() for text in chain(first, texts))
         return
     with open_bytes(source) as file:
-        yield bounded_lines(file, str(source.path if source else STDIN))
+        yield bounded_lines(file, source.name if source else STDIN)
 
 
 @contextmanager
 def open_bytes(source: TextFile | None) -> Iterator[IO[bytes]]:
     """Open a file, or stdin if None, for reading bytes; raises errors as `open_input` does."""
-    if source is None:
+    if source is None or source.is_stdin:
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
         yield sys.stdin.buffer
@@ -149,7 +148,7 @@ class LineReport:
 
         With numbers, the line with number n in the input is the one that is called `numbers[n-1]`.
         """
-        self._source = STDIN if source is None else str(source)
+        self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"
         self._numbers = numbers
         self._notes: dict[str, list[int]] = {}  # line numbers by note

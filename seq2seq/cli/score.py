@@ -8,10 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.columns import Columns, TextFile, add_columns, second_column
-from seq2seq.cli.input import BATCH_LINES, STDIN, LineReport, open_input
+from seq2seq.cli.columns import (
+    STDIN,
+    Columns,
+    TextFile,
+    add_columns,
+    check_stdin,
+    is_stdin,
+    second_column,
+)
+from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import frozen_objects, load_translator
-from seq2seq.cli.output import check_output, open_output
+from seq2seq.cli.output import check_ending, check_output, open_output
 from seq2seq.data.line_counts import in_step
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
@@ -43,7 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score all pairs and log the perplexity."""
+    check_stdin("score", options.input or Path("-"), options.ref)
+    if is_stdin(options.input):
+        options.input = None
     check_output(options.output, options.input, options.ref, runs=options.model)
+    check_ending(options.output, as_json=options.json)
     options.ref = options.ref or second_column("score", options.input)
     columns = Columns("score", options)
     columns.check(options.input, options.ref)
@@ -81,7 +93,8 @@ def _read(sources: Sequence[TextFile | None]) -> list[tuple[LineReport, list[str
     paths = [source and source.path for source in sources]
     with ExitStack() as stack:
         files = [stack.enter_context(open_input(source)) for source in sources]
-        named = [(str(path or STDIN), lines) for path, lines in zip(paths, files, strict=True)]
+        names = [source.name if source else STDIN for source in sources]
+        named = list(zip(names, files, strict=True))
         lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
     reports = [LineReport(path) for path in paths]
     return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]

@@ -7,10 +7,12 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
+from seq2seq.cli.columns import is_stdin
 from seq2seq.cli.input import BATCH_LINES, LineReport
 from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_output, check_replaced, check_sides, termination_raises
 from seq2seq.cli.progress import progress
+from seq2seq.data.compression import is_compressed
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table
@@ -76,7 +78,7 @@ def config_of(run: str) -> "Config":
 
 def check_file(path: Path) -> None:
     """Raise UserError for a file that does not hold plain lines, or cannot be read twice."""
-    if path.exists() and not path.is_file() and not path.is_dir():
+    if is_stdin(path) or (path.exists() and not path.is_file() and not path.is_dir()):
         raise UserError(f"{path}: is read twice; give a regular file")
     if is_table(path):
         raise UserError(f"{path}: is a table; give a file with one sentence per line")
@@ -89,12 +91,30 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
     for path in (*corpus.outputs, corpus.journal):
         check_output(path, *corpus.inputs, runs=options.model, compressed=True)
         check_replaced(path, overwrite)
+    _check_languages(corpus)
     from seq2seq.data.formats.writing import pair_writer
 
     with TemporaryDirectory() as folder:  # a package that is missing is named before any work
         trial = [Path(folder) / path.name for path in corpus.outputs]
         with pair_writer(trial, corpus.columns) as write:
             write("source", "target")
+
+
+def _check_languages(corpus: "SyntheticCorpus") -> None:
+    """Raise UserError for a file whose ending is the language code of the other side."""
+    languages = corpus.languages
+    if languages[0] == languages[1]:
+        return
+    read = [(corpus.text, int(corpus.translates_targets))] if isinstance(corpus.text, Path) else []
+    written = zip(corpus.outputs, (0, 1), strict=False)
+    for verb, files in (("has to have", read), ("receives", written)):
+        for path, side in files:
+            name = path.stem if is_compressed(path) else path.name
+            if Path(name).suffix.lower() == f".{languages[1 - side].lower()}":
+                raise UserError(
+                    f"{path}: {verb} {languages[side]}, not {languages[1 - side]}, by the "
+                    "languages of the run; is it the right run, and in the right order?"
+                )
 
 
 def _translate(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.columns import Columns, TextFile, add_columns
-from seq2seq.cli.input import BATCH_LINES, STDIN, LineReport
+from seq2seq.cli.columns import STDIN, Columns, TextFile, add_columns, is_stdin
+from seq2seq.cli.input import BATCH_LINES, LineReport
 from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import Output, check_output, open_output
+from seq2seq.cli.output import Output, check_ending, check_output, open_output
 from seq2seq.cli.progress import count_lines, progress
 from seq2seq.cli.search_options import (
     LineFile,
@@ -113,9 +113,14 @@ class _InputText(NamedTuple):
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
+    if options.text and options.input:
+        raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
+    if is_stdin(options.input):
+        options.input = None
     inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
     inputs.append(options.forbidden)
     check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
+    check_ending(options.output, as_json=options.json)
     _check(options)
     columns = Columns("translate", options, sides=1)
     columns.check(options.input)
@@ -248,7 +253,7 @@ def _is_typed(options: argparse.Namespace) -> bool:
 
 def _check(options: argparse.Namespace) -> None:
     """Raise UserError for options that do not go together."""
-    if options.text and (options.input or options.stream or options.document):
+    if options.text and (options.stream or options.document):
         raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
     if options.document and (options.stream or options.prefix_file or options.constraints):
         raise UserError(

@@ -36,6 +36,14 @@ def shares(ends: Sequence[int], weights: Sequence[float]) -> tuple[Share, ...]:
     return tuple(Share(end, weight / largest) for end, weight in zip(ends, weights, strict=True))
 
 
+def describe_share(size: int, weight: float, largest: float) -> str:
+    """Say how many pairs of a corpus an epoch uses."""
+    used = size * weight / largest
+    if weight == largest:
+        return "all in each epoch"
+    return f"{'fewer than one' if used < 1 else f'about {used:,.0f}'} in each epoch"
+
+
 def used_in_epoch(
     rows: NDArray[np.int64], parts: Sequence[Share], seed: int, epoch: int
 ) -> NDArray[np.bool_]:

@@ -60,11 +60,22 @@ def iter_lines(path: Path) -> Iterator[str]:
     character, such as CR alone.
     """
     for text in iter_text(path):
-        lines = text.split("\n")
-        if not lines[-1]:
-            del lines[-1]
-        for line in lines:
-            yield line.removesuffix("\r")
+        yield from _split(text)
+
+
+def lines_of(file: IO[bytes], name: str) -> Iterator[str]:
+    """Yield the lines of an open file, which `name` names, as `iter_lines` does."""
+    for text in _blocks(file, Path(name)):
+        yield from _split(text)
+
+
+def _split(text: str) -> Iterator[str]:
+    """Yield the lines of a block."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        del lines[-1]
+    for line in lines:
+        yield line.removesuffix("\r")
 
 
 def iter_text(path: Path) -> Iterator[str]:
@@ -73,15 +84,19 @@ def iter_text(path: Path) -> Iterator[str]:
     Raises UserError as `iter_lines` does.
     """
     with open_file(path) as file, opening_errors(path), damage_errors(path):
-        block, lines = _read_block(file, path, 1)
-        block = block.removeprefix(_BYTE_ORDER_MARK)
-        if not block:
-            raise UserError(f"{path}: the file is empty. It needs one sentence per line.")
-        number = 1
-        while block:
-            yield _decode(block, path, number)
-            number += lines
-            block, lines = _read_block(file, path, number)
+        yield from _blocks(file, path)
+
+
+def _blocks(file: IO[bytes], path: Path) -> Iterator[str]:
+    block, lines = _read_block(file, path, 1)
+    block = block.removeprefix(_BYTE_ORDER_MARK)
+    if not block:
+        raise UserError(f"{path}: the file is empty. It needs one sentence per line.")
+    number = 1
+    while block:
+        yield _decode(block, path, number)
+        number += lines
+        block, lines = _read_block(file, path, number)
 
 
 def iter_raw_lines(path: Path) -> Iterator[bytes]:

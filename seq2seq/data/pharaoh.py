@@ -7,14 +7,30 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from seq2seq.data import corpus as texts
 from seq2seq.data.lines import iter_lines
 from seq2seq.data.vocabulary.vocabulary import words_of
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 
+if TYPE_CHECKING:
+    from seq2seq.config.corpora import ParallelFiles
+
 LINK = re.compile(r"([0-9]{1,6})([-?p])([0-9]{1,6})")  # a sure link, or a possible one: ? or p
 Pair = tuple[str, str]
+
+
+def iter_linked_pairs(corpus: "ParallelFiles") -> Iterator[tuple[Pair, list[int]]]:
+    """Yield each pair of a corpus with its word alignment, empty without a file of alignments.
+
+    Raises UserError as `iter_pairs` and `aligned_pairs` do.
+    """
+    pairs, path = texts.iter_pairs(corpus), texts.alignment_of(corpus)
+    if path is None:
+        return ((pair, []) for pair in pairs)
+    return aligned_pairs(pairs, path, texts.source_name(corpus), corpus.tag is not None)
 
 
 def aligned_pairs(

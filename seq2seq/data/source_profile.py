@@ -25,6 +25,7 @@ from seq2seq.names.symbols import any_of
 MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100
 RARE = 0.05  # share of lines with more sentences than usual
+TITLE = 0.6  # share of words in capitals in title case
 LOWER = 0.01  # share of lines that begin in lower case, where lines begin in capitals
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 _WORDS = re.compile(r"[^\W\d_]{2,}")
@@ -54,6 +55,9 @@ class SourceProfile:
     heads: bool = True  # has labels and symbols before sentences, as in `split_affixes`
     tails: bool = True  # has symbols and numbers after final marks
     begins_in_capitals: bool = False  # nearly all lines with cased letters do
+    titles: bool = True  # has lines all of whose longer words begin in capitals
+    lower: bool = True  # has lines in lower case
+    tagged: bool = False  # nearly all lines begin with one of the tags
 
     def __post_init__(self) -> None:
         if self.sentences < 1:
@@ -122,9 +126,15 @@ class SourceProfile:
 
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
-        notes = []
+        notes, text = [], _untagged(line, self.tags)
         if not self.capitals and in_capitals(line):
             notes.append("all in capitals, which the training text hardly has")
+        elif not self.titles and in_title_case(text):
+            notes.append("words in title case, which the training text hardly has")
+        elif not self.lower and in_lower_case(text):
+            notes.append("all in lower case, which the training text hardly has")
+        if self.tagged and text == line:
+            notes.append(f"no tag such as {self.tags[0]}, unlike lines of the training text")
         if self.scripts and not line.isascii():
             unknown = sorted(set(scripts_of(line)) - set(self.scripts))
             names = [name if name == "CJK" else name.title() for name in unknown]
@@ -151,6 +161,8 @@ def describe_source(
     shortened = frozenset(abbreviations)
     counts = Counter(len(split_sentences(line, shortened)) for line in sample)
     scripts = Counter(script for line in sample for script in set(scripts_of(line)))
+    tags = _tags(sample, symbols)
+    untagged = [_untagged(line, tags) for line in sample]
     habits = copy_habits(lines, tgt) if copies else CopyHabits()
     return SourceProfile(
         _usual(counts),
@@ -158,11 +170,14 @@ def describe_source(
         sum(map(in_capitals, sample)) > HARDLY * len(sample),
         sorted(name for name, count in scripts.items() if count > HARDLY * len(sample)),
         True,
-        _tags(sample, symbols),
+        tags,
         list(habits.translated),
         list(habits.copied_forms),
         list(habits.translated_forms),
         usual_marks(sample, [tgt[row] for row in rows]),
+        titles=sum(map(in_title_case, untagged)) > HARDLY * len(sample),
+        lower=sum(map(in_lower_case, untagged)) > HARDLY * len(sample),
+        tagged=len(untagged) - sum(map(str.__eq__, sample, untagged)) >= (1 - LOWER) * len(sample),
         **_habits(sample),
     )
 
@@ -224,6 +239,13 @@ def _tags(lines: Sequence[str], symbols: Sequence[str]) -> list[str]:
     return [tag for tag in tags if tag not in elsewhere]
 
 
+def _untagged(line: str, tags: Sequence[str]) -> str:
+    """Return a line without the tags that begin it."""
+    while tags and (first := line.partition(" "))[0] in tags:
+        line = first[2]
+    return line
+
+
 def _usual(counts: Counter[int]) -> int:
     """Return the number of sentences that at most RARE of the lines exceed."""
     above = counts.total()
@@ -237,6 +259,23 @@ def _usual(counts: Counter[int]) -> int:
 def in_capitals(line: str) -> bool:
     """Return whether a line has several words and all its letters are capitals."""
     return line.isupper() and len(_WORDS.findall(line)) > 1
+
+
+def in_title_case(line: str) -> bool:
+    """Return whether a line has four words or more, and all but short ones begin in capitals."""
+    words = _WORDS.findall(line)
+    capitals = [word[0].isupper() for word in words]
+    return (
+        len(words) > 3
+        and not line.isupper()
+        and sum(capitals) >= TITLE * len(words)
+        and all(upper or len(word) < 4 for word, upper in zip(words, capitals, strict=True))
+    )
+
+
+def in_lower_case(line: str) -> bool:
+    """Return whether a line has several words, begins with one in lower case, and so are all."""
+    return bool(_first_letter(line)) and line.islower() and len(_WORDS.findall(line)) > 1
 
 
 def scripts_of(line: str) -> Iterator[str]:

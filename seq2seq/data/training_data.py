@@ -32,7 +32,7 @@ from seq2seq.data.cache.entries import MISSING, STALE, Counts, Entry, EntryCache
 from seq2seq.data.cache.sources import SourceChecksums
 from seq2seq.data.cache.workers import encode_in_workers, train_in_worker
 from seq2seq.data.corpus import ParallelText, Texts
-from seq2seq.data.corpus_sampling import Share, ends_of, shares
+from seq2seq.data.corpus_sampling import Share, describe_share, ends_of, shares
 from seq2seq.data.natural_language import sampled
 from seq2seq.data.packed_sequences import Selected
 from seq2seq.data.vocabulary.existing import checksums_of_models
@@ -63,9 +63,8 @@ def training_data(
     written. A UserError, even one raised by the block, removes the entries built for it.
     """
     paths = texts.paths_of(files).values()
+    check_readable_twice(files)
     if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
-        if arrays.has_links(files):
-            raise UserError("data.train.alignment: needs regular files, which can be read twice")
         with tempfile.TemporaryDirectory() as folder:
             yield TrainingData(files, EntryCache(Path(folder), _folder_name(files)), {}, None)
         return
@@ -80,6 +79,13 @@ def training_data(
     except UserError:
         cache.discard_built()
         raise
+
+
+def check_readable_twice(files: Texts) -> None:
+    """Raise UserError for pipes among files with word alignments."""
+    paths = texts.paths_of(files).values()
+    if arrays.has_links(files) and any(path.exists() and not path.is_file() for path in paths):
+        raise UserError("data.train.alignment: needs regular files, which can be read twice")
 
 
 def cache_of(run_dir: Path) -> Path:
@@ -251,11 +257,12 @@ def _corpus_notes(
     for number, (corpus, size, weight) in enumerate(zip(corpora, sizes, weights, strict=True), 1):
         name = f"training corpus {number}" if len(corpora) > 1 else "training text"
         tag = f", tag {corpus.tag}" if corpus.tag else ""
-        fraction = weight / max(weights)
-        used = "all" if fraction == 1 else f"about {fraction * size:,.0f}"
-        share = f", {used} in each epoch (weight {weight:g})" if len(set(weights)) > 1 else ""
+        used = describe_share(size, weight, max(weights))
+        share = f", {used} (weight {weight:g})" if len(set(weights)) > 1 else ""
         if len(corpora) > 1 or tag:
-            notes.append(f"{name}, {texts.source_name(corpus)}: {size:,} pairs{share}{tag}")
+            warning = "warning: " * (size * weight < max(weights))
+            source = texts.source_name(corpus)
+            notes.append(f"{warning}{name}, {source}: {size:,} pairs{share}{tag}")
     return notes
 
 

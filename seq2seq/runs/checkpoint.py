@@ -34,7 +34,13 @@ from seq2seq.runs.layout import (
 )
 from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
 from seq2seq.runs.run_config import check_exists, read_config, source_of
-from seq2seq.runtime.errors import UnreadableFile, UserError, argument, is_out_of_memory
+from seq2seq.runtime.errors import (
+    TooLarge,
+    UnreadableFile,
+    UserError,
+    argument,
+    is_out_of_memory,
+)
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
 
 # Remedies for a model that does not fit into memory.
@@ -199,14 +205,14 @@ def _score_errors() -> Iterator[None]:
 
 @contextmanager
 def _enough_memory(remedy: str) -> Iterator[None]:
-    """Convert a failed allocation into a UserError."""
+    """Convert a failed allocation into TooLarge."""
     try:
         yield
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
         if not (is_out_of_memory(error) or "calculation overflowed" in reason):
             raise
-        raise UserError(
+        raise TooLarge(
             f"model: too large for the memory of this machine ({reason}); {remedy}"
         ) from None
 

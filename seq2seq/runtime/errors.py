@@ -74,6 +74,18 @@ class RunError(ReportedError, RuntimeError):
     """Failure of work that has already started (exit code 1)."""
 
 
+class UnsuitableRun(ReportedError):
+    """Failure that lies in the config of a run: it diverges or needs too much memory."""
+
+
+class TooLarge(UnsuitableRun, UserError):
+    """Model that does not fit into memory."""
+
+
+class TrainingFailed(UnsuitableRun, RunError):
+    """Training that diverged or ran out of memory."""
+
+
 class UnreadableFile(UserError):
     """Existing file that cannot be opened now; nothing is known of its content."""
 

@@ -9,7 +9,7 @@ import math
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.errors import TrainingFailed
 from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession, restore
 
@@ -73,19 +73,19 @@ def loss_fault(name: str, loss: float) -> str | None:
 def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
     """Return to the last saved state and halve the learning rate, for this reason.
 
-    Raises RunError if rolling back did not help.
+    Raises TrainingFailed if rolling back did not help.
     """
     progress, folder = session.progress, session.config.run_dir
     factor, fault = progress.rate_factor / 2, f"step {progress.step}: {fault}"
     if factor < MIN_RATE_FACTOR:
-        raise RunError(
+        raise TrainingFailed(
             f"{fault}, also at {progress.rate_factor:g} of the learning rate. Lower "
             "training.learning_rate or training.clip_norm"
         )
     session.writer.verify_lock()
     state = read_state(folder)
     if state is None:
-        raise RunError(f"{fault}, and {folder} holds no saved state to return to")
+        raise TrainingFailed(f"{fault}, and {folder} holds no saved state to return to")
     notes = restore(session, state)
     progress = session.progress
     progress.skipped.zero_()

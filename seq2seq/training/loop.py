@@ -17,7 +17,7 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.console import console, fixed
 from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic
-from seq2seq.runtime.errors import RunError
+from seq2seq.runtime.errors import TrainingFailed
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.batches import StepBatches
 from seq2seq.training.callbacks import Callback, check_callbacks
@@ -181,12 +181,12 @@ def _train(
 
 
 def validate_sound(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
-    """Validate weights that are not trained further; raises RunError if they diverged."""
+    """Validate weights that are not trained further; raises TrainingFailed if they diverged."""
     if (fault := validate(session, reporter, clock)) is None:
         return
     progress, path = session.progress, session.config.run_dir / BEST
     best = f"; {path} has the weights of step {progress.best_step}" if path.exists() else ""
-    raise RunError(f"step {progress.step}: {fault}. Lower training.learning_rate{best}")
+    raise TrainingFailed(f"step {progress.step}: {fault}. Lower training.learning_rate{best}")
 
 
 def share_in_training(data: SessionData) -> float:

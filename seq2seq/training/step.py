@@ -24,7 +24,7 @@ from seq2seq.data.batching import Batch
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.device import derive_seed, empty_cache, tensor_cores_for_lstm, trim_memory
-from seq2seq.runtime.errors import RunError, is_out_of_memory
+from seq2seq.runtime.errors import TrainingFailed, is_out_of_memory
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.optimizer import averaging_rate, update_average, update_loss_scale
@@ -46,8 +46,8 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     """Take step `progress.step` on all the batches, at a learning rate.
 
     Each rank gives its share of the batches, on the CPU, and all take the same step. If loss or
-    gradient is not finite, weights, averages and optimizer state stay as they are. Raises RunError
-    if memory does not suffice for one pair.
+    gradient is not finite, weights, averages and optimizer state stay as they are. Raises
+    TrainingFailed if memory does not suffice for one pair.
     """
     settings, step = session.config.training, session.progress.step
     tokens = sum(batch.tokens for batch in batches)
@@ -134,7 +134,7 @@ def _accumulate_gradients(
         empty_cache(session.device)
         divisible = [part.tgt_in.numel() for part in parts if len(part.src) > 1]
         if not divisible:
-            raise RunError(
+            raise TrainingFailed(
                 f"step {session.progress.step}: out of memory with a single pair. "
                 "Lower data.max_length or the sizes of the model"
             )

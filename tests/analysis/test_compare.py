@@ -284,6 +284,59 @@ def test_a_failure_is_reported_in_one_line(
     assert capsys.readouterr().err.splitlines()[-1].endswith("No space left on device")
 
 
+def test_a_run_that_fails_is_reported_in_its_row(
+    trained_steps: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = Path("ladder.yaml")
+    diverging = "  wild: {training.optimizer: sgd, training.learning_rate: 1.0e+9}\n"
+    huge = "  huge: {model.hidden_size: 700}\n"
+    text = path.read_text(encoding="utf-8").partition("  luong")[0]
+    path.write_text(text.replace("variants:\n", f"variants:\n{diverging}{huge}"), encoding="utf-8")
+    step = training.train_step
+
+    def limited(run: TrainingSession, *rest: object) -> StepResult:
+        if run.config.model.hidden_size == 700:
+            raise MemoryError
+        return step(run, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(training, "train_step", limited)
+    report = ["--json", "all.json", "--table", "t.csv"]
+    assert compare("--seeds", "1", *report) == 1
+    out, err = capsys.readouterr()
+    assert "warning: wild-seed1 failed: step " in err
+    rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert "failed: seed 1: step " in rows["wild"]
+    assert "nats a token" in rows["wild"]
+    assert "failed: seed 1: out of memory" in rows["huge"]
+    assert "failed" not in rows["none"]
+    tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
+    assert [variant["name"] for variant in tree["variants"]] == ["none"]
+    assert list(tree["failed"]) == ["wild", "huge"]
+    with Path("t.csv").open(encoding="utf-8", newline="") as file:
+        records = list(csv.DictReader(file))
+    assert [record["variant"] for record in records] == ["none", "wild", "huge"]
+    assert records[1]["note"] == f"failed: {tree['failed']['wild']}"
+
+    trained_steps.clear()
+    assert compare("--seeds", "1") == 1
+    assert trained_steps == []  # neither the failed runs nor the finished one
+    assert "--retry" in capsys.readouterr().err
+    monkeypatch.setattr(training, "train_step", step)
+    assert compare("--seeds", "1", "--retry") == 1
+    assert {"huge-seed1"} <= set(trained_steps) <= {"huge-seed1", "wild-seed1"}
+    assert list(Path("out").glob("*.failed")) == [Path("out/wild-seed1.failed")]
+
+
+def test_a_comparison_of_failures_alone_names_each(capsys: pytest.CaptureFixture[str]) -> None:
+    values = ("training.optimizer=sgd", "training.learning_rate=1e9", "--seeds", "1")
+    assert compare(*values) == 1
+    err = capsys.readouterr().err
+    assert "none: failed: seed 1: step" in err
+    assert "greedy: failed: seed 1: step" in err
+
+
 def test_torchrun_is_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

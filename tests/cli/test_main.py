@@ -88,6 +88,46 @@ def src(small_corpus: Path) -> Path:
     return small_corpus.parent / "test.src"
 
 
+def test_a_hyphen_is_standard_input(call: Call, luong: Path, src: Path) -> None:
+    tgt = src.with_suffix(".tgt")
+    source, target = src.read_bytes(), tgt.read_bytes()
+    model = ("-m", luong, "--device", "cpu")
+    named = call("translate", *model, "-i", src)
+    assert call("translate", *model, "-i", "-", stdin=source) == named
+    named = call("score", *model, "-i", src, "-r", tgt)
+    assert call("score", *model, "-i", src, "-r", "-", stdin=target) == named
+    assert call("score", *model, "-i", "-", "-r", tgt, stdin=source) == named
+    named = call("evaluate", "--hyp", src, "-r", tgt)
+    assert named.code == 0
+    assert call("evaluate", "--hyp", "-", "-r", tgt, stdin=source) == named
+    assert call("evaluate", "--hyp", src, "-r", "-", stdin=target) == named
+    refused(call("score", *model, "-r", "-"), "- is standard input, which can be one of the texts")
+    refused(call("evaluate", "--hyp", "-", "-r", tgt, stdin=b""), "standard input: the file is emp")
+    refused(
+        call("evaluate", "--hyp", "-", "-r", tgt, stdin=b"a\n"), "standard input has 1 line but"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "form"),
+    [
+        ("translate -o out.csv", "lines of plain text"),
+        ("translate -o out.TSV", "lines of plain text"),
+        ("translate --n-best 2 -o out.jsonl", "lines of plain text"),
+        ("translate --json -o out.xlsx", "JSON, an object a line"),
+        ("score -r TGT -o out.parquet", "lines of plain text"),
+        ("evaluate -r TGT -o out.tsv", "lines of plain text"),
+        ("evaluate -r TGT --sentences out.csv", "TSV"),
+    ],
+)
+def test_an_output_is_not_named_like_a_table(
+    call: Call, luong: Path, src: Path, words: str, form: str
+) -> None:
+    command, *options = words.replace("TGT", str(src.with_suffix(".tgt"))).split()
+    refused(call(command, "-m", luong, "-i", src, *options), f"the output is {form}; choose a name")
+    assert not list(Path.cwd().glob("out.*"))
+
+
 def refused(result: Result, *parts: object) -> None:
     """Check for exit code 2 and a one-line message."""
     assert result.code == 2, result.err

@@ -31,7 +31,7 @@ Pairs = list[tuple[str, str]]
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(synthetic, "BATCH_LINES", 5)
-    Path("mono.yy").write_text("".join(f"{line}\n" for line in TEXT), encoding="utf-8")
+    Path("mono.xx").write_text("".join(f"{line}\n" for line in TEXT), encoding="utf-8")
     yield tmp_path
     assert not list(tmp_path.glob("*.part"))
 
@@ -75,12 +75,32 @@ def test_distillation_pairs_the_training_text_with_its_translations(
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("distill -i mono.xx -o a.yy b.xx", "a.yy: receives xx, not yy, by the languages of the"),
+        ("distill -i mono.xx -o a b.XX.gz", "b.XX.gz: receives yy, not xx, by the languages"),
+        ("distill -i mono.yy -o a b", "mono.yy: has to have xx, not yy, by the languages"),
+        ("back-translate -i mono.xx -o a.xx b.yy", "a.xx: receives yy, not xx, by the languages"),
+        ("back-translate -i mono.yy -o a b", "mono.yy: has to have xx, not yy, by the"),
+    ],
+)
+def test_a_file_named_by_the_other_language_is_refused(
+    run: str, words: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("mono.yy").write_text("ba\n", encoding="utf-8")
+    assert main([*words.split(), "-m", run, "--device", "cpu"]) == 2
+    assert message in capsys.readouterr().err
+    assert sorted(path.name for path in Path().iterdir()) == ["mono.xx", "mono.yy"]
+
+
+@pytest.mark.usefixtures("folder")
 @one_quick("name", ["back.tsv", "back.csv", "back.jsonl.gz", "back.json"])
 def test_a_back_translation_can_be_an_entry_of_data_train(
     run: str, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The model translates xx to yy, so that the pairs train a model from yy to xx."""
-    assert main(["back-translate", "-m", run, "-i", "mono.yy", "-o", name]) == 0
+    assert main(["back-translate", "-m", run, "-i", "mono.xx", "-o", name]) == 0
     entry = entry_of(capsys.readouterr().err)
     assert entry["tag"] == "<bt>"
     data = {"src_lang": "yy", "tgt_lang": "xx", "valid": {"file": "valid.tsv"}}
@@ -96,7 +116,7 @@ def test_a_back_translation_can_be_an_entry_of_data_train(
 @pytest.mark.usefixtures("folder")
 def test_each_sample_is_a_pair(run: str) -> None:
     options = ["--sample", "3", "--top-k", "7", "--temperature", "0.8", "--seed", "4"]
-    command = ["back-translate", "-m", run, "-i", "mono.yy", "-o", "a", "b", *options]
+    command = ["back-translate", "-m", run, "-i", "mono.xx", "-o", "a", "b", *options]
     assert main(command) == 0
     settings = SearchSettings(sampling=Sampling(3, 0.8, 7, 1.0, 4))
     found = Translator.load(run, device="cpu").translate(TEXT, n_best=3, settings=settings)
@@ -141,7 +161,7 @@ def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
 ) -> None:
     if not hasattr(signal, number):
         pytest.skip("this system has no such signal")
-    command = ["back-translate", "-m", run, "-i", "mono.yy", "--device", "cpu", "-o", "a", "b"]
+    command = ["back-translate", "-m", run, "-i", "mono.xx", "--device", "cpu", "-o", "a", "b"]
     root = str(Path(synthetic.__file__).parents[2])
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, *command],
@@ -156,7 +176,7 @@ def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
         _, err = process.communicate(timeout=60)
     if number != "SIGKILL":
         assert "Resume with: seq2seq back-translate -m " in err
-    assert sorted(path.name for path in folder.iterdir()) == ["a.journal", "mono.yy"]
+    assert sorted(path.name for path in folder.iterdir()) == ["a.journal", "mono.xx"]
     with (folder / "a.journal").open("ab") as file:
         file.write(b'[["cut sho')  # as left by a kill during a write
     capsys.readouterr()
@@ -170,7 +190,7 @@ def test_a_call_killed_while_writing_the_pairs_replaces_its_own_files(
     folder: Path, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal records that the existing first file belongs to this call."""
-    command = ["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]
+    command = ["distill", "-m", run, "-i", "mono.xx", "-o", "a", "b"]
     remove = Path.unlink
     with monkeypatch.context() as patch:
 
@@ -183,7 +203,7 @@ def test_a_call_killed_while_writing_the_pairs_replaces_its_own_files(
     monkeypatch.setattr(Translator, "stream", _refuse)  # no line is translated twice
     assert main(command) == 0
     assert len(pairs_of(src="a", tgt="b")) == 23
-    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "mono.yy"]
+    assert sorted(path.name for path in folder.iterdir()) == ["a", "b", "mono.xx"]
 
 
 def _refuse(*_: object, **__: object) -> None:
@@ -196,7 +216,7 @@ def test_a_call_with_other_settings_is_not_resumed(
     run: str, tiny_runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*words: str) -> int:
-        return main(["distill", "-i", "mono.yy", "-o", "a", "b", *words])
+        return main(["distill", "-i", "mono.xx", "-o", "a", "b", *words])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SyntheticCorpus, "write", _refuse)
@@ -219,7 +239,7 @@ def test_a_call_with_other_settings_is_not_resumed(
     config.write_text(yaml.safe_dump(tree), encoding="utf-8")
     assert interrupted("-m", same_weights) == 2
     assert "config.decoding.repetition_penalty 1.0, now 1.5" in capsys.readouterr().err
-    with Path("mono.yy").open("a", encoding="utf-8") as file:
+    with Path("mono.xx").open("a", encoding="utf-8") as file:
         file.write("one more.\n")
     assert interrupted("-m", run) == 2
     assert "lines 23, now 24" in capsys.readouterr().err
@@ -235,12 +255,12 @@ def test_a_text_changed_while_being_read_is_detected(
     translate = Translator.translate
 
     def changing_the_text(*arguments: Any, **options: Any) -> object:
-        Path("mono.yy").write_text("other\n" * 23, encoding="utf-8")
+        Path("mono.xx").write_text("other\n" * 23, encoding="utf-8")
         return translate(*arguments, **options)
 
     monkeypatch.setattr(Translator, "translate", changing_the_text)
-    assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 2
-    assert "mono.yy: changed while being read. Try again" in capsys.readouterr().err
+    assert main(["distill", "-m", run, "-i", "mono.xx", "-o", "a", "b"]) == 2
+    assert "mono.xx: changed while being read. Try again" in capsys.readouterr().err
     assert not Path("a").exists()
     assert not Path("b").exists()
 
@@ -248,21 +268,22 @@ def test_a_text_changed_while_being_read_is_detected(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("-i mono.yy -o a b c", "-o: give two files, source and target, or one with both sides"),
-        ("-i mono.yy -o a.txt", "a.txt: one file receives both sides as a table; end its name in"),
-        ("-i mono.yy -o a a", "-o: the files of source and target have the same name"),
-        ("-i mono.yy -o mono.yy b", "mono.yy: is already read or written by this command"),
-        ("-i mono.yy -o a mono.yy", "mono.yy: is already read or written by this command"),
-        ("-i mono.yy -o no/a no/b", "no/a: there is no folder no; create it first"),
+        ("-i mono.xx -o a b c", "-o: give two files, source and target, or one with both sides"),
+        ("-i mono.xx -o a.txt", "a.txt: one file receives both sides as a table; end its name in"),
+        ("-i - -o a b", "-: is read twice; give a regular file"),
+        ("-i mono.xx -o a a", "-o: the files of source and target have the same name"),
+        ("-i mono.xx -o mono.xx b", "mono.xx: is already read or written by this command"),
+        ("-i mono.xx -o a mono.xx", "mono.xx: is already read or written by this command"),
+        ("-i mono.xx -o no/a no/b", "no/a: there is no folder no; create it first"),
         ("-i nowhere -o a b", "nowhere: no such file"),
         ("-i x.jsonl -o a b", "x.jsonl: is a table; give a file with one sentence per line"),
         ("-i x.tsv.gz -o a b", "x.tsv.gz: is a table; give a file with one sentence per line"),
         ("-i empty -o a b", "empty: the file is empty"),
         ("-i bytes -o a b", "bytes:2: byte 0xff at column 1 is not UTF-8"),
         ("-i tabs -o x.tsv", "tabs:2: contains a tab, which TSV cannot hold. Write two files, "),
-        ("-i mono.yy -o kept b", "kept: exists; pass --overwrite to replace it"),
-        ("-i mono.yy -o a -", "-: standard output cannot receive this output; give a file name"),
-        ("-i mono.yy -o a b -b 0", "argument -b/--beam: must be an integer of at least 1"),
+        ("-i mono.xx -o kept b", "kept: exists; pass --overwrite to replace it"),
+        ("-i mono.xx -o a -", "-: standard output cannot receive this output; give a file name"),
+        ("-i mono.xx -o a b -b 0", "argument -b/--beam: must be an integer of at least 1"),
     ],
 )
 def test_invalid_arguments_are_refused_without_output(
@@ -293,20 +314,20 @@ def test_invalid_arguments_are_refused_without_output(
 def test_incompatible_sampling_options_are_refused(
     folder: Path, run: str, words: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command = ["back-translate", "-m", run, "-i", "mono.yy", "-o", "a", "b", *words.split()]
+    command = ["back-translate", "-m", run, "-i", "mono.xx", "-o", "a", "b", *words.split()]
     assert main(command) == 2
     assert f"seq2seq: error: {message}" in capsys.readouterr().err
-    assert [path.name for path in folder.iterdir()] == ["mono.yy"]
+    assert [path.name for path in folder.iterdir()] == ["mono.xx"]
 
 
 def test_a_missing_package_is_named_before_any_work(
     folder: Path, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a.parquet"]) == 2
+    assert main(["distill", "-m", run, "-i", "mono.xx", "-o", "a.parquet"]) == 2
     err = capsys.readouterr().err
     assert "a.parquet: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'" in err
-    assert [path.name for path in folder.iterdir()] == ["mono.yy"]
+    assert [path.name for path in folder.iterdir()] == ["mono.xx"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -339,7 +360,7 @@ def test_progress_on_a_terminal_starts_where_the_call_resumes(
     with monkeypatch.context() as patch:
         patch.setattr(SyntheticCorpus, "write", _refuse)
         patch.setattr(synthetic, "BATCH_LINES", 99)
-        assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 1
+        assert main(["distill", "-m", run, "-i", "mono.xx", "-o", "a", "b"]) == 1
     journal = Path("a.journal").read_text(encoding="utf-8").splitlines(keepends=True)
     import json
 
@@ -348,7 +369,7 @@ def test_progress_on_a_terminal_starts_where_the_call_resumes(
     )
     capsys.readouterr()
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    assert main(["distill", "-m", run, "-i", "mono.yy", "-o", "a", "b"]) == 0
+    assert main(["distill", "-m", run, "-i", "mono.xx", "-o", "a", "b"]) == 0
     err = capsys.readouterr().err
     assert "translated 13 lines in " in err
     assert "10/23" in err

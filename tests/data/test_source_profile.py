@@ -28,6 +28,35 @@ def test_few_lines_give_no_profile() -> None:
     assert NO_PROFILE.notes("ALL IN CAPITALS Привет") == []
 
 
+def test_title_case_and_lower_case_are_noted_if_the_text_has_none() -> None:
+    lines = [f"Alice has met {name} in the garden." for name in ("Bob", "Eve")] * 100
+    profile = profile_of(lines)
+    assert profile.notes("The Red Car Is Old.") == [
+        "words in title case, which the training text hardly has"
+    ]
+    assert profile.notes("The Lord of the Old Rings") != []
+    assert profile.notes("the red car is old.") == [
+        "all in lower case, which the training text hardly has"
+    ]
+    for line in ("Alice has met Bob.", "alice", "The car is old.", "Alice and Bob", "12"):
+        assert profile.notes(line) == []
+    others = ["The Red Car Is Old", "the red car"]
+    assert profile_of([*lines, *others]).notes("The Red Car Is Old.") == []
+    assert profile_of([*lines, *others]).notes("the red car is old.") == []
+
+
+def test_a_line_without_the_tag_of_all_lines_is_noted() -> None:
+    lines = ["<2fr> The car is old.", "<2en> La voiture est rouge."] * 100
+    symbols = ["<2fr>", "<2en>"]
+    profile = describe_source(lines, lines, symbols)
+    note = "no tag such as <2fr>, unlike lines of the training text"
+    for line in ("The car is old.", "<2FR> The car is old.", "<2de> The car is old."):
+        assert note in profile.notes(line)
+    assert profile.notes("<2en> Le car.") == []
+    half = [*lines, *["The car is old."] * 10]
+    assert describe_source(half, half, symbols).notes("The car is old.") == []
+
+
 def test_capitals_are_noted_if_the_text_has_none() -> None:
     profile = profile_of(PLAIN)
     assert profile.notes("HELP ME NOW!") == ["all in capitals, which the training text hardly has"]

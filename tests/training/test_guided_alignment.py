@@ -2,12 +2,14 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from model_cases import CASES, Case, close, make_copying_model, make_model, random_tensor
 from sentencepiece_models import trained
+from tiers import one_quick
 
 from seq2seq.analysis.attention.alignment import align, alignment_error_rate, read_gold
 from seq2seq.analysis.attention.maps import maps_of
@@ -345,16 +347,45 @@ def test_a_vocabulary_that_does_not_follow_words_is_refused_or_noted(
     assert f"in 2 of {len(lines)} examined pairs the tokens do not follow the words" in found[1]
 
 
-def test_the_command_line_reports_the_place_of_a_malformed_line(
-    small_corpus: Path, capsys: pytest.CaptureFixture[str]
+@one_quick(
+    ("change", "message"),
+    [
+        (lambda lines: [*lines[:41], "0-0 zero-one", *lines[42:]], ":42: 'zero-one' is no link"),
+        (lambda lines: lines[:-1], " lines but "),
+        (lambda lines: [*lines, ""], " lines but "),
+        (lambda lines: ["(0-0)", *lines[1:]], ":1: '(0-0)' is no link such as 0-0"),
+        (lambda lines: ["0-99", *lines[1:]], ":1: 0-99: the target has "),
+    ],
+)
+def test_train_and_check_refuse_an_alignment_that_does_not_fit_alike(
+    small_corpus: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[list[str]], list[str]],
+    message: str,
 ) -> None:
     path = write_alignment(small_corpus.parent)
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    path.write_text("".join([*lines[:41], "0-0 zero-one\n", *lines[42:]]), encoding="utf-8")
+    lines = change(path.read_text(encoding="utf-8").splitlines())
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     values = (*SHORT, *GUIDE, f"data.train.alignment={path}")
-    assert main(["train", str(small_corpus), *values]) == 2
-    err = capsys.readouterr().err
-    assert f"{path}:42: 'zero-one' is no link such as 0-0, as Pharaoh has them" in err
+    errors = []
+    for command in ("train", "check"):
+        assert main([command, str(small_corpus), *values]) == 2
+        errors.append(capsys.readouterr().err)
+    assert errors[0] == errors[1]
+    assert f"{path}" in errors[1]
+    assert message in errors[1]
+
+
+def test_check_refuses_a_cache_that_train_cannot_use(
+    small_corpus: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEQ2SEQ_CACHE", str(small_corpus))  # a file
+    errors = []
+    for command in ("train", "check"):
+        assert main([command, str(small_corpus), *SHORT]) == 2
+        errors.append(capsys.readouterr().err)
+    assert errors[0] == errors[1]
+    assert "SEQ2SEQ_CACHE" in errors[1]
 
 
 @pytest.mark.thorough

@@ -24,9 +24,20 @@ from seq2seq.analysis.check.cleaning import (
 from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
 from seq2seq.analysis.check.forecast import cost_findings, forecast
 from seq2seq.analysis.check.text_form import column_findings, form_findings
+from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
+from seq2seq.data.alignment_targets import check_words
 from seq2seq.data.batching import encode_pairs
-from seq2seq.data.corpus import ParallelText, check_directions, joined, read_pairs, tagged, usable
+from seq2seq.data.corpus import (
+    ParallelText,
+    check_directions,
+    joined,
+    source_name,
+    tagged,
+    usable,
+)
+from seq2seq.data.pharaoh import iter_linked_pairs
+from seq2seq.data.training_data import cache_of, check_readable_twice
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
@@ -88,6 +99,8 @@ def _parts(
 ) -> Iterator[ReportPart]:
     """Yield the parts of a report; `stage` is called with the name of the next one."""
     data = config.data
+    cache_of(config.run_dir)  # raises if training could have none
+    check_readable_twice(data.train)
     stage("reading the text")
     start = None if init_from is None else read_warm_start(init_from, config)
     texts = _read(data)
@@ -128,6 +141,10 @@ def _parts(
             for name, alignment in alignments.items()
             for finding in alignment_findings(splits[name], alignment)
         ),
+        *findings.weight_findings(
+            [split for name, split in splits.items() if is_train(name)],
+            [corpus.weight for corpus in data.train],
+        ),
         *_form_findings(data, splits, texts),
         *_comparison_findings(splits, comparisons),
         *cost_findings(config.training, cost),
@@ -150,6 +167,8 @@ def _vocabularies(config: Config, train: ParallelText, start: WarmStart | None) 
         tags = config.data.tags
         vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt, tags)
     check_tags(vocabularies, config.data.tags)
+    if config.training.losses.guided_alignment > 0:
+        check_words(vocabularies)
     return vocabularies
 
 
@@ -174,10 +193,10 @@ def _session(
 def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by the name of its split.
 
-    Raises UserError as `read_texts` does.
+    Raises UserError as `read_texts` does, and for a word alignment that does not fit.
     """
     named = {
-        name: read_pairs(files.model_copy(update={"tag": None}))
+        name: _untagged(files.model_copy(update={"tag": None}))
         for name, files in files_by_name(data).items()
     }
     train = joined([text for name, text in named.items() if is_train(name)])
@@ -186,12 +205,13 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
     return named
 
 
-def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
-    """Return the files of each split; several training corpora are "train 1", "train 2", ..."""
-    corpora = enumerate(data.train, start=1)
-    train = {f"train {n}" if len(data.train) > 1 else "train": corpus for n, corpus in corpora}
-    test = {} if data.test is None else {"test": data.test}
-    return {**train, "valid": data.valid, **test}
+def _untagged(files: ParallelFiles) -> ParallelText:
+    """Read the pairs of a text without a tag; raises UserError as `iter_linked_pairs` does."""
+    src, tgt = [], []
+    for (src_line, tgt_line), _ in iter_linked_pairs(files):
+        src.append(src_line)
+        tgt.append(tgt_line)
+    return ParallelText(src, tgt, source_name(files))
 
 
 def is_train(name: str) -> bool:

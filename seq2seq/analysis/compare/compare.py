@@ -1,5 +1,7 @@
 """Train the variants of a comparison on the same data and seeds, then score them."""
 
+import hashlib
+import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +17,15 @@ from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
 from seq2seq.runs.training_state import TrainingState, check_texts, text_checksums
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
-from seq2seq.runtime.errors import RunError, UserError, argument
+from seq2seq.runtime.errors import (
+    ReportedError,
+    RunError,
+    UnsuitableRun,
+    UserError,
+    argument,
+    is_out_of_memory,
+)
+from seq2seq.runtime.files import atomic_write, write_errors
 from seq2seq.training.loop import train
 from seq2seq.training.session import other_texts
 from seq2seq.training.stopping import is_finished
@@ -27,17 +37,19 @@ def compare(
     device: str = "auto",
     beam: int | None = None,
     lowercase: bool = False,
+    retry: bool = False,
 ) -> ComparisonResult:
     """Train the runs that are not finished, translate with all of them, and score the output.
 
-    `beam` overrides the beam size of the variants.
+    `beam` overrides the beam size of the variants. A run that diverges or needs too much memory is
+    noted beside its folder and not trained again with the same config unless `retry`.
 
     Raises UserError before the first training if a run cannot start or resume, RunError if a run
-    fails, and Interrupted as `train` does.
+    fails for another reason or all do, and Interrupted as `train` does.
     """
     task, states = _check(plan, split, device, beam, lowercase)
-    _train_all(plan, states, device)
-    return score_all(plan, task, states)
+    failures = _train_all(plan, states, device, retry)
+    return score_all(plan, task, states, failures)
 
 
 def _check(
@@ -134,12 +146,24 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
         return longest, text_checksums(data.checksum, checksum_of_text(valid))
 
 
-def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> None:
-    """Train the runs that are not finished, and remove their old states."""
-    configs = plan.run_configs()
+def _train_all(
+    plan: Plan, states: dict[Path, TrainingState], device: str, retry: bool
+) -> dict[Path, str]:
+    """Train the runs that are not finished, and remove their old states.
+
+    Returns why runs failed, by their folders.
+    """
+    configs, failures = plan.run_configs(), dict[Path, str]()
     trained: list[float] = []  # seconds of each run trained here
     for number, config in enumerate(configs, start=1):
-        state = states.get(config.run_dir)
+        state, note = states.get(config.run_dir), plan.failure_path(config)
+        if not retry and (reason := _read_failure(note, config)) is not None:
+            failures[config.run_dir] = reason
+            logger.info(
+                f"Run {number} of {len(configs)}: {config.run_dir} failed before: {reason}; "
+                f"{argument('retry', True)} trains it again"
+            )
+            continue
         if state is not None and is_finished(config, state.progress):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
             continue
@@ -149,9 +173,40 @@ def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> No
         began = time.monotonic()
         try:
             train(config, device, resume=holds_run(config.run_dir))
-        except UserError as error:
-            raise RunError(*error.lines) from None
+        except (UserError, RunError, MemoryError, RuntimeError) as error:
+            failures[config.run_dir] = _failure(error, config)
+            with write_errors(note):
+                record = {"config": _digest(config), "reason": failures[config.run_dir]}
+                atomic_write(note, json.dumps(record).encode())
+            logger.info(f"warning: {config.name} failed: {failures[config.run_dir]}")
+            continue
+        note.unlink(missing_ok=True)
         trained.append(time.monotonic() - began)
+    return failures
+
+
+def _failure(error: Exception, config: Config) -> str:
+    """Return why a run failed if that lies in its config; raise RunError, or the error, if not."""
+    if isinstance(error, UnsuitableRun):
+        return " ".join(error.lines)
+    if isinstance(error, ReportedError):
+        raise RunError(f"{config.name}: {error.lines[0]}", *error.lines[1:]) from None
+    if is_out_of_memory(error):
+        return "out of memory; reduce training.batch_tokens or the size of the model"
+    raise error
+
+
+def _read_failure(note: Path, config: Config) -> str | None:
+    """Return why a run with this config failed before, if it did."""
+    try:
+        record = json.loads(note.read_bytes())
+        return str(record["reason"]) if record["config"] == _digest(config) else None
+    except (OSError, ValueError, TypeError, LookupError):
+        return None
+
+
+def _digest(config: Config) -> str:
+    return hashlib.sha256(config.model_dump_json(exclude={"decoding"}).encode()).hexdigest()
 
 
 def _time_left(

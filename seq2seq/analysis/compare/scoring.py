@@ -24,6 +24,7 @@ from seq2seq.runs.metrics_file import read_metrics, read_saved_metrics
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runs.training_state import Progress, TrainingState, read_state
 from seq2seq.runtime.console import counted, hides_bars, logger, one_line
+from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write
 
 
@@ -95,20 +96,33 @@ class ComparisonResult(NamedTuple):
     plan: Plan
     task: ScoringTask
     buckets: list[Bucket]
-    variants: list[VariantResult]
+    variants: list[VariantResult]  # without failed runs
     pairs: list[Pair]
+    failed: dict[str, str]  # why runs of the other variants failed, by variant
 
 
 def score_all(
-    plan: Plan, task: ScoringTask, states: Mapping[Path, TrainingState]
+    plan: Plan,
+    task: ScoringTask,
+    states: Mapping[Path, TrainingState],
+    failures: Mapping[Path, str],
 ) -> ComparisonResult:
-    """Translate with every run and every ensemble, and score; `states` have been read already."""
+    """Translate with every run and every ensemble, and score; `states` have been read already.
+
+    Variants with `failures`, by run folder, are not scored. Raises RunError if none is left.
+    """
+    reasons = {variant.name: _why(plan, variant, failures) for variant in plan.variants}
+    failed = {name: reason for name, reason in reasons.items() if reason}
+    if len(failed) == len(plan.variants):
+        raise RunError(*(f"{name}: failed: {reason}" for name, reason in failed.items()))
     buckets = length_buckets(task.text.src, task.longest, task.unit)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
     pairs: list[Pair] = []
     resampled: list[NDArray[np.float64] | None] = []
     for variant in plan.variants:
+        if variant.name in failed:
+            continue
         configs = [plan.run_config(variant, seed) for seed in plan.seeds]
         folders = [config.run_dir for config in configs]
         runs = [
@@ -142,7 +156,13 @@ def score_all(
                 by_length_deviation=[bootstrap.deviation(scores) for scores in by_length],
             )
         )
-    return ComparisonResult(plan, task, buckets, results, pairs)
+    return ComparisonResult(plan, task, buckets, results, pairs, failed)
+
+
+def _why(plan: Plan, variant: Variant, failures: Mapping[Path, str]) -> str:
+    """Return why runs of a variant failed, with their seeds; "" if none did."""
+    seeds = [(seed, plan.run_config(variant, seed).run_dir) for seed in plan.seeds]
+    return "; ".join(f"seed {seed}: {failures[run]}" for seed, run in seeds if run in failures)
 
 
 def _difference(

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
@@ -85,8 +86,10 @@ def formatted(result: ComparisonResult, suffix: str) -> str:
     """Format all tables of a comparison for a file with this suffix, one of FORMATS."""
     if suffix == ".csv":  # one table in a file: the lengths are more columns of the variants
         variants, lengths = variant_table(result), length_table(result)
+        nothing = [Cell(None)] * len(lengths.head)  # for failed variants, which are last
         joined = [
-            [*row, *more[1:]] for row, more in zip(variants.rows, lengths.rows[1:], strict=True)
+            [*row, *more[1:]]
+            for row, more in zip_longest(variants.rows, lengths.rows[1:], fillvalue=nothing)
         ]
         unit = result.task.unit.name
         heads = [f"BLEU, {head.rstrip('*')} {unit}" for head in lengths.head[1:]]
@@ -97,11 +100,18 @@ def formatted(result: ComparisonResult, suffix: str) -> str:
 
 
 def variant_table(result: ComparisonResult) -> Table:
-    """Return scores and costs of the variants, one per row."""
-    head = ("variant", "BLEU", "sd", "chrF2", "ensemble", "difference", "sd of difference", "p")
-    rows = [list(_variant(variant)) for variant in result.variants]
+    """Return scores and costs of the variants, one per row; last, why others failed."""
+    head = (
+        *("variant", "BLEU", "sd", "chrF2", "ensemble", "difference", "sd of difference", "p"),
+        *("parameters", "tokens/s", "minutes", *(["note"] if result.failed else [])),
+    )
+    rows = [[*_variant(variant), Cell(None)][: len(head)] for variant in result.variants]
     _mark_best(rows, [1, 3, 4])
-    return Table((*head, "parameters", "tokens/s", "minutes"), rows)
+    empty = [Cell(None)] * (len(head) - 2)
+    rows += [
+        [Cell(name), *empty, Cell(f"failed: {reason}")] for name, reason in result.failed.items()
+    ]
+    return Table(head, rows)
 
 
 def _variant(result: VariantResult) -> Iterator[Cell]:

@@ -70,12 +70,17 @@ class Plan(NamedTuple):
         """Return the file of a figure, CURVES or LENGTHS, in a format such as png."""
         return self.folder / f"{name}.{form}"
 
+    def failure_path(self, config: Config) -> Path:
+        """Return the file that has the reason for which a run failed."""
+        return self.folder / f"{config.name}.failed"
+
     def output_paths(self, split: str, form: str = "png") -> list[Path]:
         """Return all files that the comparison writes beside its runs, with figures in a format."""
         suffixes = [*(f"seed{seed}" for seed in self.seeds), "ensemble"]
         names = [f"{variant.name}-{suffix}" for variant in self.variants for suffix in suffixes]
         figures = [self.figure_path(name, form) for name in (CURVES, LENGTHS)]
-        return [*(self.output_path(name, split) for name in names), *figures]
+        failures = map(self.failure_path, self.run_configs())
+        return [*(self.output_path(name, split) for name in names), *figures, *failures]
 
 
 def parse_seeds(value: object) -> tuple[int, ...]:

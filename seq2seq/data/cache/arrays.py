@@ -6,11 +6,11 @@ alignments of a text are written as ids are.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +28,9 @@ from seq2seq.data.packed_sequences import (
     Selected,
     pack_ids,
 )
-from seq2seq.data.pharaoh import Pair, aligned_pairs
+from seq2seq.data.pharaoh import iter_linked_pairs
 from seq2seq.runtime.console import hides_bars, one_line
 from seq2seq.runtime.files import atomic_write
-
-if TYPE_CHECKING:
-    from seq2seq.config.corpora import ParallelFiles
 
 SIDES = ("src", "tgt")
 TEXT_FILES = ("src.text", "src.ends", "tgt.text", "tgt.ends")  # their SHA-256 identify the text
@@ -88,17 +85,6 @@ def copy_text(files: Texts, folder: Path) -> Counts:
 def has_links(files: Texts) -> bool:
     """Return whether a corpus has word alignments."""
     return any(texts.alignment_of(corpus) is not None for corpus in texts.as_list(files))
-
-
-def iter_linked_pairs(corpus: "ParallelFiles") -> Iterator[tuple[Pair, list[int]]]:
-    """Yield each pair of a corpus with its word alignment, empty without a file of alignments.
-
-    Raises UserError as `iter_pairs` and `aligned_pairs` do.
-    """
-    pairs, path = texts.iter_pairs(corpus), texts.alignment_of(corpus)
-    if path is None:
-        return ((pair, []) for pair in pairs)
-    return aligned_pairs(pairs, path, texts.source_name(corpus), corpus.tag is not None)
 
 
 def pairs_of_corpus(number: int) -> str:
