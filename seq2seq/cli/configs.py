@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -64,14 +63,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def shipped_configs() -> Iterator[Traversable]:
-    """Yield the configs, by name: those in the wheel, or those of the clone."""
+def shipped_configs() -> list[Traversable]:
+    """Return the configs, by name: those in the wheel, or those of the clone."""
     packaged = files("seq2seq").joinpath("shipped_configs")
     folder = packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "configs"
-    found = folder.iterdir() if folder.is_dir() else ()
-    yield from sorted(
-        (entry for entry in found if entry.name.endswith(".yaml")), key=lambda entry: entry.name
-    )
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    return [folder.joinpath(name) for name in names if name.endswith(".yaml")]
 
 
 def _summary(config: Traversable) -> str:

@@ -33,10 +33,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def explanations(name: str) -> list[str]:
-    """Return the explanations of the keys of that name, or of a section's keys.
-
-    Raises UserError if there are none.
-    """
+    """Return the explanations of the keys of a name or section; raises UserError without any."""
     schema = json_schema()
     keys = dict(_keys(schema, schema, ""))
     matches = [key for key in keys if key == name]
@@ -60,9 +57,7 @@ def _keys(section: Schema, schema: Schema, prefix: str) -> Iterator[tuple[str, S
 
 
 def _explanation(key: str, value: Schema, schema: Schema) -> str:
-    lines = [key]
-    if "description" in value:
-        lines += textwrap.wrap(value["description"], _WIDTH - 2)
+    lines = [key, *textwrap.wrap(value.get("description", ""), _WIDTH - 2)]
     if not section_of(value, schema):
         values = values_of(value, schema).replace("`", "")
         lines += textwrap.wrap(f"values: {values}", _WIDTH - 2)

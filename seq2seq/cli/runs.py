@@ -4,6 +4,7 @@ import argparse
 import time
 from pathlib import Path
 
+from seq2seq.runs.layout import CONFIG, METRICS
 from seq2seq.runtime.console import aligned_table, fixed, say
 from seq2seq.runtime.errors import UserError
 
@@ -15,20 +16,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Print a table of the runs in a folder and below it, the latest last: languages, decoder,\n"
         "last logged step, best validation BLEU, and when the metrics were last written."
     )
+    text, default = "folder of runs (default: runs)", Path("runs")
     parser.add_argument(
-        "folder",
-        nargs="?",
-        type=Path,
-        default=Path("runs"),
-        metavar="FOLDER",
-        help="folder of runs (default: runs)",
+        "folder", nargs="?", type=Path, default=default, metavar="FOLDER", help=text
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
-    from seq2seq.runs.layout import CONFIG
-
     if not options.folder.is_dir():
         raise UserError(f"{options.folder}: no such folder; `seq2seq train` makes run folders")
     found = [path.parent for path in options.folder.rglob(CONFIG)]
@@ -40,8 +35,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _written(folder: Path) -> float:
-    from seq2seq.runs.layout import CONFIG, METRICS
-
     return max(
         path.stat().st_mtime for path in (folder / CONFIG, folder / METRICS) if path.exists()
     )
