@@ -13,6 +13,8 @@ from seq2seq.inference.search.interface import DecodingSettings, SearchOptions
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 
+MAX_DIVERSITY = 1_000_000  # nats; beyond, float32 overflows
+
 
 @dataclass(frozen=True)
 class SearchSettings:
@@ -37,11 +39,11 @@ class SearchSettings:
         object.__setattr__(self, "forbidden", tuple(forbidden))
         sampling = self.sampling or Sampling()
         temperature, top_p = sampling.temperature, sampling.top_p
-        metrics, finite = ", ".join(METRICS), "must be a finite number of at least 0"
+        metrics, bounded = ", ".join(METRICS), f"must be from 0 to {MAX_DIVERSITY:,}"
         for name, value, valid, rule in (
             ("mbr", self.mbr, self.mbr in (None, *METRICS), f"must be one of {metrics}"),
             ("groups", self.groups, self.groups >= 1, "must be at least 1"),
-            ("diversity", self.diversity, 0 <= self.diversity < math.inf, finite),
+            ("diversity", self.diversity, 0 <= self.diversity <= MAX_DIVERSITY, bounded),
             ("temperature", temperature, 0 < temperature < math.inf, "must be a positive number"),
             ("top_p", top_p, 0 < top_p <= 1, "must be above 0 and at most 1"),
             ("top_k", sampling.top_k, sampling.top_k >= 0, "must be at least 0"),

@@ -24,6 +24,7 @@ HEADERS = {
 }
 _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 _BYTES_PER_CHARACTER = 12  # as two JSON escapes
+_LENGTH_DIGITS = 20  # most that a Content-Length has
 _OTHER_BYTES = 1 << 16  # bytes of a request besides its characters
 
 
@@ -89,7 +90,11 @@ class Guard:
             await send(message)
 
         try:
-            if self._knows_host(scope):
+            if len(dict(scope["headers"]).get(b"content-length", b"")) > _LENGTH_DIGITS:
+                text = "the header Content-Length has too many digits"
+                await error_response(400, text)(scope, receive, send_guarded)
+            elif self._knows_host(scope):
+                scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
                 await self._app(scope, self._bounded(scope, receive), send_guarded)
             else:
                 text = "the Host header names another server than those allowed"

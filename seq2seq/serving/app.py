@@ -56,6 +56,7 @@ def create_app(
         description=_DESCRIPTION,
         docs_url=None,  # FastAPI's pages load scripts from the network
         redoc_url=None,
+        redirect_slashes=False,  # `Guard` drops a final slash
         lifespan=lifespan,
         exception_handlers=dict.fromkeys(errors.HANDLED, errors.on_error),
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from babel import Locale
+from babel.core import get_global
 
 from seq2seq.inference.loaded_model import DEFAULT_OPTIONS, ModelOptions
 from seq2seq.inference.loading import languages_of
@@ -46,14 +47,22 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
     def find(self, src: str | None, tgt: str | None) -> LanguagePair:
         """Return the pair that a request names.
 
-        An omitted code fits any language, as does "auto" for the source. Raises UserError if no
-        pair fits, or several do and the request names only one language.
+        An omitted code fits any language, as does "auto" for the source. Where no code is that of a
+        pair, those that differ in case fit, then those of another region (en-US) or of three
+        letters (eng). Raises UserError if no pair fits, or several do and the request names only
+        one language or one without its region.
         """
         codes = (("from", None if src == AUTO else src), ("to", tgt))
         named = [f"{word} {code}" for word, code in codes if code is not None]
-        fitting = [
-            pair for pair in self if src in (None, AUTO, pair.src) and tgt in (None, pair.tgt)
-        ]
+        src = None if src == AUTO else src
+        fitting: list[LanguagePair] = []
+        for form in (str, _folded, _language):
+            wishes = [None if code is None else form(code) for code in (src, tgt)]
+            fitting = fitting or [
+                pair
+                for pair in self
+                if all(wish in (None, form(code)) for wish, code in zip(wishes, pair, strict=True))
+            ]
         if not fitting:
             asked = " ".join(named)
             raise UserError(f"source, target: no model translates {asked}; there is {self}")
@@ -76,6 +85,16 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
 
     def __str__(self) -> str:
         return ", ".join(map(str, self))
+
+
+def _folded(code: str) -> str:
+    return code.lower().replace("_", "-")
+
+
+def _language(code: str) -> str:
+    """Return the code of a language without its region or script, of two letters if it has one."""
+    language = _folded(code).partition("-")[0]
+    return str(get_global("language_aliases").get(language, language))
 
 
 def language_name(code: str) -> str:

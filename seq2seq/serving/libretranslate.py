@@ -1,7 +1,14 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+import html
+import json
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import HTTP
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
@@ -9,12 +16,15 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from seq2seq.inference.translation import Translation
+from seq2seq.runtime.errors import UserError
 from seq2seq.serving.errors import RESPONSES, ErrorMessage, parsed_json
 from seq2seq.serving.language_pairs import AUTO
 from seq2seq.serving.service import Service, Texts, text_list
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
-_FORM = "application/x-www-form-urlencoded"
+_FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+_MAX_FIELDS = 2_000  # in a form
+_TAG = re.compile("<[a-zA-Z/!?][^>]*>?")
 
 
 class TranslateText(BaseModel):
@@ -23,11 +33,20 @@ class TranslateText(BaseModel):
     q: Texts = Field(description="a text, or several; each of its lines is translated")
     source: str = Field(AUTO, description='code of the source language; "auto": the only one')
     target: str = Field(description="code of the target language")
-    format: Literal["text"] = Field("text", description="plain text is all that is supported")
+    format: Literal["text", "html"] = Field(
+        "text", description="html: entities are read and written; tags are refused"
+    )
     alternatives: Annotated[int, Field(ge=0, le=100)] = Field(
         0, description="further translations; at most one less than the beam size"
     )
     api_key: str | None = Field(None, description="token, unless the Authorization header has it")
+
+
+class Detected(BaseModel):
+    """Language of a text: that of the only model for the target."""
+
+    confidence: int = Field(description="percent")
+    language: str = Field(description="code of the language")
 
 
 class TranslatedText(BaseModel):
@@ -35,6 +54,9 @@ class TranslatedText(BaseModel):
 
     # The names are LibreTranslate's.
     translatedText: str | list[str] = Field(description="a text for a text, a list for a list")
+    detectedLanguage: Detected | list[Detected] | None = Field(
+        None, description='of each text; only if the source is "auto"'
+    )
     alternatives: list[str] | list[list[str]] | None = Field(
         None, description="of each text, best first; only if the request has alternatives"
     )
@@ -60,7 +82,7 @@ _BODY = {
         "required": True,
         "content": {
             kind: {"schema": TranslateText.model_json_schema()}
-            for kind in ("application/json", _FORM)
+            for kind in ("application/json", _FORM, _MULTIPART)
         },
     }
 }
@@ -77,14 +99,19 @@ def router(service: Service) -> APIRouter:
         """Translate texts line by line."""
         body = TranslateText.model_validate(await _read(request))
         service.access.check_token(request, body.api_key)
-        split = [_lines(text) for text in text_list(body.q)]
+        is_html = body.format == "html"
+        texts = text_list(body.q)
+        split = [_lines(_plain(text) if is_html else text) for text in texts]
         lines = [line for text in split for line in text]
         service.check_size(lines)
         search = _search(service, body)
         queued = [QueuedLine(line) for line in lines]
         translations = await service.translate(request, search, queued)
         answers = _joined(split, translations, search.n_best)
-        return JSONResponse(_answer(body, answers))
+        if is_html:
+            answers = [[html.escape(text, quote=False) for text in texts] for texts in answers]
+        source, _ = service.pairs.find(body.source, body.target)
+        return JSONResponse(_answer(body, answers, source))
 
     @routes.post("/languages", include_in_schema=False)  # by which older clients ask
     @routes.get("/languages")
@@ -105,18 +132,68 @@ def router(service: Service) -> APIRouter:
 async def _read(request: Request) -> object:
     """Return the fields of a JSON or form body; raises HTTPException."""
     body = await request.body()
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind == _FORM:
+    header = request.headers.get("content-type", "")
+    kind = header.partition(";")[0].strip().lower()
+    if kind in (_FORM, _MULTIPART):
         try:
-            form = parse_qs(
-                body.decode(), keep_blank_values=True, errors="strict", max_num_fields=2_000
-            )
+            form = _multipart(header, body) if kind == _MULTIPART else _urlencoded(body)
         except ValueError:
             raise HTTPException(400, "the form is not valid UTF-8 or has too many fields") from None
-        return {name: values if len(values) > 1 else values[0] for name, values in form.items()}
+        return _fields(form)
     if kind not in ("", "application/json"):
         raise HTTPException(415, f"{kind}: send application/json or {_FORM}")
     return parsed_json(body)
+
+
+def _urlencoded(body: bytes) -> dict[str, list[str]]:
+    """Return the values of each field of a form; raises ValueError."""
+    form = parse_qs(
+        body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
+    )
+    for name in form:
+        if any(map(str.isspace, name)):
+            text = f"{name!r} is no field; write & in a text as %26, as curl --data-urlencode does"
+            raise HTTPException(400, text)
+    return form
+
+
+def _multipart(header: str, body: bytes) -> dict[str, list[str]]:
+    """Return the values of each field of a form, as JavaScript's FormData sends it."""
+    head = f"Content-Type: {header}\r\n\r\n".encode("latin-1")
+    form: dict[str, list[str]] = {}
+    message = message_from_bytes(head + body, policy=HTTP)
+    parts = cast("list[EmailMessage]", message.get_payload() if message.is_multipart() else [])
+    if not 0 < len(parts) <= _MAX_FIELDS:
+        raise ValueError("a form")
+    for part in parts:
+        name = part.get_param("name", header="content-disposition")
+        content = part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(content, bytes):
+            form.setdefault(name, []).append(content.decode())
+    return form
+
+
+def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
+    """Return the fields of a form; `q` may be a list in JSON, or have the name q[], as in PHP."""
+    fields: dict[str, object] = {
+        name: values if len(values) > 1 else values[0] for name, values in form.items()
+    }
+    if "q[]" in form and "q" not in form:
+        fields["q"] = form["q[]"]
+    elif isinstance(text := fields.get("q"), str) and text.startswith("["):
+        with suppress(ValueError, RecursionError):
+            texts = json.loads(text)
+            if isinstance(texts, list) and all(isinstance(entry, str) for entry in texts):
+                fields["q"] = texts
+    return fields
+
+
+def _plain(text: str) -> str:
+    """Return HTML without tags as text; raises UserError for tags."""
+    if (tag := _TAG.search(text)) is not None:
+        start = tag[0][:40]
+        raise UserError(f"q: format html with tags ({start}) is not supported; send text only")
+    return html.unescape(text)
 
 
 def _search(service: Service, body: TranslateText) -> Search:
@@ -147,10 +224,13 @@ def _joined(
     return answers
 
 
-def _answer(body: TranslateText, answers: Sequence[list[str]]) -> dict[str, object]:
+def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:
     single = isinstance(body.q, str)
     texts, alternatives = [text for text, *_ in answers], [more for _, *more in answers]
     answer: dict[str, object] = {"translatedText": texts[0] if single else texts}
+    if body.source == AUTO and "source" in body.model_fields_set:
+        detected = {"confidence": 100, "language": source}
+        answer["detectedLanguage"] = detected if single else [detected] * len(texts)
     if body.alternatives:
         answer["alternatives"] = alternatives[0] if single else alternatives
     return answer

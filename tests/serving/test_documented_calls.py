@@ -31,7 +31,7 @@ def test_the_calls_have_the_documented_responses(served: Served) -> None:
     for _, _, url, *options in calls():
         path = url.removeprefix("http://127.0.0.1:8000")
         given = list(pairwise(options))
-        data = [value for name, value in given if name == "-d"]
+        data = [value for name, value in given if name in ("-d", "--data-urlencode")]
         headers = dict(value.split(": ") for name, value in given if name == "-H")
         kind = headers.get("Content-Type", "application/x-www-form-urlencoded")
         body = "&".join(data).replace("target=fr", "target=yy").encode()

@@ -23,6 +23,10 @@ PAIRS = LanguagePairs(dict.fromkeys((EN_DE, DE_EN, FR_EN), TRANSLATOR))
         ("auto", "de", EN_DE),
         (None, "de", EN_DE),
         ("de", "en", DE_EN),
+        ("DE", "en-US", DE_EN),
+        ("deu", "EN_gb", DE_EN),
+        ("auto", "de-AT", EN_DE),
+        ("fra", None, FR_EN),
     ],
 )
 def test_a_request_may_name_one_language_or_none(
@@ -47,6 +51,12 @@ def test_a_refused_pair_is_named(src: str | None, tgt: str, message: str) -> Non
     with pytest.raises(UserError) as caught:
         PAIRS.find(src, tgt)
     assert str(caught.value) == f"source, target: {message}"
+
+
+def test_the_region_counts_where_two_pairs_have_one() -> None:
+    british, american = LanguagePair("de", "en-GB"), LanguagePair("de", "en-US")
+    pairs = LanguagePairs(dict.fromkeys((british, american), TRANSLATOR))
+    assert pairs.find("de", "en_us") == american
 
 
 def test_a_language_with_a_script_has_its_name() -> None:

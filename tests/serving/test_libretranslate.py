@@ -1,5 +1,6 @@
 """The API of LibreTranslate: its client, its formats, its errors."""
 
+import html
 import json
 from pathlib import Path
 from urllib.parse import urlencode
@@ -67,6 +68,60 @@ def test_a_form_is_read_like_json(served: Served, expected: dict[str, str]) -> N
     assert found == {"translatedText": [expected[LINES[0]], expected[LINES[1]]]}
 
 
+def test_a_form_may_have_parts_or_a_list_in_json(served: Served, expected: dict[str, str]) -> None:
+    parts = [("q", LINES[0]), ("source", "auto"), ("target", "yy"), ("q", LINES[1])]
+    body = "".join(
+        f'--limit\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in parts
+    )
+    kind = {"Content-Type": "multipart/form-data; boundary=limit"}
+    both = [expected[LINES[0]], expected[LINES[1]]]
+    found = served.call("/translate", f"{body}--limit--\r\n".encode(), kind).json
+    assert found == {
+        "translatedText": both,
+        "detectedLanguage": [{"confidence": 100, "language": "xx"}] * 2,
+    }
+    part = '--limit\r\nContent-Disposition: form-data; name="{}"\r\n\r\n{}\r\n'
+    text = "ba é 漢\nzu"
+    body = part.format("q", text) + part.format("target", "yy") + "--limit--\r\n"
+    found = served.call("/translate", body.encode(), kind).json
+    assert found == served.call("/translate", {"q": text, "target": "yy"}).json
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    for form in (
+        [("q", json.dumps(LINES[:2])), ("target", "yy")],
+        [("q[]", LINES[0]), ("q[]", LINES[1]), ("target", "yy")],
+    ):
+        found = served.call("/translate", urlencode(form).encode(), kind).json
+        assert found == {"translatedText": both}
+    reply = served.call("/translate", b"q=The cat & the dog&target=yy", kind)
+    assert reply.status == 400
+    assert "write & in a text as %26" in reply.error
+
+
+def test_html_without_tags_is_text_with_entities(served: Served) -> None:
+    fields = {"source": "auto", "target": "YY"}
+    plain = served.call("/translate", {"q": 'ba & <3 "zu"', **fields}).json
+    marked = {"q": "ba &amp; &lt;3 &quot;zu&quot;", "format": "html", **fields}
+    found = served.call("/translate", marked).json
+    assert found["translatedText"] == html.escape(plain["translatedText"], quote=False)
+    assert found["detectedLanguage"] == {"confidence": 100, "language": "xx"}
+
+
+def test_a_final_slash_is_no_other_path(served: Served) -> None:
+    fields = {"q": LINES[0], "target": "yy"}
+    found = served.call("/translate/", fields)
+    assert (found.status, found.json) == (200, served.call("/translate", fields).json)
+    assert served.call("/languages/").status == 200
+
+
+def test_numbers_beyond_all_bounds_are_refused(served: Served) -> None:
+    reply = served.call("/translate", b"{}", {"Content-Length": "0" * 4_999 + "2"})
+    assert (reply.status, reply.error) == (400, "the header Content-Length has too many digits")
+    fields = {"text": "ba", "groups": 2, "beam_size": 2, "diversity": 1e308}
+    reply = served.call("/v1/translate", fields)
+    assert (reply.status, "must be from 0 to 1,000,000" in reply.error) == (400, True)
+
+
 @pytest.mark.parametrize("wanted", [1, 2, 50])
 def test_alternatives_are_different_texts_and_do_not_change_the_translation(
     wanted: int, served: Served, expected: dict[str, str]
@@ -106,7 +161,16 @@ def test_a_blank_text_has_no_alternatives(served: Served) -> None:
         ),
         ({"q": 7, "target": "yy"}, 400, "q: must be a string or a list of strings"),
         ({"q": ["a", 4], "target": "yy"}, 400, "q: must be a string or a list of strings"),
-        ({"q": "a", "target": "yy", "format": "html"}, 400, "format: Input should be 'text'"),
+        (
+            {"q": "a <b>c</b>", "target": "yy", "format": "html"},
+            400,
+            "q: format html with tags (<b>) is not supported; send text only",
+        ),
+        (
+            {"q": "a", "target": "yy", "format": "pdf"},
+            400,
+            "format: Input should be 'text' or 'html'",
+        ),
         (
             {"q": "a", "target": "yy", "alternatives": -1},
             400,
@@ -144,10 +208,11 @@ def test_an_error_is_explained(body: object, status: int, message: str, served: 
 
 
 def test_other_kinds_of_bodies_are_refused(served: Served) -> None:
-    for kind in ("text/plain", "multipart/form-data; boundary=x"):
-        reply = served.call("/translate", b"q=a", {"Content-Type": kind})
-        assert reply.status == 415
-        assert "send application/json or application/x-www-form-urlencoded" in reply.error
+    reply = served.call("/translate", b"q=a", {"Content-Type": "text/plain"})
+    assert reply.status == 415
+    assert "send application/json or application/x-www-form-urlencoded" in reply.error
+    kind = "multipart/form-data; boundary=x"
+    assert served.call("/translate", b"q=a", {"Content-Type": kind}).status == 400
     kind = "application/x-www-form-urlencoded"
     for body in (b"q=%ff", b"q=%ed%a0%80", b"q=\xed\xa0\x80"):  # also half a surrogate pair
         assert served.call("/translate", body, {"Content-Type": kind}).status == 400
