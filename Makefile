@@ -108,8 +108,17 @@ $(READY): pyproject.toml $(LOCK)
 	  { echo "$(PYTHON) is older than Python 3.11: name a newer one with PYTHON=..." >&2; exit 1; }
 	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || \
 	  { echo "$(PYTHON) cannot make a virtual environment: apt-get install $(notdir $(PYTHON))-venv" >&2; exit 1; }
-	@echo "Setting up $(VENV) (torch is a large download the first time) ..."
+	@echo "Setting up $(VENV). First PyTorch:"
+ifeq ($(TORCH_INDEX),)
+	@test "$$(uname)" != Linux -o -e $(VENV) || \
+	  echo "With CUDA it downloads some 3 GB. Without an NVIDIA GPU, stop this and take the one of 200 MB:" \
+	  "make $(MAKECMDGOALS) TORCH_INDEX=https://download.pytorch.org/whl/cpu"
+endif
 	@"$(PYTHON)" -m venv $(VENV)
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on \
+	  $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") --constraint $(LOCK) torch
+	@echo "Then some 100 smaller packages, which takes a minute or two ..."
 	@$(PIP_INSTALL) $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
 	  --constraint $(LOCK) --editable '.[$(EXTRAS)]'
 	@touch $(READY)
+	@echo "$(VENV) is ready. For seq2seq in a terminal: source $(BIN)/activate"

@@ -6,6 +6,7 @@ The pages of docs/ are staged in build/docs: notebooks become pages, formulas Ma
 of the source are inserted. Pages generated from the source join them.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -39,7 +40,12 @@ def main() -> int:
     problems = problems_of(SITE)
     for problem in problems:
         print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    if problems:
+        return 1
+    folder = os.path.relpath(SITE)
+    print(f"{folder}: the site. To read it with search: python3 -m http.server -d {folder}")
+    print("and open http://localhost:8000; without search, open index.html there in a browser")
+    return 0
 
 
 def stage(folder: Path) -> None:

@@ -16,6 +16,10 @@ __version__ = "0.2.0"
 __all__ = ["Config", "Translator", "load_config", "train"]
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__", "__doc__"])
+
+
 def __getattr__(name: str) -> object:
     """Import a public name on first use; raises ModuleNotFoundError with the extra it needs."""
     if name not in __all__:

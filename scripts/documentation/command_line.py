@@ -8,8 +8,8 @@ from seq2seq.cli.parser import COMMANDS, Parser, command_modules
 
 _INTRODUCTION = """# Command line
 
-`seq2seq COMMAND --help` prints what this page lists. Write options in full: abbreviations are
-refused. Options may precede or follow other arguments.
+`seq2seq help COMMAND` and `seq2seq COMMAND --help` print what this page lists. Write options in
+full: abbreviations are refused. Options may precede or follow other arguments.
 
 | command | |
 | --- | --- |

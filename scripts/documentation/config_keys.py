@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from documentation.markdown import escape
+from seq2seq.config.key_values import Schema, section_of, values_of
 from seq2seq.config.schema import json_schema
 
 _INTRODUCTION = """# All config keys
@@ -12,16 +12,6 @@ _INTRODUCTION = """# All config keys
 Every key with its values, its default and its meaning, from the schema that checks every config.
 [The config](config.md) has all keys as one YAML file, and explains schedules, names and search.
 """
-_BOUNDS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
-}
-_UNBOUNDED = 2**62  # larger bounds say nothing to a reader
-_TYPES = {"boolean": "`true`, `false`", "string": "text", "null": "`null`", "array": "list"}
-
-Schema = dict[str, Any]
 
 
 def config_keys_page() -> str:
@@ -41,29 +31,15 @@ def _sections(schema: Schema) -> Iterator[tuple[str, Schema, Schema]]:
     yield "The run", schema, {}
     files: dict[str, tuple[Schema, list[str]]] = {}
     for key, value in schema["properties"].items():
-        if section := _section_of(value, schema):
+        if section := section_of(value, schema):
             yield f"`{key}`", section, value.get("default", {})
             for name, inner in section["properties"].items():
-                if inner_section := _section_of(inner, schema):
+                if inner_section := section_of(inner, schema):
                     files.setdefault(inner_section["title"], (inner_section, []))[1].append(
                         f"`{key}.{name}`"
                     )
     for section, names in files.values():
         yield ", ".join(names), section, {}
-
-
-def _defined(value: Schema, schema: Schema) -> Schema:
-    """Return the definition that a schema refers to, or the schema itself."""
-    return schema["$defs"][value["$ref"].rpartition("/")[2]] if "$ref" in value else value
-
-
-def _section_of(value: Schema, schema: Schema) -> Schema | None:
-    """Return the section that a key holds, one or a list of them; None for a plain value."""
-    for each in (value, value.get("items", {}), *value.get("anyOf", ())):
-        if "$ref" in each:
-            section = _defined(each, schema)
-            return section if "properties" in section else None  # else it may be a single value
-    return None
 
 
 def _row(key: str, value: Schema, defaults: Schema, schema: Schema) -> str:
@@ -75,29 +51,5 @@ def _row(key: str, value: Schema, defaults: Schema, schema: Schema) -> str:
         given = value["default"]
         given = defaults.get(key, given) if isinstance(given, list) else given
         default = f"`{given if isinstance(given, str) else json.dumps(given)}`"
-    values = "" if _section_of(value, schema) else f"<br>*{_values(value, schema)}*"
+    values = "" if section_of(value, schema) else f"<br>*{values_of(value, schema)}*"
     return f"| `{key}` | {default} | {escape(value['description'])}{values} |"
-
-
-def _values(value: Schema, schema: Schema) -> str:
-    """Describe the values that a key takes."""
-    value = _defined(value, schema)
-    if "anyOf" in value:
-        return " or ".join(_values(each, schema) for each in value["anyOf"])
-    if "enum" in value:
-        return ", ".join(f"`{each}`" for each in value["enum"])
-    if "const" in value:
-        return f"`{value['const']}`"
-    if value.get("format") == "path":
-        return "path"
-    kind = value["type"]
-    if isinstance(kind, list):
-        return " or ".join(_values({**value, "type": each}, schema) for each in kind)
-    if kind == "object":
-        return f"a map of {', '.join(f'`{each}`' for each in value['properties'])}"
-    bounds = [
-        f"{word} {value[name]:,}"
-        for name, word in _BOUNDS.items()
-        if abs(value.get(name, _UNBOUNDED)) < _UNBOUNDED
-    ]
-    return ", ".join([_TYPES.get(kind, str(kind)), *bounds])

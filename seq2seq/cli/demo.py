@@ -3,6 +3,8 @@
 import argparse
 import importlib.util
 import shlex
+import shutil
+import sys
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -29,7 +31,7 @@ Done. Files:
   {RUN}/test.hyp.fr              translations of the test set
   {RUN}/attention.html           note the reordering in "European Economic Area"
 
-What to try next:
+What to try next%s:
   seq2seq translate -m {RUN} "The red car is old."
   seq2seq train {CONFIG} model.decoder=luong run_dir=runs/demo-luong
   seq2seq serve -m {RUN}
@@ -92,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
         plot = RUN / f"attention{suffix}"
         if code := _call(options, "attention", "-m", str(RUN), "-i", str(source), "-o", str(plot)):
             return code
-    say(_NEXT)
+    say(_NEXT % _preparation())
     return 0
 
 
@@ -104,6 +106,19 @@ def _write_config() -> None:
             atomic_write(CONFIG, _PACKAGED.read_bytes())
     if not (path := CONFIG.with_name(schema.FILE)).exists():
         schema.write_schema(path)
+
+
+def _preparation() -> str:
+    """Return what makes `seq2seq` a command of the terminal where it is none; mostly empty."""
+    if shutil.which("seq2seq"):
+        return ""
+    folder = Path(sys.prefix, "bin")
+    if folder.is_relative_to(Path.cwd()):
+        folder = folder.relative_to(Path.cwd())
+    script = folder / "activate"
+    if script.exists():
+        return f", after `source {shlex.quote(str(script))}`"
+    return f", with `{shlex.quote(sys.executable)} -m seq2seq` for `seq2seq`"
 
 
 def _call(options: argparse.Namespace, *words: str) -> int:

@@ -17,26 +17,38 @@ from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.files import check_paths
 from seq2seq.runtime.suggestions import did_you_mean
 
-COMMANDS = {  # each a module beside this one, with _ for -
-    "demo": "train, translate and evaluate on the corpora that come with the package",
-    "download": "fetch a public parallel corpus",
-    "init": "write a config that suits a text, this machine and the time for training",
-    "check": "inspect the data and the training cost of a config",
-    "split": "divide a parallel text into train, valid and test without leaks",
-    "train": "train a model from a YAML config",
-    "compare": "train and score variants of a config on the same data and seeds",
-    "translate": "translate text, line by line",
-    "evaluate": "compute BLEU, chrF and TER of a run or of existing translations",
-    "score": "compute the log-probabilities of given translations",
-    "distill": "translate training text by a teacher, for a student (knowledge distillation)",
-    "back-translate": "make a training corpus from monolingual text of the target language",
-    "report": "write one page about a run: scores, curves, sentences, attention",
-    "average": "average the weights of several checkpoints",
-    "export": "write a trained model as ONNX, to translate without torch",
-    "attention": "plot the attention weights of translations",
-    "serve": "serve a web page and an HTTP API that translate",
-    "schema": "print the JSON schema of a config, for editors",
+GROUPS = {  # headings and their commands: modules beside this one, with _ for -
+    "start": {
+        "demo": "train, translate and evaluate on the corpora that come with the package",
+        "download": "fetch a public parallel corpus",
+        "split": "divide a parallel text into train, valid and test without leaks",
+        "init": "write a config that suits a text, this machine and the time for training",
+        "check": "inspect the data and the training cost of a config",
+        "configs": "list the configs that come with the package, or copy some",
+        "explain": "describe a key of the config",
+        "schema": "print the JSON schema of a config, for editors",
+    },
+    "train": {
+        "train": "train a model from a YAML config",
+        "compare": "train and score variants of a config on the same data and seeds",
+        "runs": "list the runs in a folder with their scores",
+        "average": "average the weights of several checkpoints",
+        "distill": "translate training text by a teacher, for a student (knowledge distillation)",
+        "back-translate": "make a training corpus from monolingual text of the target language",
+    },
+    "translate and evaluate": {
+        "translate": "translate text, line by line",
+        "evaluate": "compute BLEU, chrF and TER of a run or of existing translations",
+        "score": "compute the log-probabilities of given translations",
+        "attention": "plot the attention weights of translations",
+        "report": "write one page about a run: scores, curves, sentences, attention",
+    },
+    "share": {
+        "serve": "serve a web page and an HTTP API that translate",
+        "export": "write a trained model as ONNX, to translate without torch",
+    },
 }
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 _SIMILAR = 0.75  # minimum ratio of matching characters of an option and the suggested one
 _OTHER_NAMES = {  # options of other tools
@@ -52,6 +64,7 @@ _OTHER_NAMES = {  # options of other tools
     "--resume": "continue restore-file",
     "--init-from": "train-from load-model pretrained-model finetune-from-model",
 }
+_KEYS = "`seq2seq explain` lists all keys, `seq2seq explain training.decay` describes one."
 _OVERRIDE = re.compile(r"[\w.]+=\S*")
 _BY_OPTION = re.compile(r" by the argument (--[\w-]+)")
 _DECODING = re.compile(r"decoding\.\w*=")
@@ -69,15 +82,9 @@ class Parser(argparse.ArgumentParser):
         super().__init__(**settings, allow_abbrev=False)
 
     def format_help(self) -> str:
-        """Return the help, followed by all config keys if the command takes overrides."""
+        """Return the help, with the command that lists all keys if this one takes overrides."""
         text = super().format_help()
-        if not self._takes_overrides():
-            return text
-        try:
-            from seq2seq.cli.schema import keys_help
-        except ModuleNotFoundError:  # the packages of training are not installed
-            return text
-        return f"{text}\n{keys_help()}"
+        return f"{text}\n{_KEYS}\n" if self._takes_overrides() else text
 
     def error(self, message: str) -> NoReturn:
         """Raise UserError with the message, and where to find help unless it suggests a word."""
@@ -182,18 +189,41 @@ def _needed_modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
     return {called: _command_module(called)}
 
 
+class _MainParser(Parser):
+    """Parser of `seq2seq` itself, whose help lists the commands in groups."""
+
+    def format_help(self) -> str:
+        """Return the help, with a heading above the first command of each group."""
+        text = super().format_help().replace("\ncommands:\n  COMMAND\n", "")
+        for heading, group in GROUPS.items():
+            text = re.sub(rf"^(?=    {next(iter(group))} )", f"\n{heading}:\n", text, flags=re.M)
+        return text
+
+
+def _asked(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments, with --help for `help` and for none at all."""
+    if not arguments or arguments[0] == "help":
+        return [*(word for word in arguments[1:2] if word != "help"), "--help"]
+    return list(arguments)
+
+
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments; `run` is the function of the subcommand. Raises UserError."""
-    parser = Parser(
+    arguments = _asked(arguments)
+    parser = _MainParser(
         prog="seq2seq",
         description="Attention-based recurrent machine translation.",
-        epilog="`seq2seq COMMAND --help` describes a command.",
+        epilog="`seq2seq help COMMAND` describes a command.",
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
     text, shells = "print the completion script of a shell", ("bash", "zsh", "tcsh")
     parser.add_argument("--print-completion", action=_PrintCompletion, choices=shells, help=text)
     commands = parser.add_subparsers(
-        title="commands", required=True, dest="command", metavar="COMMAND"
+        title="commands",
+        required=True,
+        dest="command",
+        metavar="COMMAND",
+        parser_class=Parser,
     )
     modules = _needed_modules(arguments)
     for name, summary in COMMANDS.items():

@@ -1,6 +1,7 @@
 """`seq2seq split`: divide a parallel text into train, valid and test without leaks."""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,17 +9,21 @@ from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, check_replaced, check_sides, open_output
 from seq2seq.runtime.console import aligned_table, counted, logger
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import made_folders
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
+    from seq2seq.data.splitting import Division
 
+_LEAST_SHARE = 0.8  # minimum share of the pairs for train, below which a note says so
 PLACE = "{}"  # in the name of an output, the name of the part
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Divide a parallel text into train, valid and test. No source and no target occurs in two\n"
-        "parts, also if it differs in case or white space: pairs that share one stay together."
+        "parts, also if it differs in case or white space: pairs that share one stay together.\n"
+        "Missing folders of the outputs are made."
     )
     parser.epilog = """examples:
   seq2seq split -i all.en all.de -o data/{}.en data/{}.de
@@ -33,10 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "columns of one input, by name or number, such as english,german or 2,1"
     parser.add_argument("--columns", metavar="SRC,TGT", help=text)
     for part in ("valid", "test"):
-        text = f"pairs of {part} (default: 1000)"
-        parser.add_argument(
-            f"--{part}", type=arguments.count_or_zero, default=1000, metavar="N", help=text
-        )
+        text = f"pairs of {part} (default: 1,000, or a twentieth of a small text)"
+        parser.add_argument(f"--{part}", type=arguments.count_or_zero, metavar="N", help=text)
     text = "seed of the choice (default: 1)"
     parser.add_argument("--seed", type=arguments.count_or_zero, default=1, metavar="N", help=text)
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
@@ -49,12 +52,12 @@ def run(options: argparse.Namespace) -> int:
 
     files = _input(options)
     sizes = {"valid": options.valid, "test": options.test}
-    parts = [part for part in PARTS if sizes.get(part, 1)]
+    parts = [part for part in PARTS if sizes.get(part) != 0]
     outputs = {part: [Path(name.replace(PLACE, part)) for name in options.output] for part in parts}
-    _check_outputs(options, outputs)
-    name = source_name(files)
-    division = divide(iter_pairs(files), sizes, options.seed, name)
-    write_parts(files, division, outputs, files.column_names or ("src", "tgt"))
+    with made_folders([path for paths in outputs.values() for path in paths]):
+        _check_outputs(options, outputs)
+        division = divide(iter_pairs(files), sizes, options.seed, source_name(files))
+        write_parts(files, division, outputs, files.column_names or ("src", "tgt"))
     rows = [("part", "pairs", "files")]
     for part in parts:
         count = division.count(PARTS.index(part))
@@ -63,7 +66,18 @@ def run(options: argparse.Namespace) -> int:
         output.write(aligned_table(rows, "left") + "\n")
     if blank := division.count(-1):
         logger.info(f"note: in no part: {counted(blank, 'pair')} with a blank side")
+    _note_sizes(sizes, division)
     return 0
+
+
+def _note_sizes(sizes: Mapping[str, int | None], division: "Division") -> None:
+    """Say which sizes were chosen by default, and if they leave little to train on."""
+    train, *held_out = [division.count(number) for number in range(3)]
+    if options := [f"--{part}" for part, size in sizes.items() if size is None]:
+        text = "a twentieth, at most 1,000 pairs; choose with"
+        logger.info(f"note: held out by default: {text} {' and '.join(options)}")
+    if (share := train / (train + sum(held_out))) < _LEAST_SHARE:
+        logger.info(f"note: {share:.0%} of the pairs are left for train; hold out fewer")
 
 
 def _input(options: argparse.Namespace) -> "ParallelFiles":

@@ -213,3 +213,11 @@ class DataConfig(Section):
         """Return the paths of all files."""
         files = (*self.train, self.valid, self.test, self.embeddings)
         return [path for text in files if text is not None for path in text.paths.values()]
+
+
+def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
+    """Return the files of each split; several training corpora are "train 1", "train 2", ..."""
+    corpora = enumerate(data.train, start=1)
+    train = {f"train {n}" if len(data.train) > 1 else "train": corpus for n, corpus in corpora}
+    test = {} if data.test is None else {"test": data.test}
+    return {**train, "valid": data.valid, **test}

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
 
 PARTS = ("train", "valid", "test")
+_HELD_OUT, _SMALL = 1000, 20  # pairs of valid and of test; divisor of the pairs of a small text
 _SUGGESTED = 10  # divisor of the pairs that gives the size suggested for valid and for test
 DROPPED = -1  # part of a pair with a blank side
 
@@ -41,12 +42,14 @@ class Division(NamedTuple):
 
 def divide(
     pairs: Iterable[tuple[str, str]],
-    sizes: Mapping[str, int],
+    sizes: Mapping[str, int | None],
     seed: int,
     name: str,
     options: Mapping[str, str] | None = None,
 ) -> Division:
     """Choose components at random for valid and test, of at most `sizes` pairs; train has the rest.
+
+    A size of None is `default_size`.
 
     A pure function of the arguments. Texts that differ in case, in white space or in Unicode's
     normal form count as the same. Pairs with a blank side are dropped. Raises UserError, naming the
@@ -56,22 +59,30 @@ def divide(
     options = {part: f"--{part}" for part in PARTS} | dict(options or {})
     labels = _components(pairs)
     used = labels[labels >= 0]
-    _check_sizes(sizes, len(used), len(labels), name, options)
+    chosen_sizes = {
+        part: default_size(len(used)) if size is None else size for part, size in sizes.items()
+    }
+    _check_sizes(chosen_sizes, len(used), len(labels), name, options)
     members = np.bincount(used, minlength=1)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(np.flatnonzero(members))
     part_of = np.zeros(len(members), np.int8)
     start = 0
     for part in PARTS[1:]:
-        chosen, start = _choose(members, order, start, sizes[part])
+        chosen, start = _choose(members, order, start, chosen_sizes[part])
         part_of[chosen] = PARTS.index(part)
         size = int(members[chosen].sum())
-        if size < sizes[part]:
+        if size < (needed := chosen_sizes[part]):
             raise UserError(
-                f"{name}: {part} can have {size:,} of {counted(sizes[part], 'pair')}, as many of "
+                f"{name}: {part} can have {size:,} of {counted(needed, 'pair')}, as many of "
                 f"the {len(used):,} pairs with text share sources and targets; "
                 f"lower {options[part]}"
             )
     return Division(np.where(labels >= 0, part_of[labels], DROPPED).astype(np.int8), len(order))
+
+
+def default_size(pairs: int) -> int:
+    """Return the number of pairs of valid, and of test, in a text of `pairs`."""
+    return max(1, min(_HELD_OUT, pairs // _SMALL))
 
 
 def _check_sizes(

@@ -50,6 +50,9 @@ class LoadedModel:
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.device})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the translator with its weights."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import islice
+from math import isnan
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +86,13 @@ class Translation:
     def head_blocks(self) -> AttentionBlocks | None:
         """Return the attention weights of each head for each part, as `attention_blocks` does."""
         return self.n_best[0].head_blocks
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        score = "" if isnan(self.score) else f", score={self.score:.2f}"
+        return f"Translation({self.text!r}{score})"
 
     def _repr_html_(self) -> str:
         """Return the text and its attention weights as a heat map, for a notebook."""

@@ -29,6 +29,8 @@ def read_config(folder: Path) -> Config:
         raise UserError(f"{folder}: {_kind_of_file(folder)}")
     if not folder.is_dir():
         similar = suggest_file(folder) if folder.parent.is_dir() else ""
+        if (run := "runs" / folder).is_dir() and not folder.is_absolute():
+            similar = f"; did you mean '{run}'?"
         hint = similar or "; `seq2seq train CONFIG` creates one"
         raise UserError(f"{folder}: no such run folder{hint}")
     check_paths(folder / CONFIG)

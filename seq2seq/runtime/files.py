@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -219,3 +219,19 @@ def sync_folder(folder: Path) -> None:
 
 def _is_same_file(file: os.stat_result, path: Path) -> bool:
     return path.exists() and os.path.samestat(file, path.lstat())
+
+
+@contextmanager
+def made_folders(paths: Sequence[Path]) -> Iterator[None]:
+    """Make the folders of outputs; after the block, remove those that are empty: it failed."""
+    check_paths(*paths)
+    missing = {parent for path in paths for parent in path.parents if not parent.exists()}
+    try:
+        for folder in sorted(missing):
+            with write_errors(folder):
+                folder.mkdir()
+        yield
+    finally:
+        for folder in sorted(missing, reverse=True):
+            with suppress(OSError):
+                folder.rmdir()

@@ -1,13 +1,15 @@
 """`seq2seq demo` in an empty folder, and again in the same one."""
 
 import re
+import shutil
+import sys
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from seq2seq.cli import schema
-from seq2seq.cli.demo import SENTENCES
+from seq2seq.cli.demo import SENTENCES, _preparation
 from seq2seq.cli.main import main
 from seq2seq.runtime.console import printable
 
@@ -29,6 +31,25 @@ def test_a_wrong_override_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_demo_says_what_makes_its_commands_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
+    folder = tmp_path / ".venv/bin"
+    folder.mkdir(parents=True)
+    monkeypatch.setenv("PATH", "")
+    assert _preparation() == f", with `{sys.executable} -m seq2seq` for `seq2seq`"
+    (folder / "activate").touch()
+    assert _preparation() == ", after `source .venv/bin/activate`"
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert _preparation() == f", after `source {folder / 'activate'}`"
+    (folder / "seq2seq").touch(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    assert _preparation() == ""
+
+
 @pytest.mark.thorough
 def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -48,6 +69,8 @@ def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     for line in out.split("What to try next:")[0].splitlines():
         name = line.split()[0] if line.startswith("  ") else ""
         assert not name.startswith(("runs/", "configs/")) or Path(name).exists()
+    expected = "" if shutil.which("seq2seq") else ", after `source "
+    assert f"What to try next{expected}" in out
     entries = out.partition("Done. Files:\n")[2].partition("\n\n")[0].splitlines()
     assert len({line.index(re.split(" {3,}", line)[1]) for line in entries}) == 1  # one column
     weights = Path("runs/demo/best.safetensors").read_bytes()

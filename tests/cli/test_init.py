@@ -58,6 +58,22 @@ def test_regularisation_and_average_suit_the_length_of_training() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_files_of_the_other_languages_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["init", "my.yaml", "--src-lang", "de", "--tgt-lang", "en", *ALL]
+    assert main(words) == 2
+    assert capsys.readouterr().err == (
+        "seq2seq: error: init --train: the endings are those of en to de, the languages de to en; "
+        "pass --train all.de all.en\n"
+    )
+    assert sorted(path.name for path in Path().iterdir()) == ["all.de", "all.en"]
+    valid = ["--valid", "all.de.gz", "all.en.gz"]
+    for name in valid[1:]:
+        Path(name).touch()
+    assert main(["init", "my.yaml", *LANGUAGES, *ALL, *valid]) == 2
+    assert "init --valid: the endings are those of de to en" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_refused_language_leaves_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "my.yaml", "--src-lang", "", "--tgt-lang", "de", *ALL]) == 2
     assert capsys.readouterr().err == "seq2seq: error: init --src-lang: must not be empty\n"

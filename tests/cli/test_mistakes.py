@@ -160,7 +160,9 @@ RESTORES = "`seq2seq train CONFIG --resume` restores it"
 LINES = "but line n of one must translate line n of the other"
 
 CALLS = {
-    "no command": Row("", "the following arguments are required: COMMAND; see seq2seq --help"),
+    "no help of that": Row(
+        "help trian", "argument COMMAND: invalid choice: 'trian'; did you mean 'train'?"
+    ),
     "no such command": Row(
         "transalte -m luong",
         "argument COMMAND: invalid choice: 'transalte'; did you mean 'translate'?",

@@ -105,7 +105,8 @@ def test_splits_depend_on_the_seed_and_the_test_set_is_optional(folder: Path) ->
         ("-i all.csv --columns a -o {}.tsv", "split --columns: give two columns, source and "),
         ("-i all.csv --columns a,b -o {}.tsv", "all.csv:1: has no column 'a'; it has: id, "),
         ("-i all.en all.de -o {}.tsv --valid 500", "all.en and all.de: 500 for valid and "),
-        ("-i all.en all.de -o no/{}.tsv", "no/train.tsv: there is no folder no; create it first"),
+        ("-i all.en all.de -o no/{}.tsv --valid 500", "all.en and all.de: 500 for valid and "),
+        ("-i all.en all.de -o all.en/{}.tsv", "all.en/train.tsv: "),
         ("-i nowhere all.de -o {}.tsv", "nowhere: no such file"),
         ("-i valid.en all.de -o {}.en {}.de", "valid.en: is already read or written by this "),
     ],
@@ -134,6 +135,28 @@ def test_only_regular_files_are_replaced(folder: Path, capsys: pytest.CaptureFix
     assert main([*words, "a-{}", "c-{}"]) == 0
     assert Path("a-valid").is_symlink()
     assert (folder / "target").read_text(encoding="utf-8").count("\n") == 20
+
+
+def test_a_twentieth_is_held_out_by_default_and_folders_are_made(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["split", "-i", "all.en", "all.de", "-o", "new/{}/x.en", "new/{}/x.de"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[:2] for line in out.splitlines()[1:]] == [
+        ["train", "181"],
+        ["valid", "9"],
+        ["test", "9"],
+    ]
+    assert err.splitlines()[1:] == [
+        "note: held out by default: a twentieth, at most 1,000 pairs; "
+        "choose with --valid and --test"
+    ]
+    assert (folder / "new/test/x.de").read_text(encoding="utf-8").count("\n") == 9
+    assert main(["split", "-i", "all.en", "all.de", "-o", "{}.tsv", "--valid", "90"]) == 0
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "note: held out by default: a twentieth, at most 1,000 pairs; choose with --test",
+        "note: 50% of the pairs are left for train; hold out fewer",
+    ]
 
 
 def test_existing_files_are_replaced_only_on_request(

@@ -9,7 +9,7 @@ from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.data.splitting import DROPPED, PARTS, divide
+from seq2seq.data.splitting import DROPPED, PARTS, default_size, divide
 from seq2seq.runtime.errors import UserError
 
 Pairs = list[tuple[str, str]]
@@ -157,3 +157,15 @@ def test_the_size_that_a_refusal_names_is_possible(size: int) -> None:
         divide(pairs, {"valid": size, "test": 0}, 1, "a")
     found = int(str(caught.value).split("can have ")[1].split()[0])
     assert divide(pairs, {"valid": found, "test": 0}, 1, "a").count(1) == found == size // 6 * 6
+
+
+def test_the_default_size_is_a_twentieth_up_to_a_thousand() -> None:
+    assert [default_size(pairs) for pairs in (1, 39, 40, 5000, 20_000, 10**6)] == [
+        *(1, 1, 2, 250, 1000, 1000)
+    ]
+    pairs = [(f"a {number}", f"b {number}") for number in range(5000)]
+    division = divide(pairs, {"valid": None, "test": None}, 1, "a")
+    assert [division.count(part) for part in range(3)] == [4500, 250, 250]
+    groups = [(f"a {number // 30}", f"b {number}") for number in range(3000)]
+    held_out = divide(groups, {"valid": None, "test": None}, 1, "a")
+    assert [held_out.count(part) for part in (1, 2)] == [150, 150]

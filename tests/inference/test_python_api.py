@@ -12,6 +12,7 @@ import torch
 from conftest import toy_pairs
 from tiers import one_quick
 
+import seq2seq
 from seq2seq import Config, Translator, load_config, train
 from seq2seq.cli.main import main
 from seq2seq.config.schema import read_config_file
@@ -48,6 +49,23 @@ def vocabulary(translator: Translator) -> Vocabulary:
 
 def texts(translator: Translator, lines: Any, **options: Any) -> list[str]:
     return [each.text for each in translator.translate(lines, **options)]
+
+
+# ------------------------------------------------------------------------------------- at a prompt
+
+
+def test_a_translation_prints_as_its_text_and_a_translator_as_its_run(
+    translator: Translator, tiny_runs: dict[str, Path]
+) -> None:
+    (translation,) = translator.translate(LINES[:1])
+    assert str(translation) == translation.text
+    shown = f"Translation({translation.text!r}, score={translation.score:.2f})"
+    assert repr(translation) == shown
+    assert repr(translator) == f"Translator({str(tiny_runs['luong'])!r}, cpu)"
+
+
+def test_the_package_lists_its_public_names() -> None:
+    assert dir(seq2seq) == sorted([*seq2seq.__all__, "__doc__", "__version__"])
 
 
 # --------------------------------------------------------------------------------- accepted values

@@ -85,6 +85,12 @@ def test_no_command_imports_torch_on_a_cpu(run: Path, tmp_path: Path, arguments:
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
 
+def test_a_report_and_a_server_import_no_torch() -> None:
+    modules = "seq2seq.analysis.report.page, seq2seq.serving.app"
+    code = f"import sys, {modules}\nassert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_translator_in_python_imports_no_torch_on_a_cpu(run: Path) -> None:
     call = [sys.executable, "-c", LOADED, str(run)]
     done = subprocess.run(call, capture_output=True, encoding="utf-8", check=False)

@@ -54,7 +54,7 @@ def test_every_option_is_on_the_command_line_page() -> None:
     for name, parser in command_parsers():
         section = page.partition(f"\n## seq2seq {name}\n")[2].partition("\n## ")[0]
         options = [each for action in parser._actions for each in action.option_strings]
-        assert options
+        assert options or name in ("explain", "runs")
         assert [each for each in options if f"`{each}" not in section] == []
 
 
@@ -124,6 +124,8 @@ def test_the_site_builds_without_a_warning() -> None:
     command = [sys.executable, "scripts/build_docs.py"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("build/site: the site. ")
+    assert (ROOT / "build/site/index.html").is_file()
 
 
 # ------------------------------------------------------------------- notebooks, formulas, excerpts
@@ -201,7 +203,7 @@ def test_an_excerpt_equals_the_source() -> None:
 
 def test_the_readme_is_short_and_its_links_lead_to_files() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 150
+    assert len(text.splitlines()) <= 130
     links = [part.partition(")")[0] for part in text.split("](")[1:]]
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link.partition("#")[0]).is_file()] == []

@@ -1335,9 +1335,7 @@ def test_the_state_of_another_format_is_refused_in_one_line(
     assert line.startswith(
         f"seq2seq: error: {run / LAST}: a training state of format {found}; this version of "
     )
-    assert (
-        f"overwrite=True, or start another run from its best weights with init_from={run}" in line
-    )
+    assert f"--overwrite, or start another run from its best weights with --init-from {run}" in line
     assert "damaged" not in line
     assert contents(run) == before
     again = configured(small_corpus, "training.max_steps=1", run="again")

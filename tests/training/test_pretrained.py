@@ -114,7 +114,7 @@ def test_a_warm_start_does_not_read_the_embeddings(
     run = train(configured(small_corpus, run="first"), "cpu")
     config = configured(small_corpus, f"data.embeddings.src={vectors[0]}.absent")
     _, notes = prepare(config, CPU, init_from=run)
-    assert "data.embeddings is not read: --init-from gives all weights" in notes
+    assert "data.embeddings is not read: init_from gives all weights" in notes
 
 
 @pytest.mark.parametrize("override", ["vocabulary.type=unigram", "vocabulary.joint=true"])

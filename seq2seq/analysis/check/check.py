@@ -24,6 +24,7 @@ from seq2seq.analysis.check.cleaning import (
 from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
 from seq2seq.analysis.check.forecast import cost_findings, forecast
 from seq2seq.analysis.check.text_form import column_findings, form_findings
+from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles
 from seq2seq.data.alignment_targets import check_words
 from seq2seq.data.batching import encode_pairs
@@ -211,14 +212,6 @@ def _untagged(files: ParallelFiles) -> ParallelText:
         src.append(src_line)
         tgt.append(tgt_line)
     return ParallelText(src, tgt, source_name(files))
-
-
-def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
-    """Return the files of each split; several training corpora are "train 1", "train 2", ..."""
-    corpora = enumerate(data.train, start=1)
-    train = {f"train {n}" if len(data.train) > 1 else "train": corpus for n, corpus in corpora}
-    test = {} if data.test is None else {"test": data.test}
-    return {**train, "valid": data.valid, **test}
 
 
 def is_train(name: str) -> bool:

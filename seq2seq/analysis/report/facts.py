@@ -10,7 +10,6 @@ from typing import Literal, NamedTuple
 from seq2seq import __version__
 from seq2seq.analysis.attention.maps import AttentionMap, maps_of
 from seq2seq.analysis.charts import Curve
-from seq2seq.analysis.check.check import files_by_name
 from seq2seq.analysis.scored_text import (
     CHARACTERS,
     WORDS,
@@ -18,6 +17,7 @@ from seq2seq.analysis.scored_text import (
     length_unit,
     score_text,
 )
+from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
 from seq2seq.data.corpus import iter_pairs, read_pairs, source_name
 from seq2seq.data.lines import is_blank

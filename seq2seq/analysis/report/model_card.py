@@ -6,7 +6,6 @@ from seq2seq.analysis.report.facts import CHOSEN_BY, RunFacts, name_of_text
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.runs.layout import MODEL_CARD, REPORT_MARK, is_own_report, writing
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.extras import install_command
 from seq2seq.runtime.files import atomic_write
 
 
@@ -68,9 +67,8 @@ def _body(facts: RunFacts) -> str:
         "",
         f"An attention-based recurrent model that translates {_plain(data.src_lang)} to "
         f"{_plain(data.tgt_lang)}: decoder {model.decoder}, {facts.parameters:,} parameters, "
-        "trained with [seq2seq](https://pypi.org/project/seq2seq-attention/).",
+        "trained with seq2seq (the distribution `seq2seq-attention`, not PyPI's `seq2seq`).",
         "",
-        f"    {install_command('train')}",
         '    seq2seq translate -m FOLDER "A sentence."    # the folder of this file',
         "",
         "## Training text",

@@ -245,7 +245,8 @@ class ForbidWords:
 class SpellCharacters:
     """Byte tokens of a drawn hypothesis spell characters (UTF-8), no control characters.
 
-    A character is begun only if there is room for all of its bytes.
+    A character is begun only if there is room for all of its bytes, and broken off only for a token
+    that the hypothesis must take.
     """
 
     def __init__(self, byte_ids: range) -> None:
@@ -272,7 +273,9 @@ class SpellCharacters:
         if choice.is_bound:
             return
         if missing:
-            choice.allow_only([self.byte_ids[byte] for byte in following])
+            tokens = [self.byte_ids[byte] for byte in following]
+            if choice.allowed is None or np.isin(tokens, choice.allowed).any():
+                choice.allow_only(tokens)
             return
         choice.forbid(self._leads[0])
         for length in range(max(1, choice.room + 1), 5):

@@ -1,0 +1,84 @@
+"""`seq2seq configs`: list the configs that come with the package, or copy some."""
+
+import argparse
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from seq2seq.cli import schema
+from seq2seq.cli.output import check_replaced, open_output
+from seq2seq.runtime.console import aligned_table, say
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import write_errors
+from seq2seq.runtime.suggestions import did_you_mean
+
+_DATA = Path("data")  # parent of the corpora of the demo, in its configs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "List the configs that come with the package, or copy those that are named. With one of\n"
+        "the demo, its corpora are unpacked into data/ unless they are there."
+    )
+    parser.epilog = """examples:
+  seq2seq configs
+  seq2seq configs demo-en-mr"""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="config to copy")
+    text = "folder to copy to (default: configs)"
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("configs"), metavar="FOLDER", help=text
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List the configs, or copy some with the schema that they name."""
+    shipped = {config.name.removesuffix(".yaml"): config for config in shipped_configs()}
+    if not options.names:
+        rows = [(name, _summary(config)) for name, config in shipped.items()]
+        say(aligned_table(rows, "left"))
+        return 0
+    names = [Path(name).name.removesuffix(".yaml") for name in options.names]
+    for name in names:
+        if name not in shipped:
+            hint = did_you_mean(name, shipped) or "; `seq2seq configs` lists them"
+            raise UserError(f"configs: there is no config {name!r}{hint}")
+    paths = {name: options.output / shipped[name].name for name in names}
+    for path in paths.values():
+        check_replaced(path, options.overwrite)
+    with write_errors(options.output):
+        options.output.mkdir(parents=True, exist_ok=True)
+    for name, path in paths.items():
+        with open_output(path) as output:
+            output.write(shipped[name].read_text(encoding="utf-8"))
+        say(f"{path}: {_summary(shipped[name])}")
+    if not (path := options.output / schema.FILE).exists():
+        schema.write_schema(path)
+    if any("demo" in name for name in names) and not (_DATA / "demo").exists():
+        from seq2seq.data.demo_corpora import unpack_demo_corpora
+
+        for line in unpack_demo_corpora(_DATA):
+            say(line)
+    return 0
+
+
+def shipped_configs() -> list[Traversable]:
+    """Return the configs, by name: those in the wheel, or those of the clone."""
+    packaged = files("seq2seq").joinpath("shipped_configs")
+    folder = packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "configs"
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    return [folder.joinpath(name) for name in names if name.endswith(".yaml")]
+
+
+def _summary(config: Traversable) -> str:
+    """Return the first sentence of the comment at the top."""
+    words: list[str] = []
+    for line in config.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# yaml-language-server"):
+            continue
+        if not line.startswith("# ") or line.startswith("#   "):
+            break
+        words.append(line.removeprefix("# "))
+    sentence = re.split(r"(?<! al)\. ", " ".join(words))[0]  # not at et al.
+    return sentence.removesuffix(".")

@@ -1,0 +1,68 @@
+"""`seq2seq explain`: description, default and values of a config key."""
+
+import argparse
+import json
+import textwrap
+from collections.abc import Iterator
+
+from seq2seq.config.key_values import Schema, section_of, values_of
+from seq2seq.config.schema import Config, json_schema
+from seq2seq.runtime.console import say
+from seq2seq.runtime.errors import UserError
+
+_WIDTH = 88  # columns
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.description = "Print what a key of a config means, its default and the values it takes."
+    parser.epilog = """examples:
+  seq2seq explain training.decay
+  seq2seq explain dropout"""
+    text = "key, with or without its section, or a section (default: all keys)"
+    parser.add_argument("keys", nargs="*", metavar="KEY", help=text)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the explanation of each key, or a list of all."""
+    if not options.keys:
+        schema = json_schema()
+        say("\n".join(key for key, value in _keys(schema, schema, "") if "description" in value))
+        return 0
+    say("\n\n".join(text for key in options.keys for text in explanations(key)))
+    return 0
+
+
+def explanations(name: str) -> list[str]:
+    """Return the explanations of the keys of a name or section; raises UserError without any."""
+    schema = json_schema()
+    keys = dict(_keys(schema, schema, ""))
+    matches = [key for key in keys if key == name]
+    matches = matches or [key for key in keys if key.endswith(f".{name}")]
+    if not matches or "description" not in keys[matches[0]]:
+        matches = [key for key in keys if key.rpartition(".")[0] == name]
+    if not matches:
+        from seq2seq.config.unknown_keys import hint
+
+        meant = hint(tuple(name.split(".")), None, Config)
+        raise UserError(f"explain: unknown key {name!r}{meant or '; see seq2seq schema'}")
+    return [_explanation(key, keys[key], schema) for key in matches]
+
+
+def _keys(section: Schema, schema: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
+    """Yield all keys with their schemas, section by section."""
+    for name, value in section["properties"].items():
+        yield prefix + name, value
+        if inner := section_of(value, schema):
+            yield from _keys(inner, schema, f"{prefix}{name}.")
+
+
+def _explanation(key: str, value: Schema, schema: Schema) -> str:
+    lines = [key, *textwrap.wrap(value.get("description", ""), _WIDTH - 2)]
+    if not section_of(value, schema):
+        values = values_of(value, schema).replace("`", "")
+        lines += textwrap.wrap(f"values: {values}", _WIDTH - 2)
+    if "default" in value:
+        default = value["default"]
+        text = default if isinstance(default, str) else json.dumps(default)
+        lines += textwrap.wrap(f"default: {text}", _WIDTH - 2)
+    return "\n  ".join(lines)
