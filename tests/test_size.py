@@ -8,13 +8,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1750, 1450),
+    "runtime": (1770, 1450),
     "config": (1880, 1700),
     "names": (1350, 1200),
     "data": (6020, 5000),
     "model": (2900, 2800),
     "engines": (3200, 2300),
-    "runs": (2200, 1500),
+    "runs": (2220, 1500),
     "export": (130, 130),
     "inference": (5500, 3300),
     "evaluation": (660, 650),
