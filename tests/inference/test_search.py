@@ -362,7 +362,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "covered": lambda: random_model("bahdanau", 4, 2, COVERED),
     "headed": lambda: random_model("luong", 5, 2, HEADED),
     "location": lambda: random_model("luong", 5, 2, {"score": "location"}),
-    "gnmt": lambda: random_model("gnmt", 6, 2, {"layers": (3, 3, True)}),
+    "gnmt": lambda: random_model(
+        "gnmt", 6, 2, {"layers": {"encoder": 3, "decoder": 3, "residual": True}}
+    ),
     "bahdanau": lambda: random_model("bahdanau", 1),
     "luong": lambda: random_model("luong", 2),
     "copying": lambda: random_model("luong", 5, 2, {"copy": True, "window": "local_p"}),
