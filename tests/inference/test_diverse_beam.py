@@ -105,7 +105,7 @@ def test_groups_are_checked(tiny_run: Path, capsys: pytest.CaptureFixture[str]) 
         translator.translate(["ba"], 5, settings=SearchSettings(groups=2))
     with pytest.raises(UserError, match="groups=0: must be at least 1"):
         SearchSettings(groups=0)
-    with pytest.raises(UserError, match=r"diversity=-1\.0: must be a finite number"):
+    with pytest.raises(UserError, match=r"diversity=-1\.0: must be from 0"):
         SearchSettings(groups=2, diversity=-1.0)
     with pytest.raises(UserError, match="constraints cannot be used with groups"):
         translator.translate(["ba"], 4, constraints=[["mo"]], settings=SearchSettings(groups=2))

@@ -280,7 +280,7 @@ WORDS = ("vocabulary.type=word", "vocabulary.joint=false")
         ),
         (REPEATED, None, [], ["model.score=coverage", "now 0.005"], ["model.decoder"]),
         (REPEATED, None, ["model.score=coverage"], [], ["model.decoder", "model.score"]),
-        (REPEATED, None, [], ["max_epochs (now 6)", "max_minutes (now 2.2)"], ["max_steps"]),
+        (REPEATED, None, [], ["max_epochs (now 6)", "max_minutes (now 10)"], ["max_steps"]),
         (
             REPEATED,
             None,
