@@ -396,6 +396,7 @@ def test_cleaning_keeps_the_alignment_of_each_pair(small_corpus: Path) -> None:
     (folder / "train.src").write_text(
         "".join(f"{line}\n" for line in ["", *src[1:]]), encoding="utf-8"
     )
+    path.write_text("".join(f"{line}\n" for line in ["", *read_lines(path)[1:]]))
     words = [str(small_corpus), f"data.train.alignment={path}", "--write", str(folder / "clean")]
     assert main(["check", *words]) == 0
     kept = read_lines(folder / "clean" / path.name)
