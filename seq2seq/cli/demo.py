@@ -42,7 +42,7 @@ Your own text, one sentence per line, in train.en and train.de:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Train a small English-French model in about two minutes, translate with it, score it and\n"
+        "Train a small English-French model in two to four minutes, translate with it, score it and\n"
         "draw its attention, printing each command. Writes configs/, data/ and runs/ here."
     )
     text = "override a key of the demo's config"
