@@ -42,8 +42,8 @@ Your own text, one sentence per line, in train.en and train.de:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Train a small English-French model in two to four minutes, translate with it, score it and\n"
-        "draw its attention, printing each command. Writes configs/, data/ and runs/ here."
+        "Train a small English-French model in two to four minutes, translate with it, score it\n"
+        "and draw its attention, printing each command. Writes configs/, data/ and runs/ here."
     )
     text = "override a key of the demo's config"
     parser.add_argument("overrides", nargs="*", default=[], metavar="section.key=value", help=text)
