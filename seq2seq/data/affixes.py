@@ -9,14 +9,15 @@ from seq2seq.data.lines import is_blank
 MARKS = (
     ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4\u1362\u104b\u17d4\u2026"  # that end sentences
 )
-_CLOSING = r"\"'\u2019\u201d\u00bb\u203a\u300d\u300f)\]\uff09"
-_OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
+QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"  # that close a quotation
+CLOSING = QUOTES + r")\]\uff09"  # quotation marks and brackets, in a class of characters
+OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
 _LABEL = re.compile(
     r"\s*(?:[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]|[(\[]?[^\W\d_][)\]]"
     r"|[(\[]?[ivxIVX]{2,5}[.)\]]|[a-z]\.)\s+"
 )
-_RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"
-_TAIL = re.compile(rf"[{MARKS}][{_CLOSING}]*(?:(?=[{_RAISED}])|(?![\w{MARKS}{_CLOSING}]))")
+RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
+_TAIL = re.compile(rf"[{MARKS}][{CLOSING}]*(?:(?=[{RAISED}])|(?![\w{MARKS}{CLOSING}]))")
 _SYMBOLS = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
 
@@ -52,7 +53,7 @@ def _end_of_head(text: str) -> int:
     if label is not None and has_letters(text[label.end() :]):
         return label.end()
     for match in re.finditer(r"\S+", text):
-        if any(c.isalnum() or c in _OPENING or unicodedata.category(c) == "Cn" for c in match[0]):
+        if any(c.isalnum() or c in OPENING or unicodedata.category(c) == "Cn" for c in match[0]):
             return 0 if is_blank(text[: match.start()]) else match.start()
     return 0
 

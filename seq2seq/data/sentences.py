@@ -7,20 +7,18 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from seq2seq.data.affixes import CLOSING, MARKS, OPENING, QUOTES, RAISED
 from seq2seq.names.words import is_shortened
 
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 _FULL = "\u3002\uff01\uff1f"  # ends without a following space (Chinese, Japanese)
-_ENDS = ".!?\u0964\u0965\u061f\u06d4\u1362\u104b\u17d4\u2026" + _FULL
-_QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"
-_CLOSING = _QUOTES + r")\]\uff09"
-_OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039(\\[\u00bf\u00a1\u300c\u300e\uff08"
-_NOTES = "\u00b9\u00b2\u00b3\u2070-\u2079*\u2020\u2021\u2122\u00ae\u00a9"
+_OPENING = OPENING.replace("[", r"\[")  # in a class of characters
+_NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
 _LOWER, _UPPER = "a-z\u00df-\u00f6\u00f8-\u00ff", "A-Z\u00c0-\u00d6\u00d8-\u00de"
 _BOUNDARY = re.compile(
-    rf"(?P<end>[{_ENDS}]+)(?P<closing>[{_CLOSING}{_NOTES}]*)\s+"
-    rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{_CLOSING}{_ENDS}]))"
-    rf"|[{_FULL}]+(?:(?=[{_OPENING}]*[^\s{_CLOSING}{_ENDS}])|[{_CLOSING}]+(?=[{_OPENING}]))"
+    rf"(?P<end>[{MARKS}]+)(?P<closing>[{CLOSING}{_NOTES}]*)\s+"
+    rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{CLOSING}{MARKS}]))"
+    rf"|[{_FULL}]+(?:(?=[{_OPENING}]*[^\s{CLOSING}{MARKS}])|[{CLOSING}]+(?=[{_OPENING}]))"
     rf"|(?<=[{_LOWER}][{_LOWER}])(?P<joined>[.!?])(?=[{_UPPER}][{_LOWER}\s])"
 )
 # Titles and abbreviations of languages in Latin script, without their full stop.
@@ -34,7 +32,7 @@ _COMMON_ABBREVIATIONS = frozenset(
     )
 )
 _DOTTED = re.compile(rf"([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
-_WORD = re.compile(rf"[^\s{_OPENING}{_CLOSING},;:!?]+")
+_WORD = re.compile(rf"[^\s{_OPENING}{CLOSING},;:!?]+")
 _LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
 _LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _DOTTED_SHARE = (
@@ -115,7 +113,7 @@ def _is_plain_word(line: str, boundary: re.Match[str]) -> bool:
 
 def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection[str]) -> bool:
     end = boundary["end"]
-    if end[-1] in "!?" and set(boundary["closing"]) & set(_QUOTES):
+    if end[-1] in "!?" and set(boundary["closing"]) & set(QUOTES):
         return bool(boundary["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
     if end != ".":
         return True

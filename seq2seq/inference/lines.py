@@ -159,11 +159,11 @@ class LineSteps:
             return part
         place = f"constraints of line {number}"
         lexical = self._requirements.lexical(phrases, part.masked, place, terms)
-        if terms and sum(lexical.counts) < len(phrases) + len(terms):
+        is_complete = sum(lexical.counts) == len(phrases) + len(terms)
+        if terms and not is_complete:
             line.notes.append(_MANY_TERMS)
         marked = any(map(self._source.ends_in_mark, (*phrases, *terms)))
         alone = self._requirements.lexical(phrases, part.masked, place) if terms else lexical
-        is_complete = sum(lexical.counts) == len(phrases) + len(terms)
         return replace(
             part,
             lexical=lexical,
