@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from seq2seq.engines.onnx.approximate import ApproximateProjection
 
 Floats = NDArray[np.float32]
-BOUND = 1.0  # of the outputs, as of a tanh
+BOUND = 1.0  # the largest absolute output, as after a tanh
 STEP = BOUND / 127
 
 
