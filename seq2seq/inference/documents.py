@@ -25,7 +25,7 @@ _TAG = re.compile(r"<(?:(?P<end>/?)(?P<name>[a-zA-Z][^\s<>/.]*)|\d)[^<>]*>|\{\\[
 _DASHES = ("-", "\u2013", "\u2014")
 
 
-class Document:
+class SourceDocument:
     """A document in parts: lines to translate, and what is between them."""
 
     def __init__(self, text: str, format: str) -> None:
@@ -75,7 +75,7 @@ def translate_document(
     text: str, format: str, translate: Callable[[list[str]], Sequence[Translation]]
 ) -> str:
     """Translate a document of one of FORMATS: its lines, by a function, and nothing else."""
-    document = Document(text, format)
+    document = SourceDocument(text, format)
     return document.translated(translate(document.lines))
 
 

@@ -128,7 +128,7 @@ def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segme
         yield Segment(*_read(chosen, are_paired=True), number)
 
 
-class _Word(NamedTuple):
+class _Stretch(NamedTuple):
     """A word of a translation, or a character between words."""
 
     start: int
@@ -188,16 +188,16 @@ class _Links:
         return sums_within
 
 
-def _words(text: str) -> Iterator[_Word]:
+def _words(text: str) -> Iterator[_Stretch]:
     """Yield the words of a text; characters of scripts without spaces and of punctuation apart."""
     place = 0
     for is_word, characters in groupby(text, is_letter):
         run = list(characters)
         if is_word:
-            yield _Word(place, place + len(run))
+            yield _Stretch(place, place + len(run))
         else:
             yield from (
-                _Word(place + n, place + n + 1) for n, c in enumerate(run) if not c.isspace()
+                _Stretch(place + n, place + n + 1) for n, c in enumerate(run) if not c.isspace()
             )
         place += len(run)
 

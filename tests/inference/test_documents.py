@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.inference.documents import FORMATS, Document, translate_document
+from seq2seq.inference.documents import FORMATS, SourceDocument, translate_document
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
@@ -105,7 +105,7 @@ ten eleven.\r
 
 def test_subtitles_keep_numbers_times_and_line_ends() -> None:
     """A sentence over two cues is one line; a break stays between the words that it parts."""
-    document = Document(SRT, "srt")
+    document = SourceDocument(SRT, "srt")
     assert document.lines == [
         "One two three.",
         "- Four five.",
@@ -137,7 +137,7 @@ name of cue
 
 00:01:03.000 --> 00:01:04.000
 One <00:01:03.500>two &lt;"""
-    document = Document(text, "vtt")
+    document = SourceDocument(text, "vtt")
     assert document.lines == ["One two & three", "One two <"]
     assert document.translated(unchanged(document.lines)) == text
     moved = translate_document(text, "vtt", reversed_words)
@@ -147,12 +147,12 @@ One <00:01:03.500>two &lt;"""
 def test_lines_of_text_stay_lines() -> None:
     text = "a b\r\n\n\tc  d\n \ne f"
     assert translate_document(text, "text", unchanged) == text
-    assert Document(text, "text").lines == ["a b", "\tc  d", "e f"]
+    assert SourceDocument(text, "text").lines == ["a b", "\tc  d", "e f"]
 
 
 def test_another_format_is_refused() -> None:
     with pytest.raises(UserError, match="text, html, srt, vtt"):
-        Document("", "pdf")
+        SourceDocument("", "pdf")
 
 
 FRAGMENTS = st.sampled_from(
@@ -204,7 +204,7 @@ def _text_of(html: str) -> str:
 @given(st.lists(FRAGMENTS, max_size=30).map("".join), st.sampled_from(FORMATS))
 def test_malformed_documents_lose_nothing(text: str, form: str) -> None:
     """The characters, but white space, are those of the document, and its tags are in it."""
-    document = Document(text, form)
+    document = SourceDocument(text, form)
     same = document.translated(unchanged(document.lines))
     moved = translate_document(text, form, reversed_words)
     if form == "html":
