@@ -16,7 +16,7 @@ BUDGETS = {
     "engines": (3200, 2300),
     "runs": (2220, 1500),
     "export": (130, 130),
-    "inference": (5500, 3300),
+    "inference": (6120, 3300),
     "evaluation": (660, 650),
     "training": (3600, 3150),
     "analysis": (5000, 3400),
