@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from seq2seq import __version__
-from seq2seq.analysis.attention.maps import AttentionMap, maps_of
 from seq2seq.analysis.charts import Curve
 from seq2seq.analysis.scored_text import (
     CHARACTERS,
@@ -24,6 +23,7 @@ from seq2seq.data.lines import is_blank
 from seq2seq.engines.onnx.network import threads
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
+from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.loading import is_cpu
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, TIMING
@@ -264,7 +264,10 @@ def _maps(translator: Translator, beam: int, sources: list[str]) -> list[list[At
     if not translator.attends:
         return [[] for _ in sources]
     translations = translator.translate(sources, beam)
-    return [list(maps_of(*pair)) for pair in zip(translations, sources, strict=True)]
+    return [
+        list(translation.attention_maps(source))
+        for translation, source in zip(translations, sources, strict=True)
+    ]
 
 
 def _environment(device: str) -> Iterator[tuple[str, str]]:

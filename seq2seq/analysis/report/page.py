@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from seq2seq.analysis.attention.plot import MAX_CELLS
-from seq2seq.analysis.charts import as_svg, bar_chart, line_chart, matplotlib_note
+from seq2seq.analysis.charts import as_svg, bar_chart, line_chart
 from seq2seq.analysis.report.facts import (
     CHOSEN_BY,
     RunFacts,
@@ -17,6 +17,7 @@ from seq2seq.evaluation.metrics import METRICS
 from seq2seq.inference.heat_map import heat_map
 from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
+from seq2seq.runtime.figures import matplotlib_note
 
 
 def page(facts: RunFacts) -> str:
