@@ -74,7 +74,7 @@ def heat_map(src: Sequence[str], tgt: Sequence[str], weights: NDArray[np.floatin
 
 
 def is_upright(label: str) -> bool:
-    """Return whether the characters of a vertical label stand upright, as in Chinese."""
+    """Return whether the characters of a vertical label are upright, as in Chinese."""
     return all(east_asian_width(character) in "WF" for character in label)
 
 
