@@ -19,7 +19,7 @@ BUDGETS = {
     "inference": (5830, 3600),
     "evaluation": (660, 650),
     "training": (3600, 3150),
-    "analysis": (4620, 3000),
+    "analysis": (4870, 3100),
     "serving": (1450, 1150),
     "cli": (4150, 3300),
 }

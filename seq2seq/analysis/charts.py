@@ -1,7 +1,7 @@
 """Charts of reports and comparisons, by matplotlib, which only the functions import."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.runtime.figures import installed_families, save, widest
@@ -15,6 +15,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e
 LINE_STYLES = ("-", "--", ":", "-.")
 GREY = "#5c636e"
 WIDTH, HEIGHT = 7.5, 4.2  # inches, as all lengths here
+SMALL = 5.2, 3.1  # width and height of a chart in a grid
 PLOT, LINE = 6.0, 0.2  # width of a chart beside its legend, and height of a line of it
 WRAPPED = 40  # characters of a line in the legend; a single name may be longer
 MAX_POINTS = 400  # in a line; more are averaged
@@ -69,30 +70,54 @@ def add_legend(figure: "Figure") -> None:
 
 
 def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
-    """Draw curves over the steps of training, with a legend if there are several."""
+    """Draw curves over the steps of training, with a legend below if there are several."""
     figure, axes = new_axes(title, "step")
+    figure.set_size_inches(SMALL)
     for index, curve in enumerate(curves):
         steps, values = zip(*thinned(curve.points), strict=True)
         marker = "o" if len(steps) <= MARKED else ""
         axes.plot(steps, values, label=curve.name, marker=marker, markersize=3, **style_of(index))
-    if len(curves) > 1:
-        add_legend(figure)
+    axes.locator_params(axis="y", nbins=8)
+    _add_legend_below(figure, len(curves))
     return figure
 
 
-def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, int, float]]) -> "Figure":
-    """Draw a bar for each label, count and value; the count is below the label."""
+def bar_chart(
+    title: str, x_label: str, groups: Sequence[tuple[str, int]], bars: Mapping[str, Sequence[float]]
+) -> "Figure":
+    """Draw a group of bars for each label and count, a bar in it for each name; see `line_chart`.
+
+    The count is below the label.
+    """
     figure, axes = new_axes(title, x_label)
-    drawn = axes.bar(range(len(bars)), [value for *_, value in bars], 0.7, color=COLOURS[0])
+    axes.grid(False)  # the bars have their values
+    width, places = 0.7 / len(bars), range(len(groups))
+    for index, (name, values) in enumerate(bars.items()):
+        shift = (index - (len(bars) - 1) / 2) * width
+        lefts = [place + shift for place in places]
+        drawn = axes.bar(lefts, values, width, color=COLOURS[index], label=name)
+        axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8 if len(bars) == 1 else 6)
     axes.margins(y=0.1)
-    axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8)
-    axes.set_xticks(range(len(bars)), [f"{label}\n{count:,}" for label, count, _ in bars])
-    figure.set_figwidth(max(WIDTH, 0.7 * len(bars)))
+    axes.set_xticks(places, [f"{label}\n{count:,}" for label, count in groups])
+    figure.set_size_inches(max(SMALL[0], 0.7 * len(groups)), SMALL[1])
+    _add_legend_below(figure, len(bars))
     return figure
+
+
+def _add_legend_below(figure: "Figure", names: int) -> None:
+    import matplotlib
+
+    if names > 1:
+        with matplotlib.rc_context({"font.family": installed_families()}):
+            style: dict[str, Any] = {"frameon": False, "fontsize": 9, "ncols": min(names, 2)}
+            figure.legend(loc="outside lower left", **style)
 
 
 def as_svg(figure: "Figure") -> str:
-    """Return a figure as an element of an HTML page."""
+    """Return a figure as an element of an HTML page, whose ground shows through."""
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
     text = save(figure, ".svg")[0].decode()
     return text[text.index("<svg") :]
 
