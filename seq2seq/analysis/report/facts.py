@@ -4,10 +4,10 @@ import json
 import math
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from seq2seq.analysis.scored_text import (
     score_text,
 )
 from seq2seq.config.corpora import files_by_name
-from seq2seq.config.fields import LoadContext, show
 from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
 from seq2seq.data.corpus import iter_pairs, read_pairs, source_name
 from seq2seq.data.lines import is_blank
@@ -182,41 +181,6 @@ def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str,
     if devices := [match[1] for line in lines if (match := _DEVICE.search(line))]:
         rows["trained on"] = devices[-1]
     return rows
-
-
-def changed_keys(config: Config) -> dict[str, str]:
-    """Return the values of keys, by their dotted names, that differ from the defaults."""
-    tree = config.model_dump(mode="json")
-    files = {key: tree["data"][key] for key in ("src_lang", "tgt_lang", "train", "valid")}
-    least = {
-        "name": tree["name"],
-        "run_dir": tree["run_dir"],
-        "data": files,
-        "model": {"decoder": tree["model"]["decoder"]},
-        "training": {"max_epochs": 1},
-    }
-    defaults = Config.model_validate(least, context=LoadContext()).model_dump(mode="json")
-    default_values = dict(_leaves(defaults))
-    always = ("model.decoder", "training.max_epochs")
-    return {
-        key: show(value)
-        for key, value in _leaves(tree)
-        if value != default_values.get(key) or (key in always and value is not None)
-    }
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            value = (
-                value[0]
-                if len(value) == 1
-                else {str(n): entry for n, entry in enumerate(value, start=1)}
-            )
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
 
 
 def _seconds(run: Path) -> float | None:

@@ -1,9 +1,10 @@
 """Report of a run, or of two side by side, as one HTML page without scripts or resources."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from seq2seq.analysis.attention.plot import MAX_CELLS
 from seq2seq.analysis.charts import SMALL, Curve, as_svg, bar_chart, line_chart
@@ -15,10 +16,11 @@ from seq2seq.analysis.report.facts import (
     ScoredSentence,
     SplitScores,
     TextSize,
-    changed_keys,
     shown,
 )
 from seq2seq.analysis.scored_text import WORDS, length_unit
+from seq2seq.config.fields import LoadContext, show
+from seq2seq.config.schema import Config
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.inference.heat_map import SCALE, heat_map, style
@@ -79,6 +81,41 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
         yield f'<pre tabindex="0">{_text(run.config_text)}</pre></details>'
     yield "<h2>Versions and hardware</h2><p>Those with which this report was made.</p>"
     yield _grid([("", ""), *runs[0].environment])
+
+
+def changed_keys(config: Config) -> dict[str, str]:
+    """Return the values of keys, by their dotted names, that differ from the defaults."""
+    tree = config.model_dump(mode="json")
+    files = {key: tree["data"][key] for key in ("src_lang", "tgt_lang", "train", "valid")}
+    least = {
+        "name": tree["name"],
+        "run_dir": tree["run_dir"],
+        "data": files,
+        "model": {"decoder": tree["model"]["decoder"]},
+        "training": {"max_epochs": 1},
+    }
+    defaults = Config.model_validate(least, context=LoadContext()).model_dump(mode="json")
+    default_values = dict(_leaves(defaults))
+    always = ("model.decoder", "training.max_epochs")
+    return {
+        key: show(value)
+        for key, value in _leaves(tree)
+        if value != default_values.get(key) or (key in always and value is not None)
+    }
+
+
+def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            value = (
+                value[0]
+                if len(value) == 1
+                else {str(n): entry for n, entry in enumerate(value, start=1)}
+            )
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def _columns(runs: Sequence[RunFacts], values: Sequence[dict[str, str]]) -> str:
