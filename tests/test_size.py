@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1860, 1550),
+    "runtime": (2000, 1680),
     "config": (1880, 1700),
     "names": (1350, 1200),
     "data": (6020, 5000),
@@ -16,10 +16,10 @@ BUDGETS = {
     "engines": (3200, 2300),
     "runs": (2220, 1500),
     "export": (130, 130),
-    "inference": (5830, 3600),
+    "inference": (5850, 3620),
     "evaluation": (660, 650),
-    "training": (3600, 3150),
-    "analysis": (4870, 3100),
+    "training": (3660, 3210),
+    "analysis": (4740, 2960),
     "serving": (1450, 1150),
     "cli": (4150, 3300),
 }

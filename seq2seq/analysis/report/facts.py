@@ -12,7 +12,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from seq2seq import __version__
-from seq2seq.analysis.charts import Curve
 from seq2seq.analysis.scored_text import (
     CHARACTERS,
     WORDS,
@@ -38,6 +37,7 @@ from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError, argument
+from seq2seq.runtime.figures import Curve
 
 Split = Literal["valid", "test"]
 CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."

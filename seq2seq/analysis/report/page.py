@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.analysis.attention.plot import MAX_CELLS
-from seq2seq.analysis.charts import SMALL, Curve, as_svg, bar_chart, line_chart
 from seq2seq.analysis.report.facts import (
     CHOSEN_BY,
     SHOWN_SENTENCES,
@@ -27,7 +26,14 @@ from seq2seq.inference.heat_map import SCALE, heat_map, style
 from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.figures import matplotlib_note
+from seq2seq.runtime.figures import (
+    SMALL,
+    Curve,
+    as_svg,
+    bar_chart,
+    line_chart,
+    matplotlib_note,
+)
 
 _MARKED = "Marked: words that the translation and the reference do not share."
 

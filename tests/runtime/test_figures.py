@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seq2seq.analysis.charts import Curve, as_svg, bar_chart, line_chart, thinned
+from seq2seq.runtime.figures import Curve, as_svg, bar_chart, line_chart, thinned
 
 pytest.importorskip("matplotlib")
 TEXT = "{http://www.w3.org/2000/svg}text"
