@@ -13,7 +13,7 @@ from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
 _MAX_LINKS = 40
 _SHOWN_CHARACTERS = 200  # maximum length of a path in such an error
-Renames = list[tuple[Path, Path]]  # of complete temporary files to their paths
+Renames = list[tuple[Path, Path]]  # complete temporary files, and the paths they get
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
 

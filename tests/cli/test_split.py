@@ -175,9 +175,10 @@ class Crash(BaseException):
     """The end of the process: nothing runs after it."""
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("outputs", [("{}.en", "{}.de"), ("{}.tsv",), ("{}.parquet",)])
 def test_a_crash_leaves_no_part_of_an_earlier_division(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...]
+    monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...]
 ) -> None:
     if outputs == ("{}.parquet",):
         pytest.importorskip("pyarrow")

@@ -30,8 +30,8 @@ _ROWS = 10_000  # rows of Parquet written together
 def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
     """Yield a file, compressed by its ending, that appears at its path once it is complete.
 
-    With `later`, it appears with others. A symbolic link is followed. Raises RunError if writing fails, and UserError for a compression
-    whose package is missing.
+    With `later`, it appears with others. A symbolic link is followed. Raises RunError if writing
+    fails, and UserError for a compression whose package is missing.
     """
     target = resolve_link(path)
     with (
