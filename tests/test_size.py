@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1770, 1450),
+    "runtime": (1800, 1450),
     "config": (1880, 1700),
     "names": (1350, 1200),
     "data": (6020, 5000),
@@ -20,8 +20,8 @@ BUDGETS = {
     "evaluation": (660, 650),
     "training": (3600, 3150),
     "analysis": (5000, 3400),
-    "serving": (1450, 1150),
-    "cli": (4150, 3300),
+    "serving": (1690, 1150),
+    "cli": (4170, 3300),
 }
 MODULES = 270  # at most; to come to: 230
 PRONOUNS = frozenset(
