@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.analysis.charts import FAMILIES, save
+from seq2seq.runtime.figures import FAMILIES, save
 from seq2seq.runtime.files import atomic_write
 
 if TYPE_CHECKING:

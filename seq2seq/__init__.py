@@ -1,7 +1,7 @@
 """Train, evaluate and use attention-based recurrent translation models.
 
-From Python: `load_config` reads a YAML file into a `Config`, `train` trains a model and returns its
-run folder, and `Translator` translates with it. The command line is `seq2seq` or
+From Python: `load_config` reads a YAML file into a `Config`, `train` trains a model and returns a
+`TrainedRun`, and `Translator` translates with it. The command line is `seq2seq` or
 `python -m seq2seq`. All names are imported on first use: `import seq2seq` loads no torch.
 """
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config, load_config
     from seq2seq.inference.translator import Translator
-    from seq2seq.training.loop import train
+    from seq2seq.training.trained_run import train
 
 __version__ = "0.2.0"
 __all__ = ["Config", "Translator", "load_config", "train"]
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> object:
 
             return Translator
         if name == "train":
-            from seq2seq.training.loop import train
+            from seq2seq.training.trained_run import train
 
             return train
         from seq2seq.config import schema

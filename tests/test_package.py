@@ -22,7 +22,7 @@ PUBLIC = {
     "Config": ("seq2seq.config.schema", "Config"),
     "Translator": ("seq2seq.inference.translator", "Translator"),
     "load_config": ("seq2seq.config.schema", "load_config"),
-    "train": ("seq2seq.training.loop", "train"),
+    "train": ("seq2seq.training.trained_run", "train"),
 }
 INITS = sorted(path.relative_to(ROOT).as_posix() for path in PACKAGE.rglob("__init__.py"))
 

@@ -180,7 +180,7 @@ def _write(
     """Write the output in the format of its suffix; return notes."""
     from seq2seq.analysis.attention.plot import write_attention
 
-    suffix = _suffix(options)
+    suffix, model = _suffix(options), " and ".join(map(str, options.model))
     if suffix == ".json":
         _write_json(options.output, translations)
         return []
@@ -190,12 +190,12 @@ def _write(
     if options.output is None:
         return _print_maps(translations, text.sources)
     if _NUMBER not in options.output.name:
-        return write_attention(translations, text.sources, options.output)
+        return write_attention(translations, text.sources, options.output, model)
     notes = []
     for number, source, translation in zip(text.numbers, text.sources, translations, strict=True):
         path = options.output.with_name(options.output.name.replace(_NUMBER, str(number)))
         try:
-            notes += write_attention([translation], [source], path)
+            notes += write_attention([translation], [source], path, model)
         except UserError:  # without weights, or with too many for a figure
             notes.append(f"{path}: not written: the line is blank or too long")
     return notes
@@ -235,14 +235,13 @@ def _write_alignments(
 
 def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> list[str]:
     """Print maps, narrowed to the width of a terminal; return a note on those that are wider."""
-    from seq2seq.analysis.attention.maps import maps_of
     from seq2seq.analysis.attention.terminal import as_text, least_width
 
     wider = 0
     with open_output(None) as output:
         room = shutil.get_terminal_size().columns if output.on_terminal else None
-        for pair in zip(translations, sources, strict=True):
-            for attention in maps_of(*pair):
+        for translation, source in zip(translations, sources, strict=True):
+            for attention in translation.attention_maps(source):
                 output.write(f"{as_text(attention, room)}\n\n")
                 wider += room is not None and least_width(attention) > room
     if not wider:

@@ -15,15 +15,18 @@ from seq2seq.runtime.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write one self-contained HTML page about a run: scores with intervals, curves, BLEU by\n"
-        "length, the best and the worst sentences with attention, data, config, versions. The\n"
-        "model card, README.md in the run folder, is written with it, unless --split names\n"
-        "another text than the default."
+        "length, the worst sentences with attention, samples over training, data, config,\n"
+        "versions; or about two runs side by side. The model card, README.md in the run folder,\n"
+        "is written with the page of one run, unless --split names another text than the default."
     )
     parser.epilog = """examples:
   seq2seq report runs/demo
-  seq2seq report runs/demo --split valid -o demo.html"""
+  seq2seq report runs/demo --split valid -o demo.html
+  seq2seq report runs/demo runs/demo-luong -o both.html"""
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="run folder")
-    text = "the page (default: report.html in the run folder)"
+    text = "another one, to show beside it; both have one test text"
+    parser.add_argument("against", type=Path, nargs="?", metavar="RUN2", help=text)
+    text = "the page (default: report.html in the run folder; required with two)"
     arguments.add_output(parser, text)
     text = "text to translate and score (default: test, or valid if the config has no test text)"
     parser.add_argument("--split", choices=("valid", "test"), help=text)
@@ -45,14 +48,22 @@ def run(options: argparse.Namespace) -> int:
     config = read_config(run_folder)
     if str(path) == "-" or path.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{path}: the report is an HTML page; give -o FILE.html")
-    check_output(path, *config.data.paths(), runs=[run_folder])
+    check_output(path, *config.data.paths(), runs=[run_folder, *filter(None, [options.against])])
+    if options.against and options.output is None:
+        raise UserError("report RUN RUN2: needs -o FILE.html, a page of both")
     with progress("translated", None) as advance:
-        facts = gather(run_folder, options.split, options.beam, options.device, advance)
+        runs = [
+            gather(folder, options.split, options.beam, options.device, advance)
+            for folder in (run_folder, *([options.against] if options.against else []))
+        ]
+    content = page(*runs)
     with open_output(path) as output:
-        output.write(page(facts))
-    if options.split in (None, "test" if config.data.test else "valid"):
+        output.write(content)
+    facts = runs[0]
+    if not options.against and options.split in (None, "test" if config.data.test else "valid"):
         logger.info(write_model_card(facts))
-    if facts.unscored:
-        logger.info(f"note: no scores: {facts.unscored}")
+    for facts in runs:
+        if facts.unscored:
+            logger.info(f"note: no scores: {facts.unscored}")
     logger.info(f"Open {shlex.quote(str(path))} in a browser.")
     return 0

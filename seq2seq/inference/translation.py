@@ -6,12 +6,19 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import islice
 from math import isnan
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference.heat_map import heat_maps
+from seq2seq.inference.attention_map import AttentionMap, by_words, entry_maps
+from seq2seq.inference.heat_map import notebook_maps
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.extras import not_installed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LINE_BREAKS = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")
@@ -87,6 +94,31 @@ class Translation:
         """Return the attention weights of each head for each part, as `attention_blocks` does."""
         return self.n_best[0].head_blocks
 
+    def attention_maps(self, source: str | None = None) -> Iterator[AttentionMap]:
+        """Yield the attention weights of each part of the line, or of each head of each part.
+
+        A source of None is spelled by `src_tokens`.
+        """
+        return entry_maps(self.n_best[0], self.src_tokens, source)
+
+    def plot(self, words: bool = False) -> "Figure":
+        """Return the attention weights as a matplotlib figure, by tokens or by words.
+
+        A notebook shows it; `figure.savefig("attention.pdf")` writes it. Raises UserError if there
+        are no weights or matplotlib is missing.
+        """
+        maps = list(self.attention_maps())
+        if not maps:
+            raise UserError("there are no attention weights to plot; translate without text_only")
+        try:
+            from seq2seq.inference.map_figure import map_figure
+
+            return map_figure([by_words(each) for each in maps] if words else maps)
+        except ModuleNotFoundError as error:
+            if error.name != "matplotlib":
+                raise
+            raise not_installed("plot needs matplotlib", "plot", "") from None
+
     def __str__(self) -> str:
         return self.text
 
@@ -96,9 +128,7 @@ class Translation:
 
     def _repr_html_(self) -> str:
         """Return the text and its attention weights as a heat map, for a notebook."""
-        best = self.n_best[0]
-        blocks = best.attention_blocks.blocks if best.attention_blocks else ()
-        return heat_maps(best.text, best.score, self.src_tokens, best.tokens, blocks)
+        return notebook_maps(self.text, self.score, self.attention_maps())
 
 
 def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) -> Translation:

@@ -18,6 +18,7 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 
 if TYPE_CHECKING:
+    from seq2seq.evaluation.metrics import Scores
     from seq2seq.inference.scoring import ScoredLine
 
 
@@ -208,6 +209,24 @@ class Translator(LoadedModel):
                 0
             ]
         return score_lines(self, lines, translations)
+
+    def evaluate(
+        self, sources: Iterable[str], references: Iterable[str], beam_size: int | None = None
+    ) -> "Scores":
+        """Translate lines and score them by sacrebleu against a reference each.
+
+        Returns BLEU, chrF2 and TER by "bleu", "chrf" and "ter", each with `score`, its 95% interval
+        `ci` and its `signature`, as `seq2seq evaluate` prints them.
+
+        Raises UserError for unequal numbers of lines, and TypeError as `stream` does.
+        """
+        from seq2seq.evaluation import metrics, segmentation
+
+        answers, lines = line_list(references, "references"), line_list(sources, "sources")
+        metrics.check_line_counts([("sources", lines), ("references", answers)])
+        texts = [entry.text for entry in self.translate(lines, beam_size, text_only=True)]
+        words = segmentation.segmentation_of("", [answers])
+        return metrics.score(texts, [answers], segmentation=words)
 
     def check(
         self,

@@ -1,8 +1,9 @@
 """Console output: the logger of all packages, its messages on stderr, and aligned tables.
 
 The packages log to the logger `seq2seq` and print nothing by themselves. Within `console()`, which
-the command line and `seq2seq.train` enter, messages and progress bars appear on stderr; elsewhere,
-the logging configuration of the calling program decides.
+the command line and `seq2seq.train` enter, messages and progress bars appear on stderr, or in a
+notebook, which shows stderr in red, on stdout; elsewhere, the logging configuration of the calling
+program decides.
 
 Messages contain names and text from files of others: each is printed through `one_line`, and text
 of several lines through `printable`.
@@ -36,22 +37,27 @@ def say(text: str) -> None:
     print(printable(text), flush=True)
 
 
-class _StderrHandler(logging.Handler):
-    """Write messages to the current stderr, above any progress bar."""
+def in_notebook() -> bool:
+    """Return whether the program runs in the kernel of a notebook."""
+    return type(sys.stdout).__module__.startswith("ipykernel")
+
+
+class _ConsoleHandler(logging.Handler):
+    """Write messages to the current stderr, above any progress bar; in a notebook to stdout."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one message as one line; work continues if the reader of stderr is gone."""
-        text = one_line(self.format(record))
+        text, stream = one_line(self.format(record)), sys.stdout if in_notebook() else sys.stderr
         with suppress(OSError):
             if (tqdm := sys.modules.get("tqdm")) is not None:
-                tqdm.tqdm.write(text, file=sys.stderr)
+                tqdm.tqdm.write(text, file=stream)
             else:
-                print(text, file=sys.stderr, flush=True)
+                print(text, file=stream, flush=True)
 
 
 logger = logging.getLogger("seq2seq")
 logger.addHandler(logging.NullHandler())  # else Python prints warnings that no handler takes
-_HANDLER = _StderrHandler()
+_HANDLER = _ConsoleHandler()
 _lock = threading.Lock()
 _users = 0  # contexts of `console` that are open
 _outside = logging.NOTSET, True  # level and `propagate` of the logger outside of these contexts
@@ -59,7 +65,7 @@ _outside = logging.NOTSET, True  # level and `propagate` of the logger outside o
 
 @contextmanager
 def console() -> Iterator[None]:
-    """Print messages and progress bars on stderr within this context, which may be nested.
+    """Print messages and progress bars within this context, which may be nested.
 
     Messages do not propagate meanwhile: the root logger's handlers would print each a second time.
     """

@@ -60,19 +60,7 @@ def train(
     callbacks: Iterable[Callback] = (),
     quiet: bool = False,
 ) -> Path:
-    """Train a model, in one process or in those that torchrun started; return the run folder.
-
-    `resume` continues the run in the folder, or starts it if the folder is absent or empty. A new
-    run is initialised from vocabulary and best weights of the run `init_from`, if given.
-
-    The main process reports to the callbacks and, unless `quiet`, on stderr. With `quiet`, messages
-    go to the logger `seq2seq` at the levels INFO and WARNING, and nothing is printed unless the
-    program configures `logging`. Files of the run are written in any case.
-
-    Raises UserError before any work if data, folder or device are refused, RunError if
-    training fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM. Raises
-    TypeError if `config` is not a Config, such as the pair that `load_config` returns.
-    """
+    """Train a model and return the run folder; see `trained_run.train`, which users call."""
     _check_config(config)
     called = check_callbacks(callbacks)
     device = argument_types.device_name(device)

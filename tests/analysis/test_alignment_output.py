@@ -15,15 +15,10 @@ from seq2seq.analysis.attention.alignment import (
     pharaoh,
     read_gold,
 )
-from seq2seq.analysis.attention.maps import (
-    AttentionMap,
-    by_words,
-    map_of,
-    maps_of,
-    translation_by_words,
-)
+from seq2seq.analysis.attention.maps import map_of, translation_by_words
 from seq2seq.analysis.attention.terminal import as_text, least_width
 from seq2seq.cli.main import main
+from seq2seq.inference.attention_map import AttentionMap, by_words
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import attend, forced_decodings, score_lines
 from seq2seq.inference.translation import Translation, join_parts
@@ -220,7 +215,7 @@ def test_byte_tokens_are_decoded_in_words_and_headings() -> None:
     entry = NBestEntry("x y", 0.0, ["\u2581x", "</s>", "</s>"], [0.0] * 3, blocks)
     found = translation_by_words(Translation([entry], src, 2))
     assert found.src_tokens == ["\u2581\u041en\ufffd", "</s>", "\u2581b", "</s>"]
-    assert [each.source for each in maps_of(Translation([entry], src, 2), "")] == [
+    assert [each.source for each in Translation([entry], src, 2).attention_maps("")] == [
         "\u041en\ufffd",
         "b",
     ]

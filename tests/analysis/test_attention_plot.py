@@ -3,22 +3,28 @@
 import importlib.util
 import os
 import struct
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from seq2seq.analysis import charts as figures
 from seq2seq.analysis.attention import plot as attention_plot
 from seq2seq.analysis.attention.plot import check_plot_path, write_attention
-from seq2seq.inference import heat_map
+from seq2seq.inference.map_figure import map_figure
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.translation import Translation
+from seq2seq.runtime import figures
 from seq2seq.runtime.errors import RunError, UserError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 SOURCE = 'Two <script>alert("x")</script> & dogs'
 
@@ -64,9 +70,9 @@ class Page(HTMLParser):
         if tag == "th":
             self.scope = values["scope"]
             assert self.scope is not None
-            if "2px solid" in (values["style"] or ""):
+            if "first" in (values.get("class") or ""):
                 self.starts[self.scope].append(len(self.labels[self.scope]))
-        if tag == "span":
+        if tag == "span" and self.scope is not None:
             self.directions.add(values["dir"])
         if tag == "td" and "title" in values:
             hint, style = values["title"], values["style"]
@@ -75,7 +81,7 @@ class Page(HTMLParser):
             self.hints.append(hint)
             self.weights.append(float(hint.rpartition(" ")[2]))
             opacities = float(style.rpartition(",")[2].removesuffix(")"))
-            assert opacities == pytest.approx(heat_map.OPACITY * self.weights[-1], abs=1e-3)
+            assert opacities == pytest.approx(self.weights[-1], abs=1e-3)
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "th":
@@ -89,6 +95,63 @@ class Page(HTMLParser):
 def chain(length: int) -> Translation:
     """Return a sentence of `length` equal tokens, each attending to its own position."""
     return translation("b " * length, ["▁a"] * length, ["▁b"] * length, np.eye(length))
+
+
+def boxes(figure: "Figure") -> tuple[list["Bbox"], list["Bbox"]]:
+    """Return the extents of the titles and of the labels of a figure, in pixels."""
+    from matplotlib import rc_context
+
+    with rc_context(figures.OPTIONS), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph", UserWarning)  # not every machine has all fonts
+        figure.draw_without_rendering()
+        labels = [
+            label.get_window_extent()
+            for axes in figure.axes
+            for label in (*axes.get_xticklabels(), *axes.get_yticklabels())
+        ]
+    return [text.get_window_extent() for text in figure.texts], labels
+
+
+@pytest.mark.parametrize(
+    "source", ["a b", "the agreement on the European Economic Area was signed " * 6, "x" * 300]
+)
+def test_titles_wrap_and_meet_no_label(source: str) -> None:
+    """Titles and labels lie within the figure, and no two of them overlap."""
+    tokens = ["▁gjpqy" * 3, "▁a", *["▁" + "ligatures" * n for n in (1, 2)], "你好", "</s>"]
+    panels = [
+        translation(source.upper(), tokens[:length], tokens[-length:], np.eye(length))
+        for length in (6, 2, 5, 6)
+    ]
+    maps = [attention for panel in panels for attention in panel.attention_maps(source)]
+    figure = map_figure(maps)
+    titles, labels = boxes(figure)
+    assert len({text.get_position()[1] for text in figure.texts}) > 2  # rows of a grid
+    for title in titles:
+        assert figure.bbox.x0 <= title.x0
+        assert title.x1 <= figure.bbox.x1
+        assert not any(title.overlaps(label) for label in labels)
+    for label in labels:
+        assert figure.bbox.contains(label.x0, label.y0)
+        assert figure.bbox.contains(label.x1, label.y1)
+
+
+def test_a_figure_has_one_colour_bar_with_a_name() -> None:
+    maps = [attention for length in (3, 4, 5) for attention in chain(length).attention_maps("a")]
+    titles = [axes.get_title(loc="left") for axes in map_figure(maps).axes]
+    assert titles == ["", "", "", "attention weight"]
+
+
+def test_a_translation_plots_itself() -> None:
+    from matplotlib.colors import to_hex
+
+    figure = SMALL.plot()
+    assert [text.get_text() for text in figure.texts] == [SOURCE, SMALL.text]  # the source first
+    assert to_hex(figure.texts[0].get_color()) == "#000000"
+    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
+    words = [label.get_text() for label in SMALL.plot(words=True).axes[0].get_yticklabels()]
+    assert words == ["दोन", "कुत्रे<0xE0>".replace("<0xE0>", "\ufffd"), "</s>"]
+    with pytest.raises(UserError, match="no attention weights to plot"):
+        BLANK.plot()
 
 
 def png_size(path: Path) -> tuple[int, int]:
@@ -144,8 +207,8 @@ def test_svg_is_deterministic(tmp_path: Path) -> None:
 
 def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
     sizes = []
-    longer = replace(chain(9), src_tokens=["▁a"] * 8 + ["▁" + "a" * 30])
-    for number, maps in enumerate([[chain(4)], [chain(9)], [longer], [chain(9), chain(4)]]):
+    longer = replace(chain(15), src_tokens=["▁a"] * 14 + ["▁" + "a" * 30])
+    for number, maps in enumerate([[chain(4)], [chain(15)], [longer], [chain(15)] * 2]):
         path = tmp_path / f"{number}.PNG"
         write_attention(maps, ["a"] * len(maps), path)
         sizes.append(png_size(path))
@@ -153,7 +216,9 @@ def test_png_grows_with_sentences_and_labels(tmp_path: Path) -> None:
     assert sizes[0][1] < sizes[1][1]
     assert sizes[1][0] == sizes[2][0]
     assert sizes[1][1] < sizes[2][1]
-    assert sizes[3] == (sizes[1][0], sizes[0][1] + sizes[1][1])
+    across, down = sizes[3]  # side by side
+    assert sizes[1][0] < across
+    assert down == sizes[1][1]
 
 
 def test_png_of_a_long_sentence_is_limited_in_size(

@@ -380,7 +380,7 @@ def test_figures_are_drawn_or_reported_as_missing(
         path = Path("out") / name
         assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
         path.unlink()
-    monkeypatch.setattr("seq2seq.analysis.charts.importlib.util.find_spec", lambda _: None)
+    monkeypatch.setattr("seq2seq.runtime.figures.importlib.util.find_spec", lambda _: None)
     capsys.readouterr()
     assert compare("--seeds", "1") == 0
     out, err = capsys.readouterr()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tiers import one_quick
 from torch import Tensor, nn
 
-from seq2seq.analysis.attention.maps import maps_of, translation_by_words
+from seq2seq.analysis.attention.maps import translation_by_words
 from seq2seq.analysis.attention.plot import write_attention
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
@@ -122,7 +122,7 @@ def test_given_translations_have_heads_too(translator: Translator) -> None:
 def test_each_head_of_each_part_has_a_map(translator: Translator) -> None:
     line = " ".join(LINES[:12])
     (found,) = translator.translate([line], settings=SETTINGS)
-    maps = list(maps_of(found, line))
+    maps = list(found.attention_maps(line))
     assert len(maps) == HEADS * found.parts
     names = [f"head {number} of {HEADS}" for number in range(1, HEADS + 1)]
     assert [each.head for each in maps] == names * found.parts

@@ -11,7 +11,11 @@ import pytest
 import yaml
 from conftest import write_small_corpus
 
+from seq2seq.analysis.report.facts import ScoredSentence, shown
+from seq2seq.analysis.report.page import _marked
+from seq2seq.analysis.scored_text import WORDS
 from seq2seq.cli.main import main
+from seq2seq.evaluation.metrics import SentenceScore
 
 SHORT = ("training.max_steps=12", "training.validate_every=4", "training.log_every=2")
 VOID = {"meta", "br", "img", "input", "link", "hr"}
@@ -64,7 +68,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def report(folder: Path, *words: str) -> int:
-    return main(["report", str(folder / "run"), "--device", "cpu", *words])
+    return main(["report", str(folder / "run"), *words, "--device", "cpu"])
 
 
 def test_the_page_has_the_scores_of_evaluate(
@@ -82,16 +86,76 @@ def test_the_page_has_the_scores_of_evaluate(
     lines = (tmp_path / "s.tsv").read_text(encoding="utf-8").splitlines()[1:]
     of_line = {line.split("\t")[0]: line.split("\t")[1:3] for line in lines}
     shown = re.findall(r"<h3>Line (\d+): BLEU ([\d.]+), chrF2 ([\d.]+)", text)
-    assert len(shown) == len({number for number, *_ in shown}) == 6
+    assert len(shown) == len({number for number, *_ in shown}) == 5
     assert all(of_line[number] == scores for number, *scores in shown)
-    worst = [line.split("\t")[1:3] for line in lines[:3]]  # other sentences may have equal scores
-    assert [scores for _, *scores in shown[:3]] == worst
+    assert [float(chrf) for *_, chrf in shown] == sorted(float(chrf) for *_, chrf in shown)
     assert "11 sentences of the test text, beam size 2." in text
     assert {"svg", "details", "pre"} <= tags
-    assert text.count("<details>") == 6
+    assert text.count("<details>") == 6  # attention of the worst sentences, and all keys
     assert "hidden_size: 20" in text
+    assert '<th scope="row">model.hidden_size</th><td>20</td>' in text
+    assert '<th scope="row">model.encoder</th>' not in text  # as by default
+    assert re.search(r'<th scope="row">trained</th><td>\d{4}-\d\d-\d\d \d\d:\d\d to ', text)
+    assert '<th scope="row">trained on</th><td>cpu' in text
+    steps = re.findall(r"<dt>step (\d+)</dt>", text.partition("<h2>Samples over training</h2>")[2])
+    assert steps == ["4", "8", "12"] * (len(steps) // 3)
+    assert steps
     assert "<td>120</td>" in text  # number of training pairs
     assert str(trained) not in text  # no paths of this machine
+
+
+def test_words_that_differ_are_marked() -> None:
+    assert _marked("a blue <car> is", "a red <car> was") == (
+        "a <mark>blue</mark> &lt;car&gt; <mark>is</mark>"
+    )
+    assert (
+        _marked("\u6211\u4eec\u559c\u6b22", "\u6211\u559c\u6b22")
+        == "\u6211<mark>\u4eec</mark>\u559c\u6b22"
+    )
+    assert _marked("", "a") == ""
+
+
+def test_short_sentences_are_not_among_the_worst() -> None:
+    score = SentenceScore(0.0, 0.0)
+    lines = [ScoredSentence(n, "w " * (n % 16), "r", "t", score) for n in range(1, 40)]
+    assert {line.number % 16 for line in shown(lines, WORDS)} == set(range(8, 16))
+    assert shown(lines[:12], WORDS) == lines[7:12]
+    assert shown(lines[:9], WORDS) == lines[:9]  # too few long ones
+
+
+def test_two_runs_are_side_by_side(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained / "run", tmp_path / "other")
+    config = tmp_path / "other" / "config.yaml"
+    tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+    beam = tree["decoding"]["beam_size"]
+    tree["decoding"]["beam_size"] = beam + 1
+    config.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    path = tmp_path / "both.html"
+    assert report(trained, str(tmp_path / "other"), "-o", str(path)) == 0
+    text, _ = checked(path)
+    first, second = str(trained / "run"), str(tmp_path / "other")  # both runs are called small
+    assert f"<h1>{first} and {second}</h1>" in text
+    assert text.count("<h2>Better in ") == 2
+    assert f"beam size {beam} and {beam + 1}." in text
+    assert '<th scope="row">BLEU</th>' in text
+    assert "by the paired bootstrap" in text
+    (row,) = re.findall("<tr class=differs>.*?</tr>", text.partition("<h2>Config</h2>")[2])
+    assert '<th scope="row">decoding.beam_size</th>' in row
+    assert row.endswith(f"<td>{beam + 1}</td></tr>")
+
+
+def test_runs_with_different_texts_are_not_compared(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(trained / "run", tmp_path / "other")
+    config = tmp_path / "other" / "config.yaml"
+    tree = yaml.safe_load(config.read_text(encoding="utf-8"))
+    tree["data"]["test"] = dict(tree["data"]["valid"])
+    config.write_text(yaml.safe_dump(tree), encoding="utf-8")
+    path = tmp_path / "both.html"
+    assert report(trained, str(tmp_path / "other"), "-b", "1", "-o", str(path)) == 2
+    assert "has another test text than" in capsys.readouterr().err
+    assert not path.exists()
 
 
 @pytest.mark.parametrize("split", [None, "test"])
@@ -182,13 +246,13 @@ def test_a_run_without_attention_test_set_and_metrics_has_a_page(
     for name in ("metrics.jsonl", "timing.jsonl"):
         (folder / "run" / name).unlink()
     assert report(folder, "-b", "1") == 0
-    text, tags = checked(folder / "run" / "report.html")
+    text, _ = checked(folder / "run" / "report.html")
     assert "15 sentences of the valid text, beam size 1." in text
     assert "This text has chosen the best weights" in text
     card = (folder / "run" / "README.md").read_text(encoding="utf-8")
     assert "This text has chosen the best weights" in card
-    assert "details" not in tags
-    assert "No figures yet." in text
+    assert "<summary>attention</summary>" not in text
+    assert "No figures of training yet." in text
     capsys.readouterr()
     assert report(folder, "--split", "test") == 2
     assert "its config has no data.test; choose --split valid" in capsys.readouterr().err
@@ -253,6 +317,7 @@ def test_names_and_texts_are_escaped(small_corpus: Path) -> None:
         (["run", "-o", "page.pdf"], "page.pdf: the report is an HTML page; give -o FILE.html"),
         (["run", "-o", "-"], "-: the report is an HTML page; give -o FILE.html"),
         (["run", "-o", "no/page.html"], "no/page.html: there is no folder no; create it first"),
+        (["run", "run"], "report RUN RUN2: needs -o FILE.html, a page of both"),
         (["run", "-b", "0"], "argument -b/--beam: must be an integer of at least 1"),
         ([], "the following arguments are required: RUN"),
     ],
@@ -286,5 +351,5 @@ def test_lengths_are_in_characters_where_words_have_no_spaces(
     assert report(tmp_path, "-b", "1") == 0
     text, _ = checked(tmp_path / "run" / "report.html")
     assert "<td>3.3 characters</td><td>3.0 words</td>" in text
-    assert "BLEU by length of the source, in characters" in text
+    assert "characters of the source, and number of sentences" in text
     assert "words of the source" not in text

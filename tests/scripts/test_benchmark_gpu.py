@@ -60,17 +60,23 @@ def test_parts_already_in_the_file_are_not_repeated(
     monkeypatch.setattr(benchmark_gpu, "matmul_gflops", lambda *_: 100.0)
     file = tmp_path / "gpu.json"
     arguments = ["--device", "cpu", "--small", "--json", str(file)]
+    before = {"date": "2026-11-01", "tokens_per_second": 1.5}
+    names = ("training, luong, 512 tokens a batch", "search, luong, float32, beam 1")
+    saved = {"machine": benchmark_gpu.machine_name("cpu"), "parts": dict.fromkeys(names, before)}
+    file.write_text(json.dumps(saved))
     benchmark_gpu.main(arguments)
     first = capsys.readouterr().out
     parts = json.loads(file.read_text())["parts"]
-    assert len(calls) == len(parts) == 7
+    assert len(parts) == 7
+    assert len(calls) == 5
+    assert [parts[name] for name in names] == [before, before]
     for name, row in parts.items():
         assert name in first
         assert all(value >= 0 for key, value in row.items() if key != "date")
     assert parts["search, luong, float32, beam 5"]["tgt_tokens"] > 0
     assert (tmp_path / "gpu-luong.trace.json").exists()
     benchmark_gpu.main(arguments)
-    assert len(calls) == 7
+    assert len(calls) == 5
     assert capsys.readouterr().out == first
     file.write_text(file.read_text().replace("torch", "other"))
     with pytest.raises(SystemExit, match="choose another file"):

@@ -2,8 +2,8 @@
 
 import contextlib
 import json
+import select
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -117,18 +117,17 @@ def test_a_client_that_closes_both_sides_is_noticed(
         assert served.figure('seq2seq_lines_total{pair="xx-yy"}') < 1000
 
 
-def test_pipelined_requests_wait_in_the_network(served: Served) -> None:
-    """The server reads no further ones while it answers; all are answered, in order."""
-    one = HEAD + b"\r\n"
-    with connected(served) as client:
+def test_pipelined_requests_wait_in_the_network(tiny_pairs: LanguagePairs) -> None:
+    """The server reads no further ones while it answers the first."""
+    requests = (HEAD + b"\r\n") * 1_000_000
+    with (
+        serve(tiny_pairs, Limits(characters=1_000_000)) as served,
+        connected(served, post(400)) as client,
+    ):
         client.setblocking(False)
-        sent, content, answers, end = 0, one * 40_000, 0, time.monotonic() + 120
-        while sent < len(content) and time.monotonic() < end:
+        sent = 0
+        while not select.select([client], [], [], 0)[0]:
             with contextlib.suppress(BlockingIOError):
-                sent += client.send(content[sent : sent + (1 << 16)])
-            with contextlib.suppress(BlockingIOError):
-                answers += client.recv(1 << 16).count(b"HTTP/1.1 200 ")
-            if not answers and sent > 8 << 20:
-                break
-        assert answers
-        assert sent <= len(content)
+                sent += client.send(requests[sent : sent + (1 << 16)])
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        assert sent < len(requests) / 2  # buffers of the system

@@ -192,7 +192,7 @@ def test_a_missing_extra_is_named(
     monkeypatch.setattr("seq2seq.cli.serve.find_spec", lambda _name: None)
     assert main(["serve", "-m", "run"]) == 2
     assert capsys.readouterr().err == (
-        "seq2seq: error: serve needs babel. Run: pip install 'seq2seq-attention[serve]'\n"
+        "seq2seq: error: serve needs fastapi. Run: pip install 'seq2seq-attention[serve]'\n"
     )
 
 
@@ -235,7 +235,7 @@ def test_options_may_be_environment_variables(
 
 
 def test_requirements_on_all_translations(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
-    """Those of a request come besides; each client has a token of its own."""
+    """A request adds its requirements; each client has a token of its own."""
     glossary, forbidden, tokens = (tmp_path / name for name in ("glossary", "forbidden", "tokens"))
     glossary.write_text("ba\tzuzu\nlo\tkeke\n", encoding="utf-8")
     forbidden.write_text("momo\n", encoding="utf-8")

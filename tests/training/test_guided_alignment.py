@@ -12,7 +12,6 @@ from sentencepiece_models import trained
 from tiers import one_quick
 
 from seq2seq.analysis.attention.alignment import align, alignment_error_rate, read_gold
-from seq2seq.analysis.attention.maps import maps_of
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.batching import Batch, make_batch
@@ -165,7 +164,11 @@ def error_rate(run: Path, folder: Path) -> float:
     gold = read_gold(write_alignment(folder, "gold", "valid"))
     src, tgt = (read_lines(folder / f"valid.{side}") for side in ("src", "tgt"))
     translations = attend(Translator.load(run, device="cpu"), src, tgt)
-    links = [align(each) for pair in zip(translations, src, strict=True) for each in maps_of(*pair)]
+    links = [
+        align(attention)
+        for translation, line in zip(translations, src, strict=True)
+        for attention in translation.attention_maps(line)
+    ]
     return alignment_error_rate(links, gold)
 
 

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.analysis.attention.maps import AttentionMap, by_words
 from seq2seq.data.lines import read_lines
 from seq2seq.data.pharaoh import LINK
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import words_of
+from seq2seq.inference.attention_map import AttentionMap, by_words
 from seq2seq.inference.token_labels import EOS
 from seq2seq.runtime.errors import UserError
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from seq2seq.analysis.charts import add_legend, matplotlib_note, new_axes, save, style_of
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult
 from seq2seq.analysis.compare.variants import CURVES, LENGTHS
 from seq2seq.runs.layout import METRICS
+from seq2seq.runtime.figures import add_legend, matplotlib_note, new_axes, save, style_of
 from seq2seq.runtime.files import atomic_write, write_errors
 
 if TYPE_CHECKING:

@@ -1,18 +1,21 @@
 """Facts about a run for its report: curves, data, scores, sentences, versions and hardware."""
 
+import json
 import math
 import platform
+import re
 from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from seq2seq import __version__
-from seq2seq.analysis.attention.maps import AttentionMap, maps_of
-from seq2seq.analysis.charts import Curve
 from seq2seq.analysis.scored_text import (
     CHARACTERS,
     WORDS,
+    LengthUnit,
     length_buckets,
     length_unit,
     score_text,
@@ -24,24 +27,31 @@ from seq2seq.data.lines import is_blank
 from seq2seq.engines.onnx.network import threads
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
+from seq2seq.evaluation.segmentation import Segmentation
+from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.loading import is_cpu
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.layout import BEST, TIMING
+from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError, argument
+from seq2seq.runtime.figures import Curve
 
 Split = Literal["valid", "test"]
 CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."
 SAMPLED_LINES = 2000  # lines that choose the unit of lengths
-SHOWN_SENTENCES = 3  # best sentences, and as many of the worst
+SHOWN_SENTENCES = 5  # worst sentences, or those that one of two runs translates better
+SHOWN_VALIDATIONS = 5  # translations of a sample line
+MIN_LENGTH = 8  # words or characters of sentences that are shown: a short one is soon all wrong
 _CHARTS = {  # figures of training, with their names, by the title of the chart
-    "Loss, nats a token": {"train_loss": "training", "valid_loss": "validation"},
     "Validation scores, greedy search": {"valid_bleu": "BLEU", "valid_chrf": "chrF2"},
+    "Loss, nats a token": {"train_loss": "training", "valid_loss": "validation"},
     "Learning rate": {"learning_rate": "learning rate"},
 }
+_DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
+_DEVICE = re.compile(r" parameters, on (.+)")
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
 _CPU_INFO = Path("/proc/cpuinfo")
 
@@ -58,28 +68,40 @@ class TextSize(NamedTuple):
     problem: str | None = None
 
 
-class ShownSentence(NamedTuple):
-    """A scored sentence, with its attention if the model has any."""
+class ScoredSentence(NamedTuple):
+    """A line of a text with its translation and its scores."""
 
-    line: int
+    number: int
     source: str
     reference: str
     translation: str
     score: SentenceScore
-    maps: list[AttentionMap]
+    maps: Sequence[AttentionMap] = ()
+
+
+class SampleHistory(NamedTuple):
+    """A validation line and its translations during training: step and text."""
+
+    number: int
+    source: str
+    reference: str
+    translations: list[tuple[int, str]]
 
 
 class SplitScores(NamedTuple):
     """Scores of the translations of a text."""
 
     split: Split
-    sentences: int
     beam: int
     scores: Scores
-    length_unit: str
-    lengths: list[tuple[str, int, float]]  # range of source lengths, sentences, BLEU
-    best: list[ShownSentence]
-    worst: list[ShownSentence]
+    segmentation: Segmentation
+    unit: LengthUnit
+    buckets: list[tuple[str, int]]  # range of source lengths, and number of sentences
+    bleu: list[float]  # by the same
+    lines: list[ScoredSentence]  # without blank ones
+    references: list[str]
+    hypotheses: list[str]
+    worst: list[ScoredSentence]  # with their attention, if the model has any
 
 
 class RunFacts(NamedTuple):
@@ -88,8 +110,9 @@ class RunFacts(NamedTuple):
     config: Config  # with paths as they are shown
     run: Path
     parameters: int
-    summary: list[tuple[str, str]]
-    charts: list[tuple[str, list[Curve]]]  # with their titles
+    summary: dict[str, str]
+    charts: dict[str, list[Curve]]  # by their titles
+    samples: list[SampleHistory]
     texts: list[TextSize]
     scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
@@ -126,17 +149,15 @@ def gather(
             raise
         unscored = str(error)
     figures = read_metrics(run)
+    charts = {title: _curves(figures, names) for title, names in _CHARTS.items()}
     parameters = sum(map(math.prod, shapes.values()))
     return RunFacts(
         with_paths(config, _shown),
         run,
         parameters,
-        _summary(config, int(header["step"]), parameters, _seconds(run)),
-        [
-            (title, curves)
-            for title, names in _CHARTS.items()
-            if (curves := _curves(figures, names))
-        ],
+        _summary(config, int(header["step"]), parameters, run),
+        {title: curves for title, curves in charts.items() if curves},
+        _samples(run / SAMPLES),
         [_text(name, files) for name, files in files_by_name(config.data).items()],
         scored,
         unscored,
@@ -144,16 +165,21 @@ def gather(
     )
 
 
-def _summary(
-    config: Config, step: int, parameters: int, seconds: float | None
-) -> list[tuple[str, str]]:
-    rows = [
-        ("direction", config.data.direction),
-        ("decoder", f"{config.model.decoder}, {parameters:,} parameters"),
-        ("best weights", f"step {step:,}"),
-    ]
-    if seconds is not None:
-        rows.append(("trained for", duration(seconds)))
+def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str, str]:
+    rows = {
+        "direction": f"{config.data.src_lang} \N{RIGHTWARDS ARROW} {config.data.tgt_lang}",
+        "decoder": f"{config.model.decoder}, {parameters:,} parameters",
+        "best weights": f"step {step:,}",
+    }
+    if (seconds := _seconds(run)) is not None:
+        rows["trained for"] = duration(seconds)
+    log = run / LOG
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    if dates := [match[0] for line in lines if (match := _DATE.match(line))]:
+        day, end = dates[0][:10], dates[-1]
+        rows["trained"] = f"{dates[0]} to {end[11:] if end.startswith(day) else end}"
+    if devices := [match[1] for line in lines if (match := _DEVICE.search(line))]:
+        rows["trained on"] = devices[-1]
     return rows
 
 
@@ -162,6 +188,30 @@ def _seconds(run: Path) -> float | None:
     lines = read_metrics(run, TIMING)
     seconds = [line["seconds"] for line in lines if "seconds" in line]
     return max(filter(math.isfinite, seconds), default=None)
+
+
+def _samples(path: Path) -> list[SampleHistory]:
+    """Return the samples of a run, each at a few validations; damaged lines are left out."""
+    samples: dict[int, SampleHistory] = {}
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    for line in text.splitlines():
+        try:
+            fields = json.loads(line)
+            number, step = int(fields["line"]), int(fields["step"])
+            texts = [str(fields[key]) for key in ("source", "reference", "translation")]
+        except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+            continue
+        sample = samples.setdefault(number, SampleHistory(number, texts[0], texts[1], []))
+        sample.translations.append((step, texts[2]))
+    return [
+        sample._replace(translations=_spread(sample.translations)) for sample in samples.values()
+    ]
+
+
+def _spread(validations: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Return SHOWN_VALIDATIONS at equal distances, the first and the last among them."""
+    places = np.linspace(0, len(validations) - 1, SHOWN_VALIDATIONS).round().astype(int)
+    return [validations[place] for place in sorted(set(places.tolist()))]
 
 
 def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[Curve]:
@@ -239,32 +289,47 @@ def _scored(
     hypotheses = [translation.text for translation in translations]
     scored = score_text(hypotheses, text.tgt, config.data.tgt_lang)
     sentences = metrics.sentence_scores(hypotheses, [text.tgt], segmentation=scored.segmentation)
-    rows = [n for n, line in enumerate(text.src) if not (is_blank(line) or is_blank(text.tgt[n]))]
-    count = min(SHOWN_SENTENCES, len(rows) // 2)
-    rows.sort(key=lambda row: -len(text.src[row]))  # long ones first among equal scores
-    worst = sorted(rows, key=lambda row: sentences[row])[:count]
-    better = [row for row in rows if row not in worst]
-    best = sorted(better, key=lambda row: sentences[row], reverse=True)[:count]
-    maps = _maps(translator, size, [text.src[row] for row in (*worst, *best)])
-    examples = [
-        ShownSentence(
-            row + 1, text.src[row], text.tgt[row], hypotheses[row], sentences[row], attention
-        )
-        for row, attention in zip((*worst, *best), maps, strict=True)
+    rows = zip(text.src, text.tgt, hypotheses, sentences, strict=True)
+    lines = [
+        ScoredSentence(number, *row)
+        for number, row in enumerate(rows, start=1)
+        if not (is_blank(row[0]) or is_blank(row[1]))
     ]
     unit = length_unit(text.src)
     buckets = length_buckets(text.src, max(map(unit.length, text.src)), unit)
-    lengths = [(bucket.label, len(bucket.rows), scored.bleu(bucket)) for bucket in buckets]
-    of_text = split, len(text), size, scored.scores, unit.name, lengths
-    return SplitScores(*of_text, best=examples[count:], worst=examples[:count])
+    worst = sorted(shown(lines, unit), key=lambda line: line.score.chrf)[:SHOWN_SENTENCES]
+    return SplitScores(
+        split,
+        size,
+        scored.scores,
+        scored.segmentation,
+        unit,
+        [(bucket.label, len(bucket.rows)) for bucket in buckets],
+        [scored.bleu(bucket) for bucket in buckets],
+        lines,
+        list(text.tgt),
+        hypotheses,
+        _with_maps(translator, size, worst),
+    )
 
 
-def _maps(translator: Translator, beam: int, sources: list[str]) -> list[list[AttentionMap]]:
-    """Return the attention maps of sentences, translated again; empty without attention."""
+def shown(lines: Sequence[ScoredSentence], unit: LengthUnit) -> list[ScoredSentence]:
+    """Return the lines that are long enough to be shown, or all if there are too few of them."""
+    long = [line for line in lines if unit.length(line.source) >= MIN_LENGTH]
+    return long if len(long) >= SHOWN_SENTENCES else list(lines)
+
+
+def _with_maps(
+    translator: Translator, beam: int, lines: Sequence[ScoredSentence]
+) -> list[ScoredSentence]:
+    """Return lines with their attention maps, for which they are translated again."""
     if not translator.attends:
-        return [[] for _ in sources]
-    translations = translator.translate(sources, beam)
-    return [list(maps_of(*pair)) for pair in zip(translations, sources, strict=True)]
+        return list(lines)
+    translations = translator.translate([line.source for line in lines], beam)
+    return [
+        line._replace(maps=list(translation.attention_maps(line.source)))
+        for line, translation in zip(lines, translations, strict=True)
+    ]
 
 
 def _environment(device: str) -> Iterator[tuple[str, str]]:

@@ -1,102 +1,280 @@
-"""Report of a run as one HTML page without scripts or resources from elsewhere."""
+"""Report of a run, or of two side by side, as one HTML page without scripts or resources."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
+from typing import Any
 
 from seq2seq.analysis.attention.plot import MAX_CELLS
-from seq2seq.analysis.charts import as_svg, bar_chart, line_chart, matplotlib_note
 from seq2seq.analysis.report.facts import (
     CHOSEN_BY,
+    SHOWN_SENTENCES,
     RunFacts,
-    ShownSentence,
+    SampleHistory,
+    ScoredSentence,
     SplitScores,
     TextSize,
+    shown,
 )
+from seq2seq.analysis.scored_text import WORDS, length_unit
+from seq2seq.config.fields import LoadContext, show
+from seq2seq.config.schema import Config
+from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
-from seq2seq.inference.heat_map import heat_map
+from seq2seq.inference.heat_map import SCALE, heat_map, style
 from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.figures import (
+    SMALL,
+    Curve,
+    as_svg,
+    bar_chart,
+    line_chart,
+    matplotlib_note,
+)
+
+_MARKED = "Marked: words that the translation and the reference do not share."
 
 
-def page(facts: RunFacts) -> str:
-    """Return the page."""
+def page(*runs: RunFacts) -> str:
+    """Return the page of a run, or of two side by side; raises UserError for different texts."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
-    head = head.replace("$mark", REPORT_MARK).replace("$title", _text(facts.config.name))
-    return head + "\n".join(_sections(facts)) + foot
+    for name, value in {
+        "$mark": REPORT_MARK,
+        "$style": style(),
+        "$title": _text(" and ".join(_names(runs))),
+    }.items():
+        head = head.replace(name, value)
+    return head + "\n".join(_sections(runs)) + foot
 
 
-def _sections(facts: RunFacts) -> Iterator[str]:
-    yield f"<h1>{_text(facts.config.name)}</h1>"
-    yield _table(facts.summary)
+def _names(runs: Sequence[RunFacts]) -> list[str]:
+    """Return the names of runs; those of two runs with one name are their folders."""
+    names = [run.config.name for run in runs]
+    return names if len(set(names)) == len(names) else [str(run.run) for run in runs]
+
+
+def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
+    yield f"<h1>{_text(' and '.join(_names(runs)))}</h1>"
+    yield _columns(runs, [run.summary for run in runs])
+    scored = [run.scored for run in runs if run.scored is not None]
     yield "<h2>Scores</h2>"
-    yield _scores(facts.scored) if facts.scored else f"<p>No scores: {_text(facts.unscored)}</p>"
-    yield "<h2>Training</h2>"
-    yield _charts(facts)
-    if facts.scored is not None:
-        languages = facts.config.data.src_lang, facts.config.data.tgt_lang
-        for title, sentences in (
-            ("Worst sentences", facts.scored.worst),
-            ("Best sentences", facts.scored.best),
-        ):
-            if sentences:
-                yield f"<h2>{title}</h2>"
-                yield from (_sentence(sentence, *languages) for sentence in sentences)
+    for run in runs:
+        if run.scored is None:
+            yield f"<p>No scores: {_text(run.unscored)}</p>"
+    if len(scored) == 2 and scored[0].references != scored[1].references:
+        raise UserError(f"{runs[1].run}: has another test text than {runs[0].run}; report it alone")
+    if scored:
+        yield _scores(scored, _names(runs))
+    yield _charts(runs)
+    if len(scored) == 2:
+        yield from _better(scored, _names(runs), runs[0])
+    elif scored:
+        yield from _worst(scored[0], runs[0])
+    for name, run in zip(_names(runs), runs, strict=True):
+        yield from _samples(run, f" of {name}" * (len(runs) > 1))
     yield "<h2>Data</h2>"
-    yield _texts(facts.texts)
-    yield "<h2>Config</h2>"
-    yield f'<pre tabindex="0">{_text(facts.config_text)}</pre>'
-    yield "<h2>Versions and hardware</h2>"
-    yield "<p>Those with which this report was made.</p>"
-    yield _table(facts.environment)
+    for run in runs[: 1 if len({tuple(run.texts) for run in runs}) == 1 else None]:
+        yield _texts(run.texts)
+    yield "<h2>Config</h2><p>Keys that differ from the defaults.</p>"
+    yield _columns(runs, [changed_keys(run.config) for run in runs])
+    for name, run in zip(_names(runs), runs, strict=True):
+        summary = "all keys" + f" of {_text(name)}" * (len(runs) > 1)
+        yield f"<details><summary>{summary}</summary>"
+        yield f'<pre tabindex="0">{_text(run.config_text)}</pre></details>'
+    yield "<h2>Versions and hardware</h2><p>Those with which this report was made.</p>"
+    yield _grid([("", ""), *runs[0].environment])
 
 
-def _scores(scored: SplitScores) -> str:
-    rows = [("", "score", "95% interval", "signature")]
-    for key, value in scored.scores.items():
-        low_high = "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
-        rows.append((METRICS[key].name, f"{value.score:.1f}", low_high, value.signature))
-    sentences = counted(scored.sentences, "sentence")
-    note = f"{sentences} of the {scored.split} text, beam size {scored.beam}."
-    if scored.split == "valid":
+def changed_keys(config: Config) -> dict[str, str]:
+    """Return the values of keys, by their dotted names, that differ from the defaults."""
+    tree = config.model_dump(mode="json")
+    files = {key: tree["data"][key] for key in ("src_lang", "tgt_lang", "train", "valid")}
+    least = {
+        "name": tree["name"],
+        "run_dir": tree["run_dir"],
+        "data": files,
+        "model": {"decoder": tree["model"]["decoder"]},
+        "training": {"max_epochs": 1},
+    }
+    defaults = Config.model_validate(least, context=LoadContext()).model_dump(mode="json")
+    default_values = dict(_leaves(defaults))
+    always = ("model.decoder", "training.max_epochs")
+    return {
+        key: show(value)
+        for key, value in _leaves(tree)
+        if value != default_values.get(key) or (key in always and value is not None)
+    }
+
+
+def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            value = (
+                value[0]
+                if len(value) == 1
+                else {str(n): entry for n, entry in enumerate(value, start=1)}
+            )
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _columns(runs: Sequence[RunFacts], values: Sequence[dict[str, str]]) -> str:
+    """Return a table with a column for each run; what differs between two is marked."""
+    keys = dict.fromkeys(key for column in values for key in column)
+    rows = [("", *(_names(runs) if len(runs) > 1 else ("",)))]
+    rows += [(key, *(column.get(key, "-") for column in values)) for key in keys]
+    return _grid(rows, mark_differences=len(runs) > 1)
+
+
+def _scores(scored: Sequence[SplitScores], names: Sequence[str]) -> str:
+    first = scored[0]
+    sentences = counted(len(first.references), "sentence")
+    beams = " and ".join(dict.fromkeys(str(text.beam) for text in scored))
+    note = f"{sentences} of the {first.split} text, beam size {beams}."
+    if first.split == "valid":
         note += f" {CHOSEN_BY}"
-    parts = [f"<p>{note}</p>", _grid(rows)]
-    if scored.lengths and matplotlib_note() is None:
-        title = f"BLEU by length of the source, in {scored.length_unit}"
-        chart = bar_chart(title, "length, and number of sentences", scored.lengths)
-        parts.append(f'<figure class="bars">{as_svg(chart)}</figure>')
-    return "\n".join(parts)
+    rows: list[tuple[str, ...]] = [("", "score", "95% interval")]
+    if len(scored) == 2:
+        rows = [("", *names, "p")]
+        hypotheses, other_hypotheses = (text.hypotheses for text in scored)
+        answers, segmentation = [first.references], first.segmentation
+        pairs = metrics.compare(hypotheses, other_hypotheses, answers, segmentation=segmentation)
+    for key, value in first.scores.items():
+        if len(scored) == 1:
+            rows.append((METRICS[key].name, f"{value.score:.1f}", _interval(value)))
+            continue
+        cells = (f"{text.scores[key].score:.1f} ({_interval(text.scores[key])})" for text in scored)
+        p_value = pairs[key].p_value
+        rows.append((METRICS[key].name, *cells, "-" if p_value is None else f"{p_value:.3f}"))
+    signatures = "".join(
+        f"<div>{METRICS[key].name}|{value.signature}</div>" for key, value in first.scores.items()
+    )
+    paired = "<p>p: two-sided, by the paired bootstrap.</p>" if len(scored) == 2 else ""
+    return f'<p>{note}</p>{_grid(rows)}{paired}<div class="signatures">{signatures}</div>'
 
 
-def _charts(facts: RunFacts) -> str:
+def _interval(value: metrics.Score) -> str:
+    return "{:.1f} to {:.1f}".format(*value.ci) if value.ci else "-"
+
+
+def _charts(runs: Sequence[RunFacts]) -> str:
     if (note := matplotlib_note()) is not None:
         return f"<p>No charts: {_text(note)}</p>"
-    figures = [as_svg(line_chart(title, curves)) for title, curves in facts.charts]
-    if not figures:
-        return "<p>No figures yet.</p>"
-    return f'<div class="charts">{"".join(f"<figure>{svg}</figure>" for svg in figures)}</div>'
+    names, figures = _names(runs), []
+    scored = {name: run.scored for name, run in zip(names, runs, strict=True) if run.scored}
+    if scored and (groups := next(iter(scored.values())).buckets):
+        unit = next(iter(scored.values())).unit.name
+        bars = {name: text.bleu for name, text in scored.items()}
+        label = f"{unit} of the source, and number of sentences"
+        figures.append(bar_chart("BLEU by length of the source", label, groups, bars))
+    for title in dict.fromkeys(title for run in runs for title in run.charts):
+        curves = [
+            Curve(f"{name}, {curve.name}" if len(runs) > 1 else curve.name, curve.points)
+            for name, run in zip(names, runs, strict=True)
+            for curve in run.charts.get(title, ())
+        ]
+        figures.append(line_chart(title, curves))
+    if not any(run.charts for run in runs):
+        figures_note = "<p>No figures of training yet.</p>"
+    else:
+        figures_note = ""
+    wide = [" class=wide" if figure.get_figwidth() > SMALL[0] else "" for figure in figures]
+    drawn = "".join(
+        f"<figure{size}>{as_svg(figure)}</figure>"
+        for size, figure in zip(wide, figures, strict=True)
+    )
+    return f'{figures_note}<div class="charts">{drawn}</div>'
 
 
-def _sentence(sentence: ShownSentence, src_lang: str, tgt_lang: str) -> str:
-    lines = (
-        ("source", sentence.source, src_lang),
-        ("reference", sentence.reference, tgt_lang),
-        ("translation", sentence.translation, tgt_lang),
+def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
+    if not scored.worst:
+        return
+    yield f"<h2>Worst sentences</h2><p>By chrF2. {_MARKED}</p>"
+    if any(line.maps for line in scored.worst):
+        yield SCALE
+    for line in scored.worst:
+        texts = {"translation": line.translation}
+        yield f"<section><h3>{_heading(line)}</h3>{_sentence(line, texts, run)}"
+        maps = "".join(
+            heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
+            for attention in line.maps
+            if attention.weights.size <= MAX_CELLS
+        )
+        yield f"<details><summary>attention</summary>{maps}</details>" if maps else ""
+        yield "</section>"
+
+
+def _heading(line: ScoredSentence) -> str:
+    return f"Line {line.number:,}: BLEU {line.score.bleu:.1f}, chrF2 {line.score.chrf:.1f}"
+
+
+def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) -> Iterator[str]:
+    """Yield the sentences that one run translates better than the other, by chrF2."""
+    pairs = [
+        pair
+        for pair in zip(*(text.lines for text in scored), strict=True)
+        if pair[0] in shown(scored[0].lines, scored[0].unit)
+    ]
+    pairs.sort(key=lambda pair: pair[0].score.chrf - pair[1].score.chrf)
+    for name, best in ((names[0], pairs[::-1]), (names[1], pairs)):
+        yield f"<h2>Better in {_text(name)}</h2><p>By chrF2. {_MARKED}</p>"
+        for pair in best[:SHOWN_SENTENCES]:
+            texts = {
+                f"{name}, chrF2 {line.score.chrf:.1f}": line.translation
+                for name, line in zip(names, pair, strict=True)
+            }
+            heading = f"<h3>Line {pair[0].number:,}</h3>"
+            yield f"<section>{heading}{_sentence(pair[0], texts, run)}</section>"
+
+
+def _samples(run: RunFacts, of_run: str) -> Iterator[str]:
+    if not run.samples:
+        return
+    yield f"<h2>Samples over training{_text(of_run)}</h2>"
+    yield f"<p>Lines of the validation text, by greedy search. {_MARKED}</p>"
+    for sample in run.samples:
+        texts = {f"step {step:,}": text for step, text in sample.translations}
+        heading = f"<h3>Line {sample.number:,}</h3>"
+        yield f"<section>{heading}{_sentence(sample, texts, run)}</section>"
+
+
+def _sentence(
+    line: ScoredSentence | SampleHistory, translations: dict[str, str], run: RunFacts
+) -> str:
+    """Return source, reference and translations, with their differences marked."""
+    data, reference = run.config.data, line.reference
+    last = list(translations.values())[-1]
+    rows = [
+        ("source", _text(line.source), data.src_lang, ""),
+        ("reference", _marked(reference, last), data.tgt_lang, " class=reference"),
+    ]
+    rows += [
+        (name, _marked(text, reference), data.tgt_lang, "") for name, text in translations.items()
+    ]
+    return "<dl>{}</dl>".format(
+        "".join(
+            f'<dt>{_text(name)}</dt><dd dir="auto" lang="{escape(language)}"{kind}>{text}</dd>'
+            for name, text, language, kind in rows
+        )
     )
-    texts = "".join(
-        f'<dt>{name}</dt><dd dir="auto" lang="{escape(language)}">{_text(text)}</dd>'
-        for name, text, language in lines
-    )
-    score = f"BLEU {sentence.score.bleu:.1f}, chrF2 {sentence.score.chrf:.1f}"
-    maps = "".join(
-        heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
-        for attention in sentence.maps
-        if attention.weights.size <= MAX_CELLS
-    )
-    attention = f"<details><summary>attention</summary>{maps}</details>" if maps else ""
-    heading = f"<h3>Line {sentence.line:,}: {score}</h3>"
-    return f"<section>{heading}<dl>{texts}</dl>{attention}</section>"
+
+
+def _marked(text: str, counterpart: str) -> str:
+    """Mark the words of a text, or the characters where it has no spaces, that the other lacks."""
+    words = length_unit([text, counterpart]) is WORDS
+    left, right = (line.split() if words else list(line) for line in (counterpart, text))
+    parts = []
+    for kind, _, _, start, end in SequenceMatcher(None, left, right, False).get_opcodes():
+        part = _text((" " if words else "").join(right[start:end]))
+        if part:
+            parts.append(part if kind == "equal" else f"<mark>{part}</mark>")
+    return (" " if words else "").join(parts)
 
 
 def _texts(texts: Sequence[TextSize]) -> str:
@@ -110,24 +288,18 @@ def _texts(texts: Sequence[TextSize]) -> str:
     return _grid(rows) + "<p>Lengths are means per sentence.</p>"
 
 
-def _grid(rows: Sequence[Sequence[str]]) -> str:
+def _grid(rows: Sequence[Sequence[str]], mark_differences: bool = False) -> str:
+    """Return a table; a first row of empty cells is no head."""
     head = "".join(f'<th scope="col">{_text(cell)}</th>' for cell in rows[0])
     body = "".join(
-        f'<tr><th scope="row">{_text(first)}</th>'
+        f"<tr{' class=differs' if mark_differences and len(set(cells)) > 1 else ''}>"
+        f'<th scope="row">{_text(first)}</th>'
         + "".join(f"<td>{_text(cell)}</td>" for cell in cells)
         + "</tr>"
         for first, *cells in rows[1:]
     )
-    table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    return f'<div class="scroll"><table class="plain">{table}</table></div>'
-
-
-def _table(rows: Sequence[tuple[str, str]]) -> str:
-    body = "".join(
-        f'<tr><th scope="row">{_text(name)}</th><td>{_text(value)}</td></tr>'
-        for name, value in rows
-    )
-    return f'<div class="scroll"><table class="plain"><tbody>{body}</tbody></table></div>'
+    table = f"<thead><tr>{head}</tr></thead>" if any(rows[0]) else ""
+    return f'<div class="scroll"><table class="plain">{table}<tbody>{body}</tbody></table></div>'
 
 
 def _text(text: str) -> str:

@@ -1,10 +1,13 @@
-"""Charts of reports and comparisons, by matplotlib, which only the functions import."""
+"""Charts and figures by matplotlib, which only the functions import.
+
+Fonts serve every script; files are equal for equal figures, with notes on their legibility.
+"""
 
 import importlib.util
 import math
 import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,8 +18,6 @@ from seq2seq.runtime.extras import install_command
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from matplotlib.font_manager import FontProperties
 
 # Colours of Okabe and Ito, distinct for the colour-blind; repeated with other line styles.
@@ -24,6 +25,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e
 LINE_STYLES = ("-", "--", ":", "-.")
 GREY = "#5c636e"
 WIDTH, HEIGHT = 7.5, 4.2  # inches, as all lengths here
+SMALL = 5.2, 3.1  # width and height of a chart in a grid
 PLOT, LINE = 6.0, 0.2  # width of a chart beside its legend, and height of a line of it
 WRAPPED = 40  # characters of a line in the legend; a single name may be longer
 MAX_POINTS = 400  # in a line; more are averaged
@@ -44,9 +46,14 @@ FAMILIES = (
     *("WenQuanYi Zen Hei", "IPAGothic", "Hiragino Sans", "PingFang SC", "Apple SD Gothic Neo"),
     *("Kohinoor Devanagari", "Arial Unicode MS", "Unifont"),
 )
-# Keep text as text, which browsers shape and search; make element ids reproducible.
-_OPTIONS: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "seq2seq"}
-_OPTIONS["pdf.fonttype"] = 42  # TrueType, which journals ask for
+# Keep text as text, which browsers shape and search; make element ids reproducible; let no hinting
+# make text wider than `widest` has measured.
+OPTIONS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "seq2seq",
+    "text.hinting": "none",
+}
+OPTIONS["pdf.fonttype"] = 42  # TrueType, which journals ask for
 
 
 class Curve(NamedTuple):
@@ -63,85 +70,6 @@ def matplotlib_note() -> str | None:
     return f"figures need matplotlib. Run: {install_command('plot')}"
 
 
-def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
-    """Return a figure with one chart."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context({"font.family": installed_families(), "font.size": 9}):
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
-        axes = figure.add_subplot()
-        axes.set_title(title, loc="left", fontsize=10)
-        axes.set_xlabel(x_label, color=GREY)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.set_axisbelow(True)
-    axes.grid(axis="y", color="#dfe2e7", linewidth=0.7)
-    axes.tick_params(colors=GREY, labelsize=8)
-    return figure, axes
-
-
-def style_of(index: int) -> dict[str, Any]:
-    """Return colour and line style of a line."""
-    colours = len(COLOURS)
-    line_style = LINE_STYLES[index // colours % len(LINE_STYLES)]
-    return {"color": COLOURS[index % colours], "linestyle": line_style}
-
-
-def add_legend(figure: "Figure") -> None:
-    """Name the lines of a figure beside its chart, which grows where the names need room."""
-    import matplotlib
-    from matplotlib.font_manager import FontProperties
-
-    (axes,), families = figure.axes, installed_families()
-    handles, names = axes.get_legend_handles_labels()
-    labels = [textwrap.fill(name, WRAPPED, break_long_words=False) for name in names]
-    rows = [row for label in labels for row in label.splitlines()]
-    width = widest(rows, FontProperties(family=families, size=9))
-    figure.set_figwidth(max(figure.get_figwidth(), PLOT + width))
-    figure.set_figheight(max(HEIGHT, LINE * len(rows) + 1))
-    with matplotlib.rc_context({"font.family": families}):
-        figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
-
-
-def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
-    """Draw curves over the steps of training, with a legend if there are several."""
-    figure, axes = new_axes(title, "step")
-    for index, curve in enumerate(curves):
-        steps, values = zip(*thinned(curve.points), strict=True)
-        marker = "o" if len(steps) <= MARKED else ""
-        axes.plot(steps, values, label=curve.name, marker=marker, markersize=3, **style_of(index))
-    if len(curves) > 1:
-        add_legend(figure)
-    return figure
-
-
-def bar_chart(title: str, x_label: str, bars: Sequence[tuple[str, int, float]]) -> "Figure":
-    """Draw a bar for each label, count and value; the count is below the label."""
-    figure, axes = new_axes(title, x_label)
-    drawn = axes.bar(range(len(bars)), [value for *_, value in bars], 0.7, color=COLOURS[0])
-    axes.margins(y=0.1)
-    axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8)
-    axes.set_xticks(range(len(bars)), [f"{label}\n{count:,}" for label, count, _ in bars])
-    figure.set_figwidth(max(WIDTH, 0.7 * len(bars)))
-    return figure
-
-
-def as_svg(figure: "Figure") -> str:
-    """Return a figure as an element of an HTML page."""
-    text = save(figure, ".svg")[0].decode()
-    return text[text.index("<svg") :]
-
-
-def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Average neighbouring points where there are more than MAX_POINTS."""
-    size = -(-len(points) // MAX_POINTS)
-    groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [
-        (sum(step for step, _ in group) / len(group), sum(value for _, value in group) / len(group))
-        for group in groups
-    ]
-
-
 def installed_families() -> list[str]:
     """Return the families that matplotlib finds on this machine."""
     from matplotlib.font_manager import fontManager
@@ -155,7 +83,7 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
     import matplotlib
 
     buffer, notes, dpi = BytesIO(), list[str](), float(DPI)
-    with matplotlib.rc_context(_OPTIONS), _missing_glyphs() as missing:
+    with matplotlib.rc_context(OPTIONS), _missing_glyphs() as missing:
         if suffix == ".png":
             dpi = _dots_per_inch(*figure.get_size_inches())
             figure.savefig(buffer, format="png", dpi=dpi)
@@ -201,3 +129,106 @@ def _missing_glyphs() -> Iterator[set[str]]:
             warnings.warn_explicit(
                 warning.message, warning.category, warning.filename, warning.lineno
             )
+
+
+def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
+    """Return a figure with one chart."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"font.family": installed_families(), "font.size": 9}):
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        axes = figure.add_subplot()
+        axes.set_title(title, loc="left", fontsize=10)
+        axes.set_xlabel(x_label, color=GREY)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.grid(axis="y", color="#dfe2e7", linewidth=0.7)
+    axes.tick_params(colors=GREY, labelsize=8)
+    return figure, axes
+
+
+def style_of(index: int) -> dict[str, Any]:
+    """Return colour and line style of a line."""
+    colours = len(COLOURS)
+    line_style = LINE_STYLES[index // colours % len(LINE_STYLES)]
+    return {"color": COLOURS[index % colours], "linestyle": line_style}
+
+
+def add_legend(figure: "Figure") -> None:
+    """Name the lines of a figure beside its chart, which grows where the names need room."""
+    import matplotlib
+    from matplotlib.font_manager import FontProperties
+
+    (axes,), families = figure.axes, installed_families()
+    handles, names = axes.get_legend_handles_labels()
+    labels = [textwrap.fill(name, WRAPPED, break_long_words=False) for name in names]
+    rows = [row for label in labels for row in label.splitlines()]
+    width = widest(rows, FontProperties(family=families, size=9))
+    figure.set_figwidth(max(figure.get_figwidth(), PLOT + width))
+    figure.set_figheight(max(HEIGHT, LINE * len(rows) + 1))
+    with matplotlib.rc_context({"font.family": families}):
+        figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+
+
+def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
+    """Draw curves over the steps of training, with a legend below if there are several."""
+    figure, axes = new_axes(title, "step")
+    figure.set_size_inches(SMALL)
+    for index, curve in enumerate(curves):
+        steps, values = zip(*thinned(curve.points), strict=True)
+        marker = "o" if len(steps) <= MARKED else ""
+        axes.plot(steps, values, label=curve.name, marker=marker, markersize=3, **style_of(index))
+    axes.locator_params(axis="y", nbins=8)
+    _add_legend_below(figure, len(curves))
+    return figure
+
+
+def bar_chart(
+    title: str, x_label: str, groups: Sequence[tuple[str, int]], bars: Mapping[str, Sequence[float]]
+) -> "Figure":
+    """Draw a group of bars for each label and count, a bar in it for each name; see `line_chart`.
+
+    The count is below the label.
+    """
+    figure, axes = new_axes(title, x_label)
+    axes.grid(False)  # the bars have their values
+    width, places = 0.7 / len(bars), range(len(groups))
+    for index, (name, values) in enumerate(bars.items()):
+        shift = (index - (len(bars) - 1) / 2) * width
+        lefts = [place + shift for place in places]
+        drawn = axes.bar(lefts, values, width, color=COLOURS[index], label=name)
+        axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8 if len(bars) == 1 else 6)
+    axes.margins(y=0.1)
+    axes.set_xticks(places, [f"{label}\n{count:,}" for label, count in groups])
+    figure.set_size_inches(max(SMALL[0], 0.7 * len(groups)), SMALL[1])
+    _add_legend_below(figure, len(bars))
+    return figure
+
+
+def _add_legend_below(figure: "Figure", names: int) -> None:
+    import matplotlib
+
+    if names > 1:
+        with matplotlib.rc_context({"font.family": installed_families()}):
+            style: dict[str, Any] = {"frameon": False, "fontsize": 9, "ncols": min(names, 2)}
+            figure.legend(loc="outside lower left", **style)
+
+
+def as_svg(figure: "Figure") -> str:
+    """Return a figure as an element of an HTML page, whose ground shows through."""
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    text = save(figure, ".svg")[0].decode()
+    return text[text.index("<svg") :]
+
+
+def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Average neighbouring points where there are more than MAX_POINTS."""
+    size = -(-len(points) // MAX_POINTS)
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    return [
+        (sum(step for step, _ in group) / len(group), sum(value for _, value in group) / len(group))
+        for group in groups
+    ]

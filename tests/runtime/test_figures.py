@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seq2seq.analysis.charts import Curve, as_svg, bar_chart, line_chart, thinned
+from seq2seq.runtime.figures import Curve, as_svg, bar_chart, line_chart, thinned
 
 pytest.importorskip("matplotlib")
 TEXT = "{http://www.w3.org/2000/svg}text"
@@ -38,15 +38,20 @@ def test_many_points_are_averaged() -> None:
 
 
 def test_bars_are_as_high_as_their_values() -> None:
-    figure = bar_chart("BLEU", "words", [("1-5", 30, 40.0), ("6-9*", 20, 10.0), ("x", 5, 0.0)])
+    groups = [("1-5", 30), ("6-9*", 20), ("x", 5)]
+    values = {"a": [40.0, 10.0, 0.0], "b": [30.0, 20.0, 1.0]}
+    figure = bar_chart("BLEU", "words", groups, values)
     (axes,) = figure.axes
-    assert [bar.get_height() for bar in axes.patches] == [40.0, 10.0, 0.0]  # type: ignore[attr-defined]
+    heights = [bar.get_height() for bar in axes.patches]  # type: ignore[attr-defined]
+    assert heights == [*values["a"], *values["b"]]
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1-5\n30", "6-9*\n20", "x\n5"]
 
 
 @pytest.mark.parametrize(("count", "label"), [(4, "1-5"), (16, "76-80"), (40, "101-105*")])
 def test_labels_of_bars_do_not_overlap(count: int, label: str) -> None:
-    figure = bar_chart("BLEU", "words", [(label, 12_345, 30.0)] * count)
+    figure = bar_chart("BLEU", "words", [(label, 12_345)] * count, {"a": [30.0] * count})
     figure.draw_without_rendering()
     (axes,) = figure.axes
     boxes = [text.get_window_extent() for text in axes.get_xticklabels()]
