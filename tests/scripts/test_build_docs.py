@@ -25,6 +25,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translation_json import translation_as_json
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 needs_docs = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("latex2mathml", "nbclient", "zensical"))),
     reason="needs the extra docs",
@@ -227,3 +228,20 @@ def test_no_link_of_the_readme_on_pypi_is_broken() -> None:
     assert [link for link in links if not link.startswith("https://")] == []
     assert "attention.png)" not in text
     assert "Get started · Your own corpus" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_fits_beside_the_navigation(page: Path) -> None:
+    """No line of code has more than 88 columns: what is beyond them has to be scrolled to."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:bash|yaml|python|json)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert [line for line in lines if len(line) > 88] == []
+
+
+@needs_docs
+def test_a_diagram_becomes_part_of_its_page(tmp_path: Path) -> None:
+    build_docs.stage(tmp_path / "docs")
+    page = (tmp_path / "docs/explanation/attention.md").read_text(encoding="utf-8")
+    assert page.count('<svg class="diagram"') == 2
+    assert ".svg)" not in page
