@@ -13,7 +13,7 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 
 LOCK := requirements.lock
-EXTRAS := check,completion,docs,download,parquet,plot,serve,tensorboard,train,zstd,dev
+EXTRAS := all,docs,dev
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready

@@ -155,7 +155,7 @@ class _PrintCompletion(argparse.Action):
         try:
             import shtab
         except ImportError:
-            raise not_installed("--print-completion needs shtab", "completion") from None
+            raise not_installed("--print-completion needs shtab", "all") from None
         (commands,) = (action.choices for action in parser._actions if action.dest == "command")
         assert isinstance(commands, dict)
         for action in (action for command in commands.values() for action in command._actions):

@@ -95,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_installed() -> None:
     """Raise UserError without the extra."""
-    for module in ("babel", "fastapi", "jinja2", "prometheus_client", "uvicorn"):
+    for module in ("fastapi", "jinja2", "prometheus_client", "uvicorn"):
         if find_spec(module) is None:
             raise not_installed(f"serve needs {module}", "serve")
 

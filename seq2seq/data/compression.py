@@ -281,4 +281,4 @@ def _check_zstd(path: Path) -> None:
     try:
         _zstd_module()
     except ImportError:
-        raise not_installed(f"{path}: .zst needs backports.zstd", "zstd") from None
+        raise not_installed(f"{path}: .zst needs backports.zstd", "formats") from None

@@ -133,7 +133,7 @@ def download(url: str) -> bytes:
     try:
         import pooch
     except ImportError:
-        raise not_installed("download needs pooch", "download") from None
+        raise not_installed("download needs pooch", "formats") from None
     pooch.get_logger().setLevel("WARNING")
 
     def attempt(url: str, file: str, store: object) -> None:

@@ -1,10 +1,9 @@
 """Pairs of languages that a server translates, each by its own run."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
-
-from babel import Locale
-from babel.core import get_global
 
 from seq2seq.inference.loaded_model import DEFAULT_OPTIONS, ModelOptions
 from seq2seq.inference.loading import languages_of
@@ -13,7 +12,7 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
-_NAMES = Locale("en").languages
+_LANGUAGES = Path(__file__).with_name("languages.tsv")  # code, English name, other codes
 
 
 class LanguagePair(NamedTuple):
@@ -94,12 +93,21 @@ def _folded(code: str) -> str:
 def _language(code: str) -> str:
     """Return the code of a language without its region or script, of two letters if it has one."""
     language = _folded(code).partition("-")[0]
-    return str(get_global("language_aliases").get(language, language))
+    return _known_languages()[1].get(language, language)
 
 
 def language_name(code: str) -> str:
-    """Return the English name of a language, or its code if Unicode's CLDR has no name for it."""
-    return str(_NAMES.get(code.replace("-", "_"), code))
+    """Return the English name of a language, or its code if it has none."""
+    return _known_languages()[0].get(code.replace("_", "-"), code)
+
+
+@cache
+def _known_languages() -> tuple[dict[str, str], dict[str, str]]:
+    """Return the English name of each code, and the code that replaces each other one."""
+    lines = _LANGUAGES.read_text("utf-8").splitlines()[1:]
+    rows = [(*line.split("\t"), "")[:3] for line in lines]
+    names = {code: name for code, name, _ in rows}
+    return names, {alias: code for code, _, aliases in rows for alias in aliases.split()}
 
 
 def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> LanguagePairs:

@@ -229,7 +229,7 @@ def test_without_ftfy_a_note_says_that_mojibake_is_not_checked(
     )
     assert not note.warning
     assert "mojibake: not checked" in note.text
-    assert "pip install 'seq2seq-attention[check]'" in note.text
+    assert "pip install 'seq2seq-attention[formats]'" in note.text
     assert "\n" not in note.text
 
 

@@ -288,7 +288,7 @@ def test_without_shtab_one_line_says_how_to_install_it(
     error = refusal(["--print-completion", "bash"], capsys)
     assert error == (
         "seq2seq: error: --print-completion needs shtab. "
-        "Run: pip install 'seq2seq-attention[completion]'\n"
+        "Run: pip install 'seq2seq-attention[all]'\n"
     )
 
 

@@ -326,7 +326,7 @@ def test_a_missing_package_is_named_before_any_work(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert main(["distill", "-m", run, "-i", "mono.xx", "-o", "a.parquet"]) == 2
     err = capsys.readouterr().err
-    assert "a.parquet: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'" in err
+    assert "a.parquet: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[formats]'" in err
     assert [path.name for path in folder.iterdir()] == ["mono.xx"]
 
 

@@ -103,11 +103,10 @@ def test_the_order_depends_only_on_seed_and_epoch() -> None:
 
 def test_epochs_and_seeds_differ_in_the_order_and_content_of_batches() -> None:
     pairs = pairs_like_speech(300)
-    orders = [
-        as_lists(EpochOrder(pairs, 200, seed, epoch)) for seed, epoch in ((5, 0), (5, 1), (6, 0))
-    ]
+    seeds_and_epochs = (5, 0), (5, 1), (6, 0), (5, 2)  # layouts alternate from epoch to epoch
+    orders = [as_lists(EpochOrder(pairs, 200, seed, epoch)) for seed, epoch in seeds_and_epochs]
     batch_sets = [{frozenset(rows) for rows in order} for order in orders]
-    for n in range(3):
+    for n in range(len(orders)):
         for m in range(n):
             assert orders[n] != orders[m]
             shared = batch_sets[n] & batch_sets[m]

@@ -345,7 +345,7 @@ def test_missing_pyarrow_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = write(tmp_path / "a.parquet", "")
     assert (
         refusal(path)
-        == f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[parquet]'"
+        == f"{path}: Parquet needs pyarrow. Run: pip install 'seq2seq-attention[formats]'"
     )
     with pytest.raises(UserError, match="Parquet needs pyarrow"), pair_writer([path]):
         pass

@@ -258,7 +258,7 @@ def test_without_pooch_one_line_names_the_remedy(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)  # makes its import fail
     assert main(["download", "multi30k", "-o", str(tmp_path)]) == 2
-    assert "pip install 'seq2seq-attention[download]'" in error_line(capsys)
+    assert "pip install 'seq2seq-attention[formats]'" in error_line(capsys)
     assert list(tmp_path.iterdir()) == []
 
 

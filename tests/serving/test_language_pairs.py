@@ -62,3 +62,8 @@ def test_the_region_counts_where_two_pairs_have_one() -> None:
 def test_a_language_with_a_script_has_its_name() -> None:
     assert language_name("zh-Hant") == "Traditional Chinese"
     assert language_name("zh_Hant") == "Traditional Chinese"
+    assert [language_name(code) for code in ("mr", "en-GB", "xx")] == [
+        "Marathi",
+        "British English",
+        "xx",
+    ]

@@ -187,7 +187,7 @@ def test_a_missing_extra_is_named(
     monkeypatch.setattr("seq2seq.cli.serve.find_spec", lambda _name: None)
     assert main(["serve", "-m", "run"]) == 2
     assert capsys.readouterr().err == (
-        "seq2seq: error: serve needs babel. Run: pip install 'seq2seq-attention[serve]'\n"
+        "seq2seq: error: serve needs fastapi. Run: pip install 'seq2seq-attention[serve]'\n"
     )
 
 

@@ -57,6 +57,14 @@ def same(left: list[Tensor], right: list[Tensor]) -> bool:
     return len(left) == len(right) and all(map(torch.equal, left, right))
 
 
+def test_every_step_draws_other_dropout(small_corpus: Path) -> None:
+    run, seeds = prepared(small_corpus), []
+    for _ in range(3):
+        take(run, range(4))
+        seeds.append(torch.initial_seed())
+    assert len(set(seeds)) == 3
+
+
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_both_passes_may_use_tensor_cores_for_the_lstm(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch, precision: str

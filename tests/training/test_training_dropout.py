@@ -1,16 +1,13 @@
 """Training with dropout by part of the model and of words: effect and exact resume."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
 from conftest import train_until
 from tiers import one_quick
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import METRICS
-from seq2seq.training import loop
 from seq2seq.training.loop import train
 
 PARTS = ("word", "embedding", "hidden", "output")
@@ -29,22 +26,6 @@ def test_word_dropout_resumes_exactly(small_corpus: Path, monkeypatch: pytest.Mo
     train_until(config, 2, monkeypatch)
     resumed = train(config, "cpu", resume=True)
     assert (resumed / METRICS).read_bytes() == (complete / METRICS).read_bytes()
-
-
-@pytest.mark.thorough
-def test_every_step_draws_other_dropout(
-    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    step, seeds = loop.train_step, []
-
-    def recorded(*arguments: Any) -> Any:
-        result = step(*arguments)
-        seeds.append(torch.initial_seed())
-        return result
-
-    monkeypatch.setattr(loop, "train_step", recorded)
-    train(configured(small_corpus, "run"), "cpu")
-    assert len(set(seeds)) == len(seeds) == 4
 
 
 def rates(**parts: float) -> str:

@@ -147,7 +147,7 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
         if not texts:
             yield Finding(check.name, False, check.passed)
     if mojibake_test() is None:
-        text = f"mojibake: not checked; it needs ftfy. Run: {install_command('check')}"
+        text = f"mojibake: not checked; it needs ftfy. Run: {install_command('formats')}"
         yield Finding(MOJIBAKE, False, text, done=False)
     train = [split for split in splits if split.name.startswith("train")]
     yield from (_too_long(split, max_length) for split in train)

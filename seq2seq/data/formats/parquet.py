@@ -26,7 +26,7 @@ def iter_parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise not_installed(f"{path}: Parquet needs pyarrow", "parquet") from None
+        raise not_installed(f"{path}: Parquet needs pyarrow", "formats") from None
     number = 0
     with ExitStack() as stack:
         file = stack.enter_context(open_content(path))

@@ -132,7 +132,7 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[WritePair]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise not_installed(f"{path}: Parquet needs pyarrow", "parquet") from None
+        raise not_installed(f"{path}: Parquet needs pyarrow", "formats") from None
     schema = pyarrow.schema([(name, pyarrow.string()) for name in columns])
     rows: list[tuple[str, str]] = []
 

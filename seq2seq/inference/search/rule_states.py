@@ -27,7 +27,6 @@ class RuleStates:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
         starts = [(rule, rule.start(sentence)) for rule in self.rules]
         applied = [(rule, state) for rule, state in starts if state is not None]
-        self._rules.pop(slot, None)
         if applied:
             self._rules[slot] = [rule for rule, _ in applied]
             first, width = [state for _, state in applied], self.options.size // self.options.groups

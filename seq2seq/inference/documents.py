@@ -1,0 +1,161 @@
+"""Documents: texts between markup or time codes, which stay as they are written.
+
+Libraries that parse subtitles renumber cues, round times and drop what they do not know; here
+everything but the texts of SubRip and WebVTT stays as it is.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from html import escape, unescape
+from io import StringIO
+from typing import NamedTuple
+
+from seq2seq.data.affixes import MARKS
+from seq2seq.data.lines import is_blank
+from seq2seq.inference.html_text import escaping, read_html
+from seq2seq.inference.inline_markup import Fragment, Segment, segments
+from seq2seq.inference.translation import Translation
+from seq2seq.runtime.errors import UserError
+
+FORMATS = ("text", "html", "srt", "vtt")
+MAX_CUES = 4  # that a sentence is joined from
+_TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+(?:[.,]\d+)?\s*-->\s*(?:\d+:)?\d+:\d+")
+_TAG = re.compile(r"<(?:(?P<end>/?)(?P<name>[a-zA-Z][^\s<>/.]*)|\d)[^<>]*>|\{\\[^{}]*\}")
+_DASHES = ("-", "\u2013", "\u2014")
+
+
+class SourceDocument:
+    """A document in parts: lines to translate, and what is between them."""
+
+    def __init__(self, text: str, format: str) -> None:
+        """Read a document; raises UserError for an unknown format."""
+        self._escape: Callable[[str], str] = str
+        if format == "html":
+            self._parts, self._escape = list(read_html(text)), escaping(text)
+        elif format in ("srt", "vtt"):
+            self._parts = list(_read_subtitles(text, format == "vtt"))
+            self._escape = partial(escape, quote=False) if format == "vtt" else str
+        elif format == "text":
+            self._parts = list(_read_lines(text))
+        else:
+            raise UserError(f"use one of {', '.join(FORMATS)}", argument="format", value=format)
+        self._segments = [part for part in self._parts if isinstance(part, Segment)]
+
+    @property
+    def lines(self) -> list[str]:
+        """Return the lines to translate, without markup."""
+        return [segment.text for segment in self._segments]
+
+    @property
+    def numbers(self) -> list[int]:
+        """Return the line of the document at which each of `lines` begins, from 1."""
+        return [segment.number for segment in self._segments]
+
+    @property
+    def has_inline_markup(self) -> bool:
+        """Return whether attention weights place markup in the translations."""
+        return any(segment.nodes for segment in self._segments)
+
+    def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
+        """Return the document with a translation of each line: that of a rank, from 0.
+
+        Without attention weights, inline markup is placed in proportion.
+        """
+        remaining = iter(translations)
+        return "".join(
+            part.translated(next(remaining), rank, self._escape)
+            if isinstance(part, Segment)
+            else part
+            for part in self._parts
+        )
+
+
+def translate_document(
+    text: str, format: str, translate: Callable[[list[str]], Sequence[Translation]]
+) -> str:
+    """Translate a document of one of FORMATS: its lines, by a function, and nothing else."""
+    document = SourceDocument(text, format)
+    return document.translated(translate(document.lines))
+
+
+def _read_lines(text: str) -> Iterator[str | Segment]:
+    """Yield the lines of a text, and their ends."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if number > 1:
+            yield "\n"
+        content = line.removesuffix("\r")
+        yield content if is_blank(content) else Segment(content, number=number)
+        yield line[len(content) :]
+
+
+class _Line(NamedTuple):
+    """A line of a document."""
+
+    content: str
+    ending: str
+    number: int
+    is_text: bool
+
+
+def _read_subtitles(text: str, is_vtt: bool) -> Iterator[str | Segment]:
+    """Yield the segments of subtitles, and what is between them.
+
+    The lines of a cue are a segment, as are cues that a sentence without an end and its
+    continuation in lower case join; a line that begins with a dash begins one.
+    """
+    fragments: list[Fragment] = []
+    between, said, number, cues = "", "", 1, 1
+    for line in _lines(text, is_vtt):
+        if not line.is_text:
+            between += line.content + line.ending
+            continue
+        is_cue = len(between.splitlines()) > 1
+        joined = cues < MAX_CUES and _continues(said, line.content) if is_cue else bool(fragments)
+        if joined and not line.content.lstrip().startswith(_DASHES):
+            fragments.append(Fragment(between, "break", text=" "))
+            cues += is_cue
+        else:
+            yield from segments(fragments, number)
+            yield between
+            fragments, number, cues = [], line.number, 1
+        fragments += _fragments(line.content, is_vtt)
+        between, said = line.ending, line.content
+    yield from segments(fragments, number)
+    yield between
+
+
+def _lines(text: str, is_vtt: bool) -> Iterator[_Line]:
+    """Yield the lines of a document; those of texts follow time codes."""
+    lines = list(StringIO(text, newline=""))
+    in_text = False
+    for number, line in enumerate(lines, start=1):
+        content = line.rstrip("\r\n")
+        following = lines[number] if number < len(lines) else ""
+        is_times, is_blank = _TIMES.match(content) is not None, not content.strip()
+        is_number = _TIMES.match(following) is not None and (is_vtt or content.strip().isdigit())
+        in_text = is_times or (in_text and not is_number and not (is_vtt and is_blank))
+        is_text = in_text and not is_times and not is_blank
+        yield _Line(content, line[len(content) :], number, is_text)
+
+
+def _continues(said: str, following: str) -> bool:
+    """Return whether a text continues the sentence of the text before it."""
+    said, following = (_TAG.sub("", text).strip() for text in (said, following))
+    letter = next(filter(str.isalpha, following), "")
+    return bool(said) and letter.islower() and said[-1] not in MARKS
+
+
+def _fragments(line: str, is_vtt: bool) -> Iterator[Fragment]:
+    done = 0
+    for match in _TAG.finditer(line):
+        yield _text(line[done : match.start()], is_vtt)
+        name = match["name"]
+        kind = "point" if name is None else "close" if match["end"] else "open"
+        yield Fragment(match[0], kind, (name or "").lower())
+        done = match.end()
+    yield _text(line[done:], is_vtt)
+
+
+def _text(raw: str, is_vtt: bool) -> Fragment:
+    return Fragment(raw, "text", text=unescape(raw) if is_vtt else raw)

@@ -1,0 +1,350 @@
+"""Markup within a text: taken out before translation, put back where attention places its words."""
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import NamedTuple
+from unicodedata import normalize
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seq2seq.data.affixes import has_letters
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.inference.search.lexical import is_letter
+from seq2seq.inference.translation import Translation
+
+Gains = NDArray[np.float32]  # one for each word of a translation
+MAX_DEPTH = 50  # levels of elements; deeper tags are placed one by one
+MAX_FRAGMENTS = 500  # maximum of a segment, whose time grows with their square
+MAX_COMPARED = 500  # characters by which a text and its tokens may differ
+_WHITE = re.compile(r"[ \t\n\r\f]+")
+_TAKEN = np.float32(-1e9)
+_END = "</s>"
+
+
+class Fragment(NamedTuple):
+    """Text or markup of a document, as it is written there."""
+
+    raw: str
+    kind: str  # "text", "open", "close", "point" or "break", which replaces a space
+    name: str = ""  # element that a tag opens or closes
+    text: str = ""  # without entities
+
+
+@dataclass
+class Node:
+    """Markup at a place of a text; an element has the characters from `start` to `end`."""
+
+    raw: str
+    start: int
+    end: int
+    closing: str = ""
+    children: list["Node"] = field(default_factory=list)
+    is_break: bool = False
+
+
+class Segment(NamedTuple):
+    """A text without its inline markup, and what puts the markup into its translation."""
+
+    text: str
+    nodes: Sequence[Node] = ()
+    number: int = 1  # line of the document where it begins
+
+    def translated(
+        self, translation: Translation, rank: int = 0, escape: Callable[[str], str] = str
+    ) -> str:
+        """Return an entry of an n-best list with the markup, and its text escaped."""
+        target = translation.n_best[rank].text
+        if not self.nodes:
+            return escape(target)
+        root = Node("", 0, len(self.text), children=list(self.nodes))
+        links = _Links(self.text, translation, rank, escape)
+        return _placed(root, links, 0, len(target))
+
+
+def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[Node]]:
+    """Return the text of fragments, with single spaces, and their markup as a tree."""
+    text, root = "", Node("", 0, 0)
+    stack, names = [root], [""]
+    for fragment in fragments:
+        if fragment.kind in ("text", "break"):
+            content = _WHITE.sub(" ", fragment.text)
+            if content.startswith(" ") and (not text or text.endswith(" ")):
+                content = content[1:]
+                if fragment.kind == "text":
+                    stack[-1].children.append(Node(" ", len(text), len(text)))
+            if fragment.kind == "break":
+                place = len(text)
+                stack[-1].children.append(Node(fragment.raw, place, place, is_break=True))
+            text += content
+        elif fragment.kind == "open" and are_paired:
+            if len(stack) > MAX_DEPTH:
+                return _read(fragments, are_paired=False)
+            stack.append(Node(fragment.raw, len(text), len(text)))
+            names.append(fragment.name)
+        elif fragment.kind == "close" and fragment.name in names:
+            while names[-1] != fragment.name:
+                _leave_open(stack, names)
+            node = stack.pop()
+            names.pop()
+            node.closing, node.end = fragment.raw, len(text)
+            stack[-1].children.append(node)
+        else:
+            stack[-1].children.append(Node(fragment.raw, len(text), len(text)))
+    while len(stack) > 1:
+        _leave_open(stack, names)
+    text = text.rstrip(" ")
+    return text, [_shortened(node, len(text)) for node in root.children]
+
+
+def _leave_open(stack: list[Node], names: list[str]) -> None:
+    """Let the tag of an element without an end be markup of its own."""
+    node = stack.pop()
+    names.pop()
+    stack[-1].children += [Node(node.raw, node.start, node.start), *node.children]
+
+
+def _shortened(node: Node, length: int) -> Node:
+    """Return a node within a text of a length; elements without text are markup at a place."""
+    node.start, node.end = min(node.start, length), min(node.end, length)
+    node.children = [_shortened(child, length) for child in node.children]
+    if node.start == node.end and node.closing:
+        content = "".join(child.raw for child in node.children)
+        return Node(f"{node.raw}{content}{node.closing}", node.start, node.start)
+    return node
+
+
+def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segment]:
+    """Yield the segments that fragments make, or fragments without letters as they are."""
+    if not any(has_letters(fragment.text) for fragment in fragments):
+        yield "".join(fragment.raw for fragment in fragments)
+        return
+    for start in range(0, len(fragments), MAX_FRAGMENTS):
+        chosen = fragments[start : start + MAX_FRAGMENTS]
+        yield Segment(*_read(chosen, are_paired=True), number)
+
+
+class _Stretch(NamedTuple):
+    """A word of a translation, or a character between words."""
+
+    start: int
+    end: int
+
+
+class _Links:
+    """Links from the words of a translation to the characters of its source."""
+
+    def __init__(
+        self, source: str, translation: Translation, rank: int, escape: Callable[[str], str]
+    ) -> None:
+        entry = translation.n_best[rank]
+        self.source, self.target, self.escape = source, entry.text, escape
+        self.words = list(_words(entry.text))
+        self.source_words = list(_words(source))
+        self._length = max(1, len(source))
+        self._bounds = np.array(self.words, np.float32).reshape(-1, 2) * (
+            self._length / max(1, len(entry.text))
+        )
+        self._attention: NDArray[np.float32] | None = None
+        if entry.attention is not None and entry.attention.size:
+            columns = _spelled(source, translation.src_tokens)
+            rows = _spelled(entry.text, entry.tokens)
+            self._columns = [column for column in columns if column >= 0]
+            self._first = np.cumsum([0, *(column >= 0 for column in columns)])
+            self._attention = self._by_word(rows, entry.attention)
+
+    def _by_word(
+        self, rows: Sequence[int], attention: NDArray[np.float32]
+    ) -> NDArray[np.float32] | None:
+        """Return the attention [words, S + 1] of words to tokens, summed from the first one."""
+        if not self._columns:
+            return None
+        tokens = [sorted({row for row in rows[w.start : w.end] if row >= 0}) for w in self.words]
+        weights = np.zeros((len(tokens), attention.shape[1] + 1), np.float32)
+        for number, chosen in enumerate(tokens):
+            if chosen:
+                weights[number, 1:] = attention[chosen].mean(axis=0).cumsum()
+        return weights
+
+    def within(self, start: int, end: int) -> Gains:
+        """Return the share of each word's attention that is on characters of the source.
+
+        Without attention, words are where they are in proportion.
+        """
+        if self._attention is None:
+            first, last = self._bounds[:, 0], self._bounds[:, 1]
+            common = (np.minimum(last, end) - np.maximum(first, start)).clip(0)
+            shares: Gains = common / (last - first).clip(1e-6)
+            return shares
+        columns = self._columns[self._first[start] : self._first[end]]
+        if not columns:
+            return np.zeros(len(self.words), np.float32)
+        sums = self._attention
+        sums_within: Gains = sums[:, columns[-1] + 1] - sums[:, columns[0]]
+        return sums_within
+
+
+def _words(text: str) -> Iterator[_Stretch]:
+    """Yield the words of a text; characters of scripts without spaces and of punctuation apart."""
+    place = 0
+    for is_word, characters in groupby(text, is_letter):
+        run = list(characters)
+        if is_word:
+            yield _Stretch(place, place + len(run))
+        else:
+            yield from (
+                _Stretch(place + n, place + n + 1) for n, c in enumerate(run) if not c.isspace()
+            )
+        place += len(run)
+
+
+def _spelled(text: str, tokens: Sequence[str]) -> list[int]:
+    """Return for each character of a text the number of the token that has it, -1 for none."""
+    of_text = [(_form(c), place) for place, c in enumerate(text) if not c.isspace()]
+    of_tokens = [
+        (_form(c), number)
+        for number, token in enumerate(tokens)
+        if token != _END
+        for c in token.replace(SPACE, "")
+        if not c.isspace()
+    ]
+    numbers = [-1] * len(text)
+    for first, second, size in _equal_runs([c for c, _ in of_text], [c for c, _ in of_tokens]):
+        for n in range(size):
+            numbers[of_text[first + n][1]] = of_tokens[second + n][1]
+    return numbers
+
+
+def _equal_runs(a: Sequence[str], b: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    """Yield runs of equal characters: where they begin in both, and their length."""
+    most = min(len(a), len(b))
+    start = next((n for n in range(most) if a[n] != b[n]), most)
+    yield 0, 0, start
+    end = next((n for n in range(most - start) if a[-1 - n] != b[-1 - n]), most - start)
+    middle = a[start : len(a) - end], b[start : len(b) - end]
+    if max(map(len, middle)) <= MAX_COMPARED:
+        for run in SequenceMatcher(None, *middle, autojunk=False).get_matching_blocks():
+            yield start + run.a, start + run.b, run.size
+    yield len(a) - end, len(b) - end, end
+
+
+def _form(character: str) -> str:
+    return normalize("NFKC", character).casefold()[:1]
+
+
+class _Placing(NamedTuple):
+    """Markup in a part of a translation, in order of places; it replaces what is between them."""
+
+    start: int
+    end: int
+    order: int
+    text: str
+
+
+def _placed(parent: Node, links: _Links, start: int, end: int) -> str:
+    """Return the translation from `start` to `end`, that of a node, with the markup in the node."""
+    area = _Area(parent, links, start, end)
+    parts, done = list[str](), start
+    for place in sorted(area.place(order, node) for order, node in enumerate(parent.children)):
+        parts += [links.escape(links.target[done : place.start]), place.text]
+        done = max(done, place.end)
+    return "".join([*parts, links.escape(links.target[done:end])])
+
+
+class _Area:
+    """The part of a translation that belongs to a node, where its children are placed."""
+
+    def __init__(self, parent: Node, links: _Links, start: int, end: int) -> None:
+        self._parent, self._links, self._start, self._end = parent, links, start, end
+        self._first = bisect_left(links.words, start, key=lambda word: word.start)
+        self._last = bisect_right(links.words, end, key=lambda word: word.end)
+        self._words = links.words[self._first : self._last]
+        self._free = np.ones(len(self._words), bool)
+        self._breaks = sum(node.is_break for node in parent.children)
+        self._broken = 0  # words before the last break
+
+    def place(self, order: int, node: Node) -> _Placing:
+        """Return where a child is placed."""
+        if node.is_break and self._parent.start < node.start < self._parent.end:
+            return self._break(order, node)
+        if node.start == node.end:
+            place = self._point(node)
+            return _Placing(place, place, order, node.raw)
+        start, end = self._copied(node) or self._span(node)
+        content = _placed(node, self._links, start, end)
+        return _Placing(start, end, order, f"{node.raw}{content}{node.closing}")
+
+    def _gains(self, start: int, end: int) -> Gains:
+        """Return for each word how much more it attends to characters than to the other ones."""
+        parent, chosen = self._parent, slice(self._first, self._last)
+        total = self._links.within(parent.start, parent.end)[chosen]
+        return 2 * self._links.within(start, end)[chosen] - total
+
+    def _break(self, order: int, node: Node) -> _Placing:
+        """Replace a space, after the last break, and before as many words as breaks are to come."""
+        self._breaks -= 1
+        least, most = self._broken + 1, len(self._words) - 1 - self._breaks
+        if least > most:
+            return _Placing(self._end, self._end, order, node.raw)
+        self._broken = self._split(node.start, least, most)
+        before, after = self._words[self._broken - 1 : self._broken + 1]
+        return _Placing(before.end, after.start, order, node.raw)
+
+    def _split(self, place: int, least: int, most: int) -> int:
+        """Return the number of words after which a place of the source comes.
+
+        The words around it attend to those around the place, and those before it to those before.
+        """
+        words = self._links.source_words
+        number = bisect_left(words, place, key=lambda word: word.start)
+        around = words[max(0, number - 1) : number + 1]
+        near = self._links.within(around[0].start, around[-1].end)[self._first : self._last]
+        near = np.concatenate([[0], near, [0]])
+        sums = np.concatenate([[0], self._gains(self._parent.start, place).cumsum()])
+        scores = near[:-1] + near[1:] + sums / max(1, len(self._words))
+        return least + int(scores[least : most + 1].argmax())
+
+    def _point(self, node: Node) -> int:
+        """Return the place of markup without text: after the word that it follows, or between."""
+        if node.start <= self._parent.start or not self._words:
+            return self._start
+        if node.start >= self._parent.end:
+            return self._end
+        before = self._links.source[: node.start]
+        if not before[-1].isspace():
+            word = self._gains(before.rfind(" ") + 1, node.start)
+            return self._words[int(word.argmax())].end
+        number = self._split(node.start, 0, len(self._words))
+        return self._words[number].start if number < len(self._words) else self._end
+
+    def _copied(self, node: Node) -> tuple[int, int] | None:
+        """Return the place of a part of a word that the translation has, too."""
+        source, words = self._links.source, self._links.source_words
+        first = bisect_right(words, node.start, key=lambda word: word.end)
+        last = bisect_left(words, node.end, key=lambda word: word.start)
+        if first >= last:
+            return None
+        start, end = words[first].start, words[last - 1].end
+        place = self._links.target.find(source[start:end], self._start, self._end)
+        if (start >= node.start and end <= node.end) or place < 0:
+            return None
+        return place + node.start - start, place + node.end - start
+
+    def _span(self, node: Node) -> tuple[int, int]:
+        """Return the run of free words that attends most to an element."""
+        if (node.start, node.end) == (self._parent.start, self._parent.end):
+            return self._start, self._end
+        if not self._free.any():
+            return self._end, self._end
+        gains = np.where(self._free, self._gains(node.start, node.end), _TAKEN)
+        first = last = int(gains.argmax())
+        if gains[first] > 0:
+            sums = np.concatenate([[0], gains.cumsum(dtype=np.float64)])
+            last = int((sums[1:] - np.minimum.accumulate(sums[:-1])).argmax())
+            first = int(sums[: last + 1].argmin())
+        self._free[first : last + 1] = False
+        return self._words[first].start, self._words[last].end
