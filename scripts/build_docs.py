@@ -2,8 +2,8 @@
 
     python scripts/build_docs.py
 
-The pages of docs/ are staged in build/docs: notebooks become pages, formulas MathML, diagrams part of
-their page, and excerpts of the source are inserted. Pages generated from the source join them.
+The pages of docs/ are staged in build/docs: notebooks become pages, formulas MathML, diagrams part
+of their page, and excerpts of the source are inserted. Pages generated from the source join them.
 """
 
 import os

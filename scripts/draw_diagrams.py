@@ -2,8 +2,8 @@
 
     python scripts/draw_diagrams.py
 
-Writes SVG files into docs/images, which follow a dark theme; the site has them inline. BLEU by length is the first table of
-docs/results/attention.md.
+Writes SVG files into docs/images, which follow a dark theme; the site has them inline. BLEU by
+length is the first table of docs/results/attention.md.
 """
 
 import re

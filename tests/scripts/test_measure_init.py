@@ -16,7 +16,7 @@ def test_manual_and_default_configs_load(tmp_path: Path, corpus: str, minutes: f
     options = argparse.Namespace(data=tmp_path, output=tmp_path, minutes=minutes)
     loaded = []
     for side in ("hand", "bare"):
-        write_config(options, corpus, side, tmp_path / f"{side}.yaml")
+        write_config(options, (corpus, None), side, tmp_path / f"{side}.yaml")
         config, notes = read_config_file(tmp_path / f"{side}.yaml")
         assert not notes
         assert config.training.max_minutes == minutes
@@ -33,8 +33,12 @@ def test_a_config_of_init_for_a_small_corpus(tmp_path: Path) -> None:
         lines = [f"a sentence of {number} words {name[:3]}\n" for number in range(300)]
         (folder / name).write_bytes(gzip.compress("".join(lines).encode()))
     options = argparse.Namespace(data=tmp_path, output=tmp_path, minutes=0.1)
-    write_config(options, "multi30k", "init", tmp_path / "init.yaml")
-    assert load_config(tmp_path / "init.yaml").training.max_minutes == 0.1
+    write_config(options, ("multi30k", 200), "init", tmp_path / "init.yaml")
+    config = load_config(tmp_path / "init.yaml")
+    assert config.training.max_minutes == 0.1
+    (train,) = config.data.train
+    assert train.src is not None
+    assert len(gzip.decompress(train.src.read_bytes()).splitlines()) == 200
 
 
 def test_the_table_has_a_row_for_each_corpus_and_time(capsys: pytest.CaptureFixture[str]) -> None:
