@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2"}
-SIDES = ("init", "hand", "bare")
+SIDES = ("init", "hand", "bare", "small")
 
 
 class Corpus(NamedTuple):
@@ -57,6 +57,11 @@ LUONG = "decoder: luong, score: general, input_feeding: true"
 SIZES = "embedding_size: 256, hidden_size: 512, dropout: 0.1"
 SHORT = f"model: {{{LUONG}, {SIZES}}}"
 LONG = f"model: {{{LUONG}, {SIZES}, layers: 2}}"
+# For some thousand pairs: half the units, and batches so small that attention has time to form.
+SMALL = f"""\
+model: {{{{{LUONG}, embedding_size: 128, hidden_size: 256, dropout: 0.3}}}}
+training: {{{{batch_tokens: 600, learning_rate: 2e-3, decay: linear, warmup_steps: 100,
+  average: 0.99, max_minutes: {{minutes:g}}}}}}"""
 
 
 def main() -> None:
@@ -150,6 +155,8 @@ def write_config(options: argparse.Namespace, text: Text, side: str, path: Path)
     ]
     if side == "bare":
         lines.append(f"training: {{max_minutes: {options.minutes:g}}}")
+    elif side == "small":
+        lines.append(SMALL.format(minutes=options.minutes))
     else:
         long = options.minutes >= 10
         average = 0.998 if long else 0.99
