@@ -1,9 +1,9 @@
-"""Draw the diagrams of docs/: encoder and attention, the two wirings, beam search, BLEU by length.
+"""Draw the diagrams of docs/: encoder and attention, two wirings, beam search, BLEU.
 
     python scripts/draw_diagrams.py
 
-Writes SVG files into docs/images, which follow a dark theme; the site has them inline. BLEU by
-length is the first table of docs/results/attention.md.
+Writes SVG files into docs/images, which follow a dark theme; the site has them inline. The
+figures of BLEU are the first tables of docs/results/attention.md and recipes.md.
 """
 
 import re
@@ -219,9 +219,8 @@ def beam_search() -> None:
 
 def by_length() -> None:
     """Draw BLEU by source length, as figure 2 of Bahdanau et al. (2015)."""
-    page = (DOCS / "results/attention.md").read_text(encoding="utf-8")
-    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
-    head, curves = rows[0][1:8], {row[0]: [float(cell) for cell in row[1:8]] for row in rows[2:5]}
+    first, *rows = table_of("attention.md")
+    head, curves = first[1:8], {row[0]: [float(cell) for cell in row[1:8]] for row in rows}
     drawing = Drawing("by-length", 640, 320, "BLEU by the length of the source sentence")
     left, top, width, height = 50, 40, 480, 220
     drawing.text(
@@ -250,9 +249,29 @@ def by_length() -> None:
     drawing.write()
 
 
+def recipes() -> None:
+    """Draw the BLEU of the recipes, the first table of docs/results/recipes.md, as bars."""
+    rows = table_of("recipes.md")[1:]
+    drawing = Drawing("recipes", 640, 34 * len(rows) + 34, "BLEU of the recipes")
+    for number, (name, score, *_) in enumerate(rows):
+        y = 14 + 34 * number
+        drawing.text(330, y + 15, name, "", "end")
+        drawing.bar(340, y, 5.4 * float(score), 22)
+        drawing.text(348 + 5.4 * float(score), y + 15, score, "", "start")
+    drawing.text(340, 34 * len(rows) + 24, "BLEU, from 0", "soft", "start")
+    drawing.write()
+
+
+def table_of(page: str) -> list[list[str]]:
+    """Return the cells of the first table of a page of results, without the line below its head."""
+    text = (DOCS / "results" / page).read_text(encoding="utf-8")
+    table = text[text.index("\n|") + 1 :].partition("\n\n")[0].splitlines()
+    return [line.strip("| ").split(" | ") for line in (table[0], *table[2:])]
+
+
 def main() -> int:
     """Draw all."""
-    for draw in (encoder, wirings, beam_search, by_length):
+    for draw in (encoder, wirings, beam_search, by_length, recipes):
         draw()
     return 0
 
