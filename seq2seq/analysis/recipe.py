@@ -118,7 +118,7 @@ class Sizes(NamedTuple):
 
 
 _SIZES = (Sizes(256, 512, 2, 4.5), Sizes(256, 512, 1, 2), Sizes(192, 320, 1, 0))
-_FEW_PAIRS, _SMALL_SIZES = 5000, Sizes(128, 256, 1, 0)  # of a text with fewer pairs
+_FEW_PAIRS, _SMALL_SIZES = 5000, Sizes(128, 256, 1, 0)  # for texts with fewer pairs
 
 
 class Recipe(NamedTuple):
