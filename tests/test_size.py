@@ -16,7 +16,7 @@ BUDGETS = {
     "engines": (3200, 2300),
     "runs": (2220, 1500),
     "export": (130, 130),
-    "inference": (6500, 3620),
+    "inference": (6560, 3620),
     "evaluation": (660, 650),
     "training": (3660, 3210),
     "analysis": (4740, 2960),
