@@ -1,9 +1,12 @@
 """The table of environment variables lists all that the package, scripts, tests and make read."""
 
+import argparse
 import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from seq2seq.cli import serve
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_THE_SYSTEM = {"PATH"}
@@ -60,7 +63,10 @@ def in_sources() -> set[str]:
         path for top in ("seq2seq", "scripts", "tests") for path in (ROOT / top).rglob("*.py")
     ]
     own = Path(__file__)
-    found = {name for path in python if path != own for name in read_by_python(path)}
+    parser = argparse.ArgumentParser(add_help=False)
+    serve.add_arguments(parser)
+    options = {serve.variable(action) for action in parser._actions if action.option_strings}
+    found = options | {name for path in python if path != own for name in read_by_python(path)}
     for path in (ROOT / "Makefile", *(ROOT / ".ci").iterdir()):
         for match in SHELL.finditer(path.read_text(encoding="utf-8")):
             found.add(match[1] or match[2])

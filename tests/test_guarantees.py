@@ -35,6 +35,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "training/test_save_every.py::test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly",
     ),
     "files are written under a temporary name, synced, renamed": (
+        "cli/test_split.py::test_a_crash_leaves_no_part_of_an_earlier_division",
         "runtime/test_files.py::test_a_failure_leaves_the_old_file_and_no_temporary_file",
         "runs/test_checkpoint.py::test_every_file_is_synced_before_it_is_renamed",
         "runtime/test_write_failures.py::test_the_folder_is_synced_after_the_rename",
@@ -206,6 +207,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "serving/test_access.py::test_requests_that_are_too_large_are_refused",
         "serving/test_access.py::test_a_full_queue_answers_503",
         "serving/test_access.py::test_a_client_that_disconnects_is_dropped",
+        "serving/test_connection.py::test_those_that_wait_longest_make_room_for_others",
+        "serving/test_connection.py::test_a_client_that_closes_both_sides_is_noticed",
         "serving/test_serve_command.py::test_accepted_requests_complete_after_a_signal",
     ),
     "a server is reached only from this machine, and its page executes no text": (

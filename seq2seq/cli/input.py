@@ -68,9 +68,10 @@ def open_bytes(source: TextFile | None, check: Check = check_is_text) -> Iterato
         yield file
 
 
-def numbered(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Yield batches of at most `size` lines, each with the number of its first line, from 1."""
-    number = 1
+def numbered(
+    groups: Iterable[Sequence[bytes]], size: int, number: int = 1
+) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield batches of at most `size` lines, each with the number of its first line."""
     for group in groups:
         for start in range(0, len(group), size):
             yield number + start, group[start : start + size]

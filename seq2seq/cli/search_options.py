@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +24,32 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
         "blank for none"
     )
     group.add_argument("--constraints", type=Path, metavar="FILE", help=text)
-    text = f"TSV of {DESCRIPTIONS['glossary']}"
-    group.add_argument("--glossary", type=Path, metavar="FILE", help=text)
-    text = f"{DESCRIPTIONS['forbidden']}: those in FILE, one per line"
-    group.add_argument("--forbidden", type=Path, metavar="FILE", help=text)
+    add_requirements(group)
     add_sampling_options(group, f"{DESCRIPTIONS['samples']}; print the first")
     text = DESCRIPTIONS["groups"]
     group.add_argument("--groups", type=arguments.count, default=1, metavar="G", help=text)
     text = f"{DESCRIPTIONS['diversity']} (default: {DIVERSITY})"
     group.add_argument("--diversity", type=float, metavar="X", help=text)
     group.add_argument("--mbr", choices=("chrf", "bleu"), help=DESCRIPTIONS["mbr"])
+
+
+def add_requirements(parser: argparse._ActionsContainer) -> None:
+    """Add the options that hold for all translations; see `requirements`."""
+    text = f"TSV of {DESCRIPTIONS['glossary']}"
+    parser.add_argument("--glossary", type=Path, metavar="FILE", help=text)
+    text = f"{DESCRIPTIONS['forbidden']}: those in FILE, one per line"
+    parser.add_argument("--forbidden", type=Path, metavar="FILE", help=text)
+
+
+def requirements(options: argparse.Namespace) -> "SearchSettings":
+    """Return the settings with the glossary and the forbidden phrases; raises UserError."""
+    from seq2seq.inference.glossary import Glossary
+    from seq2seq.inference.settings import SearchSettings
+
+    return SearchSettings(
+        glossary=options.glossary and Glossary.read(options.glossary),
+        forbidden=_forbidden(options.forbidden) if options.forbidden else (),
+    )
 
 
 def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
@@ -50,15 +67,11 @@ def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
 
 def search_settings(options: argparse.Namespace) -> "SearchSettings":
     """Return the settings that the options make; raises UserError."""
-    from seq2seq.inference.glossary import Glossary
-    from seq2seq.inference.settings import SearchSettings
-
     if options.diversity is not None and options.groups == 1:
         raise UserError("--diversity: needs --groups G of at least 2")
     diversity = DIVERSITY if options.diversity is None else options.diversity
-    return SearchSettings(
-        glossary=options.glossary and Glossary.read(options.glossary),
-        forbidden=_forbidden(options.forbidden) if options.forbidden else (),
+    return replace(
+        requirements(options),
         sampling=sampling_options(options),
         groups=options.groups,
         diversity=diversity,

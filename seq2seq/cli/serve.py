@@ -2,16 +2,22 @@
 
 import argparse
 import ipaddress
+import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.loading import frozen_objects
+from seq2seq.cli.search_options import add_requirements, glossary_places, requirements
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, arguments_spelled, python_spelling
 from seq2seq.runtime.extras import not_installed
+
+if TYPE_CHECKING:
+    from seq2seq.serving.access import Client
 
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -23,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq serve -m runs/en-de -m runs/de-en --port 8080
   seq2seq serve -m runs/demo --host 0.0.0.0 --token-file token
 
-Other machines reach the server only with --host, pages of other sites only with --allow-origin."""
+Other machines reach the server only with --host, pages of other sites only with --allow-origin.
+Each option may be an environment variable, such as SEQ2SEQ_PORT; lists have spaces between."""
     text = "run folder; repeat for further pairs of languages"
     parser.add_argument(
         "-m", "--model", action="append", default=[], required=True, metavar="RUN", help=text
@@ -32,7 +39,10 @@ Other machines reach the server only with --host, pages of other sites only with
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
     text = "port to listen on; 0: any free one (default: 8000)"
     parser.add_argument("--port", type=_port, default=8000, metavar="N", help=text)
-    text = "translate only for those who send the first line of FILE as a token"
+    text = (
+        "translate only for those who send a token of FILE, one a line: TOKEN, or TOKEN NAME "
+        "CHARACTERS with the characters per minute"
+    )
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
     text = "let pages of ORIGIN, such as https://example.org, use the API; repeat for more"
     parser.add_argument(
@@ -42,6 +52,10 @@ Other machines reach the server only with --host, pages of other sites only with
     parser.add_argument(
         "--allow-host", type=_host, action="append", default=[], metavar="NAME", help=text
     )
+    text = "format of the log; json has a line for every request (default: text)"
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help=text)
+    group = parser.add_argument_group("requirements on all translations")
+    add_requirements(group)
     group = parser.add_argument_group("limits")
     text = "characters per request (default: 10000)"
     group.add_argument(
@@ -54,11 +68,48 @@ Other machines reach the server only with --host, pages of other sites only with
     text = "seconds until a request is given up (default: 60)"
     group.add_argument("--timeout", type=arguments.count, default=60, metavar="N", help=text)
     arguments.add_model_options(parser)
+    parser.set_defaults(lists=_read_environment(parser))
+
+
+def variable(action: argparse.Action) -> str:
+    """Return the name of the environment variable of an option."""
+    return f"SEQ2SEQ_{action.dest.upper()}"
+
+
+def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
+    """Let SEQ2SEQ_PORT be the default of --port, and so on; return those of repeated options.
+
+    Raises UserError for a value that the option would refuse.
+    """
+    lists: dict[str, list[Any]] = {}
+    environment = dict(os.environ)
+    for action in parser._actions:
+        name = variable(action)
+        text = environment.get(name, "")
+        if not text or not action.option_strings or action.dest == "help":
+            continue
+        many = isinstance(action.default, list)
+        try:
+            values = [
+                parser._get_value(action, word) for word in (text.split() if many else [text])
+            ]
+            for value in values:
+                parser._check_value(action, value)
+        except argparse.ArgumentError as error:
+            raise UserError(f"{name}: {error.message}") from None
+        action.required = False
+        if many:
+            lists[action.dest] = values
+        else:
+            action.default = text != "0" if action.nargs == 0 else values[0]
+    return lists
 
 
 def run(options: argparse.Namespace) -> int:
     """Load the runs and serve them until Ctrl-C or SIGTERM."""
     _check_installed()
+    for name, values in options.lists.items():
+        setattr(options, name, getattr(options, name) or values)
     if options.max_queue < options.max_lines:
         raise UserError(
             f"--max-queue {options.max_queue}: below --max-lines ({options.max_lines}); a request "
@@ -68,14 +119,19 @@ def run(options: argparse.Namespace) -> int:
         from seq2seq.serving.access import Access, Limits
         from seq2seq.serving.app import address_of, create_app, listen, server_for
         from seq2seq.serving.language_pairs import load_pairs
-    token = _token(options.token_file)
-    access = Access(token, _hosts(options), tuple(options.allow_origin))
+        from seq2seq.serving.metrics import log_json
+    if options.log_format == "json":
+        log_json()
+    settings = requirements(options)
+    access = Access(_clients(options.token_file), _hosts(options), tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
         with frozen_objects():
             pairs = load_pairs(options.model, arguments.model_options(options))
-            app = create_app(pairs, limits, access)
-        if not (token or _is_local(options.host)):
+            app = create_app(pairs, limits, access, settings)
+        for translator in pairs.values():
+            translator.check_phrases(glossary_places(options.glossary, settings), settings)
+        if not (access.clients or _is_local(options.host)):
             logger.info(
                 f"note: everyone who can reach {options.host} can translate; --token-file limits "
                 "that"
@@ -121,15 +177,27 @@ def _host(text: str) -> str:
     return text
 
 
-def _token(path: Path | None) -> str | None:
-    """Return the first line of a file, which headers can hold; raises UserError."""
-    if path is None:
-        return None
-    empty = path.is_file() and not path.stat().st_size
-    token = "" if empty else read_lines(path)[0].strip()
-    if not (token.isascii() and token.isprintable() and token.split() == [token]):
-        raise UserError(f"{path}:1: must be the token, of ASCII characters without spaces")
-    return token
+def _clients(path: Path | None) -> "dict[str, Client]":
+    """Return the clients of a file by their tokens, which headers can hold; raises UserError."""
+    from seq2seq.serving.access import Client
+
+    clients: dict[str, Client] = {}
+    empty = path is None or (path.is_file() and not path.stat().st_size)
+    lines = [] if path is None or empty else read_lines(path)
+    for number, line in enumerate(lines, start=1):
+        token, *fields = line.split() or [""]
+        name, characters = [*fields, *["", "0"][len(fields) :]][:2]
+        if not token or token.startswith("#"):
+            continue
+        if not (token.isascii() and token.isprintable() and characters.isdecimal()) or fields[2:]:
+            raise UserError(
+                f"{path}:{number}: must be a token of ASCII characters, or a token, a name and the "
+                "characters per minute, with spaces between"
+            )
+        clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12]))
+    if path is not None and not clients:
+        raise UserError(f"{path}:1: must be a token, of ASCII characters without spaces")
+    return clients
 
 
 def _hosts(options: argparse.Namespace) -> frozenset[str] | None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _LINE_OPTIONS = (
     *("json", "n_best", "prefix", "prefix_file", "constraints"),
-    *("stream", "document", "columns"),
+    *("stream", "document", "columns", "shard"),
 )
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
@@ -87,6 +87,8 @@ bidirectional controls are shown as \\uXXXX."""
     add_search_options(parser)
     text = "translate lines as they arrive, as from tail -f"
     parser.add_argument("--stream", action="store_true", help=text)
+    text = "translate the I-th of N parts of -i FILE alone; in order, the outputs are that of FILE"
+    parser.add_argument("--shard", type=arguments.shard, metavar="I/N", help=text)
     text = f"lines to translate together; does not affect the output (default: {BATCH_LINES})"
     parser.add_argument("--batch-size", type=arguments.count, metavar="N", help=text)
     arguments.add_model_options(parser)
@@ -125,6 +127,7 @@ class _InputText(NamedTuple):
     groups: Iterable[Sequence[bytes]]
     typed: bool = False  # a user reads each translation before typing the next line
     numbers: list[int] | None = None  # lines of the file at which its paragraphs begin
+    skipped: int = 0  # lines of the file before those of a shard
 
 
 def run(options: argparse.Namespace) -> int:
@@ -212,7 +215,8 @@ def _translate(
         report.logged_on_failure(),
         progress("translated", total, visible=barred) as advance,
     ):
-        for number, batch in input_lines.numbered(text.groups, options.batch_size or BATCH_LINES):
+        size = options.batch_size or BATCH_LINES
+        for number, batch in input_lines.numbered(text.groups, size, text.skipped + 1):
             lines = report.decode(number, batch)
             prefixes = required.prefixes_of(number, len(lines))
             translations = translator.stream(
@@ -259,7 +263,14 @@ def _total(options: argparse.Namespace) -> int | None:
     is_other = options.input is not None and table_format(options.input) != "tsv"
     if options.document or options.columns or is_other:
         return None
-    return count_lines(options.input)
+    lines = count_lines(options.input)
+    return None if lines is None else len(range(lines)[_shard(options, lines)])
+
+
+def _shard(options: argparse.Namespace, lines: int) -> slice:
+    """Return which lines of a file belong to the shard; all of them without one."""
+    number, shards = options.shard or (1, 1)
+    return slice((number - 1) * lines // shards, number * lines // shards)
 
 
 @contextmanager
@@ -271,8 +282,8 @@ def _open(
     check = check_is_readable if options.format else check_is_text
     by_line = [file for file in (required.prefixes, required.constraints) if file is not None]
     if options.text:
-        lines = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
-        yield _InputText([_in_step(by_line, lines, name)])
+        typed = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
+        yield _InputText([_in_step(by_line, typed, name)])
     elif _is_typed(options):
         yield _InputText(input_lines.typed_lines(), typed=True)
     elif options.stream and (source is None or source.column is None):
@@ -281,15 +292,20 @@ def _open(
     else:
         by_terminal = source is None and sys.stdin.isatty()
         size = options.batch_size or (1 if by_terminal or options.stream else BATCH_LINES)
+        part = slice(0, None)
+        if options.shard is not None:
+            with input_lines.open_input(source) as opened:
+                part = _shard(options, sum(1 for _ in opened))
         with input_lines.open_input(source, check) as opened:
             if options.document:
                 numbers: list[int] = []
                 texts = input_lines.paragraphs(opened, numbers, name)
                 yield _InputText(input_lines.grouped(texts, BATCH_LINES), numbers=numbers)
             elif by_line:
-                yield _InputText([_in_step(by_line, opened, name)])
+                yield _InputText([_in_step(by_line, opened, name)[part]], skipped=part.start)
             else:
-                yield _InputText(input_lines.grouped(opened, size))
+                lines = islice(opened, part.start, part.stop)
+                yield _InputText(input_lines.grouped(lines, size), skipped=part.start)
 
 
 def _in_step(files: Sequence[LineFile], lines: Iterable[bytes], name: str) -> list[bytes]:
@@ -309,17 +325,7 @@ def _is_typed(options: argparse.Namespace) -> bool:
 
 def _check(options: argparse.Namespace, form: str) -> None:
     """Raise UserError for options that do not go together."""
-    by_line = [
-        "json",
-        "n_best",
-        "prefix",
-        "prefix_file",
-        "constraints",
-        "stream",
-        "document",
-        "columns",
-    ]
-    for name in by_line if form != "text" else ():
+    for name in _LINE_OPTIONS if form != "text" else ():
         if getattr(options, name):
             hint = "" if options.format else f" (the format of {options.input}; see --format)"
             raise UserError(
@@ -331,6 +337,10 @@ def _check(options: argparse.Namespace, form: str) -> None:
         raise UserError(
             "translate: --document cannot be used with --stream, --prefix-file or --constraints"
         )
+    if options.shard and (options.input is None or not options.input.is_file()):
+        raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
+    if options.shard and (options.stream or options.document):
+        raise UserError("translate: --shard cannot be used with --stream or --document")
     if options.document and options.input and is_table(options.input):
         raise UserError(f"translate: --document cannot be used with a table, {options.input}")
     if len(options.text) == 1 and arguments.is_file(options.text[0]):

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from seq2seq.runtime.cancellation import check_cancelled
+
 Metric = Literal["chrf", "bleu"]
 METRICS = ("chrf", "bleu")
 
@@ -23,12 +25,12 @@ def expected_utilities(
     for text, weight in zip(texts, weights, strict=True):
         share[text] = share.get(text, 0.0) + weight
     total = sum(share.values())
-    utility = {
-        text: sum(
+    utility = {}
+    for text in share:
+        check_cancelled()
+        scores = (
             weight * float(scorer.sentence_score(text, [reference]).score)
             for reference, weight in share.items()
         )
-        / total
-        for text in share
-    }
+        utility[text] = sum(scores) / total
     return [utility[text] for text in texts]

@@ -1,13 +1,20 @@
-"""Guard before the application: hosts, size and time of requests, security headers, metrics."""
+"""Guard before the application: hosts, origins, size and time of requests, headers, metrics."""
 
 import asyncio
 import hmac
+import math
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from seq2seq.runtime.console import logger
+from seq2seq.serving.connection import MAX_CONNECTIONS
 from seq2seq.serving.errors import DisconnectedError, LimitError, error_response
 from seq2seq.serving.metrics import Metrics
 
@@ -24,7 +31,6 @@ HEADERS = {
 }
 _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 _BYTES_PER_CHARACTER = 12  # as two JSON escapes
-_LENGTH_DIGITS = 20  # most that a Content-Length has
 _OTHER_BYTES = 1 << 16  # bytes of a request besides its characters
 
 
@@ -43,26 +49,75 @@ class Limits:
         return _BYTES_PER_CHARACTER * self.characters + _OTHER_BYTES
 
 
+@dataclass(eq=False)
+class Client:
+    """Client with a token of its own, and what it has left of its characters."""
+
+    name: str = "anyone"
+    characters: int = 0  # per minute; 0: no limit
+    left: float = math.inf
+    since: float = 0.0  # time at which these were left
+
+    def spend(self, characters: float) -> None:
+        """Count the characters of a request; raise HTTPException 429 if too few are left.
+
+        A request may be larger than what a minute brings: the next one then waits for longer.
+        """
+        if not self.characters:
+            return
+        now, rate = time.monotonic(), self.characters / 60
+        left = min(self.characters, self.left + rate * (now - self.since))
+        self.left, self.since = left, now
+        if left < min(characters, self.characters):
+            wait = math.ceil((min(characters, self.characters) - left) / rate)
+            text = f"{self.characters:,} characters per minute are used; try again in {wait} s"
+            raise HTTPException(429, text, {"Retry-After": str(wait)})
+        self.left -= characters
+
+
 @dataclass(frozen=True)
 class Access:
     """Who may use the server."""
 
-    token: str | None = None
+    clients: Mapping[str, Client] = field(default_factory=dict)  # by token; empty: everyone may
     hosts: frozenset[str] | None = None  # names in the Host header; None: any
     origins: tuple[str, ...] = ()  # web pages of other origins
 
-    def check_token(self, request: Request, api_key: str | None = None) -> None:
-        """Raise HTTPException 401 unless the request, or its `api_key`, has the token."""
-        if self.token is None:
-            return
+    def client(self, request: Request, api_key: str | None = None) -> Client:
+        """Return the client with the token of the request, or of its `api_key`.
+
+        Raises HTTPException 401 if there are tokens, and the request has none of them.
+        """
+        if not self.clients:
+            return Client()
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         token = bearer if scheme.lower() == "bearer" else api_key or ""
-        if not hmac.compare_digest(token.encode(), self.token.encode()):
-            raise HTTPException(
-                401,
-                "the token is missing or wrong; send the header Authorization: Bearer TOKEN",
-                {"WWW-Authenticate": "Bearer"},
-            )
+        found = [
+            client
+            for known, client in self.clients.items()
+            if hmac.compare_digest(token.encode(), known.encode())
+        ]
+        if not found:
+            text = "the token is missing or wrong; send the header Authorization: Bearer TOKEN"
+            raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
+        request.state.client = found[0].name
+        return found[0]
+
+    def accepts_host(self, headers: Headers) -> bool:
+        """Return whether the Host header has an accepted name: others point to DNS rebinding."""
+        return self.hosts is None or _host_name(headers.get("host", "")) in self.hosts
+
+    def accepts_page(self, headers: Headers) -> bool:
+        """Return whether a request is of no web page, or of one of this server or an allowed site.
+
+        Browsers send forms of other sites without asking, and name the site.
+        """
+        origin = headers.get("origin")
+        if {"*", origin} & set(self.origins):
+            return True
+        if (site := headers.get("sec-fetch-site")) is not None:
+            return site in ("same-origin", "none")
+        return origin is None or urlsplit(origin).netloc == headers.get("host")
 
 
 class Guard:
@@ -74,6 +129,7 @@ class Guard:
         """Guard an application with these paths, which metrics name."""
         self._app, self._limits, self._access = app, limits, access
         self._metrics, self._paths = metrics, paths
+        self._active = 0  # requests being received or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; other events pass."""
@@ -89,36 +145,46 @@ class Guard:
                 message["headers"] = [*message["headers"], *_RAW_HEADERS]
             await send(message)
 
+        self._active += 1
         try:
-            if len(dict(scope["headers"]).get(b"content-length", b"")) > _LENGTH_DIGITS:
-                text = "the header Content-Length has too many digits"
-                await error_response(400, text)(scope, receive, send_guarded)
-            elif self._knows_host(scope):
-                scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
-                await self._app(scope, self._bounded(scope, receive), send_guarded)
+            scope = {**scope, "path": scope["path"].rstrip("/") or "/"}
+            if (refused := self._refusal(scope)) is not None:
+                answer = error_response(*refused)
+                await answer(scope, receive, send_guarded)
             else:
-                text = "the Host header names another server than those allowed"
-                await error_response(400, text)(scope, receive, send_guarded)
+                await self._app(scope, self._bounded(scope, receive), send_guarded)
         except asyncio.CancelledError:  # by a shutdown that does not wait
             if not status:
                 text = "the server is shutting down"
                 await error_response(503, text, {"Retry-After": "1"})(scope, receive, send_guarded)
         finally:
-            path = scope["path"] if scope["path"] in self._paths else "other"
-            self._metrics.requests.labels(path, status or 500).inc()
-            self._metrics.seconds.labels(path).observe(time.monotonic() - start)
+            self._active -= 1
+            self._count(scope, status or 500, time.monotonic() - start)
 
-    def _knows_host(self, scope: Scope) -> bool:
-        """Return whether the Host header has an accepted name: others point to DNS rebinding."""
-        if self._access.hosts is None:
-            return True
-        host = dict(scope["headers"]).get(b"host", b"").decode("latin-1").lower()
-        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
-        return name.strip("[]") in self._access.hosts
+    def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
+        """Return the answer to a request that is refused before it is read, or None."""
+        headers = Headers(scope=scope)
+        if self._active > MAX_CONNECTIONS:
+            return 503, "too many connections; try again in 1 s", {"Retry-After": "1"}
+        if not self._access.accepts_host(headers):
+            return 400, "the Host header names another server than those allowed", {}
+        if scope["method"] == "POST" and not self._access.accepts_page(headers):
+            return 403, "a page of another site asks; --allow-origin of the server admits it", {}
+        return None
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count a request, and log it where the log is for machines."""
+        path = scope["path"] if scope["path"] in self._paths else "other"
+        self._metrics.requests.labels(path, status).inc()
+        self._metrics.seconds.labels(path).observe(seconds)
+        figures: dict[str, Any] = {"path": path, "status": status, "seconds": round(seconds, 3)}
+        if client := scope.get("state", {}).get("client"):
+            figures["client"] = client
+        logger.debug("request", extra={"request": figures})
 
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """Return a `receive` that refuses a body that is too large, too slow or incomplete."""
-        length = dict(scope["headers"]).get(b"content-length", b"0")
+        length = Headers(scope=scope).get("content-length", "0")
         left, complete = self._limits.body_bytes, False
         too_large = int(length) > left if length.isdigit() else False
         end = time.monotonic() + self._limits.seconds
@@ -149,3 +215,9 @@ class Guard:
     def _body_error(self) -> LimitError:
         self._metrics.refused.labels("limit").inc()
         return LimitError(f"the body is larger than {self._limits.body_bytes:,} bytes; send less")
+
+
+def _host_name(host: str) -> str:
+    """Return the name in a Host header, without port and brackets."""
+    name, _, port = host.lower().rpartition(":")
+    return (name if port.isdecimal() else host.lower()).strip("[]")

@@ -16,17 +16,17 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from seq2seq import __version__
+from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.serving import errors, libretranslate, metrics, page, v1
 from seq2seq.serving.access import Access, Guard, Limits
+from seq2seq.serving.connection import IDLE, MAX_CONNECTIONS, MAX_HEAD, Connection
 from seq2seq.serving.language_pairs import LanguagePairs
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.service import Service
 from seq2seq.serving.translation_queue import TranslationQueue
 
-MAX_CONNECTIONS = 2_000  # open at once; further ones are answered 503
 _SECONDS_TO_CLOSE = 5  # beyond the longest request
-_KEEP_ALIVE = 30  # seconds that an idle connection is kept
 _DESCRIPTION = (
     "Translation by attention-based recurrent models. `/translate`, `/languages` and `/health` "
     "have the shape of LibreTranslate's API. Every translation equals the one that "
@@ -35,20 +35,24 @@ _DESCRIPTION = (
 
 
 def create_app(
-    pairs: LanguagePairs, limits: Limits | None = None, access: Access | None = None
+    pairs: LanguagePairs,
+    limits: Limits | None = None,
+    access: Access | None = None,
+    settings: SearchSettings = DEFAULT_SETTINGS,
 ) -> ASGIApp:
     """Return the application that serves these translators.
 
     Its lifespan starts and stops the thread that translates.
     """
     limits, access, figures = limits or Limits(), access or Access(), Metrics()
-    service = Service(pairs, TranslationQueue(limits.queue_lines, figures), limits, access, figures)
+    queue = TranslationQueue(limits.queue_lines, figures)
+    service = Service(pairs, queue, limits, access, figures, settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        service.queue.start()
+        queue.start()
         yield
-        await asyncio.to_thread(service.queue.close)
+        await asyncio.to_thread(queue.close)
 
     app = FastAPI(
         title="seq2seq",
@@ -67,7 +71,7 @@ def create_app(
     @app.get("/metrics", tags=["server"], response_class=Response)
     async def show_metrics(request: Request) -> Response:
         """Return all figures in Prometheus' text format."""
-        access.check_token(request)
+        access.client(request)
         return Response(figures.text(), media_type=metrics.CONTENT_TYPE)
 
     if access.origins:
@@ -130,8 +134,9 @@ def server_for(app: ASGIApp, longest_request: float) -> uvicorn.Server:
         server_header=False,
         proxy_headers=False,
         ws="none",
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_keep_alive=_KEEP_ALIVE,
+        http=Connection,
+        h11_max_incomplete_event_size=MAX_HEAD,
+        timeout_keep_alive=round(IDLE),
         timeout_graceful_shutdown=round(longest_request) + _SECONDS_TO_CLOSE,
     )
     return _Server(config)

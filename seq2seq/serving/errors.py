@@ -1,7 +1,5 @@
 """Failures of requests as JSON objects `{"error": MESSAGE}`, LibreTranslate's form."""
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -36,15 +34,15 @@ class DisconnectedError(HTTPException):
         super().__init__(499, "the client has disconnected")
 
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # an escape of one
 RESPONSES: dict[int | str, dict[str, object]] = {
-    400: {"model": ErrorMessage, "description": "The request is malformed."},
-    401: {"model": ErrorMessage, "description": "The token is missing or wrong."},
-    413: {"model": ErrorMessage, "description": "The request exceeds a limit of the server."},
-    503: {
-        "model": ErrorMessage,
-        "description": "The queue is full, or the translation takes too long; see Retry-After.",
-    },
+    status: {"model": ErrorMessage, "description": description}
+    for status, description in (
+        (400, "The request is malformed."),
+        (401, "The token is missing or wrong."),
+        (413, "The request exceeds a limit of the server."),
+        (429, "The client has used the characters of a minute; see Retry-After."),
+        (503, "The queue is full, or the translation takes too long; see Retry-After."),
+    )
 }
 
 
@@ -83,47 +81,12 @@ HANDLED: tuple[type[Exception], ...] = (
 def _described(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return the first of several mistakes, with the place in the request."""
     first = errors[0]
-    place = first.get("loc")
-    names = [str(name) for name in place if name != "body"] if isinstance(place, tuple) else []
+    names = list(map(str, first.get("loc", ())))
+    message = str(first.get("msg", "")).removeprefix("Value error, ")
     if first.get("type") == "json_invalid":
-        return "the body is not valid JSON"
-    if not names and first.get("type") in ("model_attributes_type", "model_type", "missing"):
-        return "the body must be a JSON object, with Content-Type: application/json"
+        return message.replace("Invalid JSON:", "the body is not valid JSON in UTF-8:")
+    if not names and first.get("type") in ("model_attributes_type", "model_type"):
+        return "the body must be a JSON object"
     if first.get("type") == "extra_forbidden":
         return f"{'.'.join(names)}: unknown field; /openapi.json lists those of a request"
-    message = str(first.get("msg", "")).removeprefix("Value error, ")
     return f"{'.'.join(names)}: {message}" if names else message
-
-
-def parsed_json(body: bytes) -> object:
-    """Parse a JSON body; raises HTTPException 400."""
-    try:
-        tree = json.loads(body)
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "the body is not valid JSON") from None
-    check_unicode(body)
-    return tree
-
-
-def check_unicode(body: bytes) -> None:
-    """Raise HTTPException 400 if a JSON body is not UTF-8, or has half a surrogate pair.
-
-    Python's parser accepts UTF-16 and UTF-32, which have zero bytes, and encoded surrogates.
-    """
-    if b"\0" in body or not _is_utf8(body):
-        raise HTTPException(400, "the body is not UTF-8; encode it as UTF-8")
-    if _SURROGATE.search(body) is None:
-        return
-    try:
-        json.dumps(json.loads(body), ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(error.object[error.start]):04x}"
-        raise HTTPException(400, f"the body has {half}, half a surrogate pair") from None
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

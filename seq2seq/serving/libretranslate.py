@@ -1,5 +1,6 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
+import asyncio
 import html
 import json
 import re
@@ -17,9 +18,19 @@ from pydantic import BaseModel, Field
 
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
-from seq2seq.serving.errors import RESPONSES, ErrorMessage, parsed_json
+from seq2seq.serving.access import Client
+from seq2seq.serving.errors import RESPONSES, ErrorMessage
 from seq2seq.serving.language_pairs import AUTO
-from seq2seq.serving.service import Service, Texts, text_list
+from seq2seq.serving.service import (
+    JSON,
+    Body,
+    Service,
+    Texts,
+    described_body,
+    kind_of,
+    read_json,
+    text_list,
+)
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -77,36 +88,26 @@ class Health(BaseModel):
 
 
 _STOPPING: dict[str, Any] = {"model": ErrorMessage, "description": "The server is shutting down."}
-_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            kind: {"schema": TranslateText.model_json_schema()}
-            for kind in ("application/json", _FORM, _MULTIPART)
-        },
-    }
-}
 
 
 def router(service: Service) -> APIRouter:
     """Return the routes."""
     routes = APIRouter(tags=["LibreTranslate"])
+    described = described_body("/translate", TranslateText, _FORM, _MULTIPART)
 
     @routes.post(
-        "/translate", response_model=TranslatedText, responses=RESPONSES, openapi_extra=_BODY
+        "/translate", response_model=TranslatedText, responses=RESPONSES, openapi_extra=described
     )
     async def translate(request: Request) -> Response:
         """Translate texts line by line."""
-        body = TranslateText.model_validate(await _read(request))
-        service.access.check_token(request, body.api_key)
+        body, client = await _read(service, request, TranslateText)
         is_html = body.format == "html"
         texts = text_list(body.q)
         split = [_lines(_plain(text) if is_html else text) for text in texts]
-        lines = [line for text in split for line in text]
-        service.check_size(lines)
+        lines = [QueuedLine(line) for text in split for line in text]
         search = _search(service, body)
-        queued = [QueuedLine(line) for line in lines]
-        translations = await service.translate(request, search, queued)
+        service.check_size(client, search, lines)
+        translations = await service.translate(request, search, lines)
         answers = _joined(split, translations, search.n_best)
         if is_html:
             answers = [[html.escape(text, quote=False) for text in texts] for texts in answers]
@@ -129,20 +130,30 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-async def _read(request: Request) -> object:
-    """Return the fields of a JSON or form body; raises HTTPException."""
-    body = await request.body()
-    header = request.headers.get("content-type", "")
-    kind = header.partition(";")[0].strip().lower()
+async def _read(service: Service, request: Request, model: type[Body]) -> tuple[Body, Client]:
+    """Return the fields of a JSON or form body, and the client; raises HTTPException.
+
+    The token is in the headers or in the body.
+    """
+    client = service.access.client(request) if "authorization" in request.headers else None
+    kind = kind_of(request)
     if kind in (_FORM, _MULTIPART):
-        try:
-            form = _multipart(header, body) if kind == _MULTIPART else _urlencoded(body)
-        except ValueError:
-            raise HTTPException(400, "the form is not valid UTF-8 or has too many fields") from None
-        return _fields(form)
-    if kind not in ("", "application/json"):
-        raise HTTPException(415, f"{kind}: send application/json or {_FORM}")
-    return parsed_json(body)
+        form = await asyncio.to_thread(_form, request.headers["content-type"], await request.body())
+        body = model.model_validate(form)
+    elif kind == JSON:
+        body = await read_json(request, model)
+    else:
+        raise HTTPException(415, f"{kind}: send {JSON} or {_FORM}")
+    return body, client or service.access.client(request, getattr(body, "api_key", None))
+
+
+def _form(header: str, body: bytes) -> dict[str, object]:
+    """Return the fields of a form; raises HTTPException."""
+    try:
+        is_multipart = header.strip().lower().startswith(_MULTIPART)
+        return _fields(_multipart(header, body) if is_multipart else _urlencoded(body))
+    except ValueError:
+        raise HTTPException(400, "the form is not valid UTF-8 or has too many fields") from None
 
 
 def _urlencoded(body: bytes) -> dict[str, list[str]]:
@@ -201,7 +212,9 @@ def _search(service: Service, body: TranslateText) -> Search:
     pair = service.pairs.find(body.source, body.target)
     translator = service.pairs[pair]
     n_best = min(1 + body.alternatives, translator.decoding.beam_size)
-    return Search(str(pair), translator, n_best=n_best, text_only=n_best == 1)
+    return Search(
+        str(pair), translator, n_best=n_best, text_only=n_best == 1, settings=service.settings
+    )
 
 
 def _lines(text: str) -> list[str]:

@@ -1,7 +1,12 @@
-"""Figures of a server for Prometheus."""
+"""Figures of a server for Prometheus, and its log for machines."""
+
+import json
+import logging
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from seq2seq.runtime.console import logger
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -47,3 +52,23 @@ class Metrics:
     def text(self) -> bytes:
         """Return all figures in Prometheus' text format."""
         return generate_latest(self._registry)
+
+
+class _JsonFormatter(logging.Formatter):
+    """Format a message, or the figures of a request, as a JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        level = record.levelname.lower()
+        entry = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": level}
+        entry |= getattr(record, "request", None) or {"message": record.getMessage()}
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def log_json() -> None:
+    """Log each message from now on, and each request, as a JSON object."""
+    for handler in logger.handlers:
+        handler.setFormatter(_JsonFormatter())
+    logger.setLevel(logging.DEBUG)

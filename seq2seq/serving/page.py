@@ -41,7 +41,7 @@ def router(service: Service) -> APIRouter:
         text = templates.get_template("page.html").render(
             pairs=pairs,
             max_characters=service.limits.characters,
-            needs_token=service.access.token is not None,
+            needs_token=bool(service.access.clients),
         )
         return HTMLResponse(text)
 

@@ -1,20 +1,34 @@
-"""Handling of requests in both APIs: fields of texts, limits, the queue, disconnected clients."""
+"""Handling of requests in both APIs: bodies, limits, the queue, disconnected clients."""
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Request
-from pydantic import ValidationError, WrapValidator
+from fastapi import HTTPException, Request
+from pydantic import BaseModel, FailFast, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
-from seq2seq.serving.access import Access, Limits
+from seq2seq.serving.access import Access, Client, Limits
 from seq2seq.serving.errors import DisconnectedError, LimitError
 from seq2seq.serving.language_pairs import LanguagePairs
 from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
+
+JSON = "application/json"
+Body = TypeVar("Body", bound=BaseModel)
+Item = TypeVar("Item")
+
+
+class _First(FailFast):
+    """Validation that ends with the first wrong item; hashable, as parts of unions have to be."""
+
+    __hash__ = object.__hash__
+
+
+Items = Annotated[list[Item], _First()]
 
 
 def _checked(value: object, validate: Callable[[object], str | list[str]]) -> str | list[str]:
@@ -25,12 +39,34 @@ def _checked(value: object, validate: Callable[[object], str | list[str]]) -> st
         raise PydanticCustomError("texts", "must be a string or a list of strings") from None
 
 
-Texts = Annotated[str | list[str], WrapValidator(_checked)]
+Texts = Annotated[str | Items[str], WrapValidator(_checked)]
 
 
 def text_list(texts: str | list[str]) -> list[str]:
     """Return the texts of a field as a list."""
     return [texts] if isinstance(texts, str) else texts
+
+
+def described_body(path: str, model: type[BaseModel], *kinds: str) -> dict[str, Any]:
+    """Return the part of the API's description that describes the body of a POST request."""
+    place = f"#/paths/{path.replace('/', '~1')}/post/requestBody/content/application~1json/schema"
+    schema = model.model_json_schema(ref_template=f"{place}/$defs/{{model}}")
+    content = {kind: {"schema": schema} for kind in (JSON, *kinds)}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def kind_of(request: Request) -> str:
+    """Return the type of a body, JSON if the request names none."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
+
+
+async def read_json(request: Request, model: type[Body]) -> Body:
+    """Return the fields of a JSON body; raises HTTPException and ValidationError."""
+    if kind_of(request) != JSON:
+        raise HTTPException(415, f"{kind_of(request)}: send {JSON}")
+    body = (await request.body()).removeprefix(b"\xef\xbb\xbf")
+    # The event loop does no work that grows with the request: others wait for it.
+    return await asyncio.to_thread(model.model_validate_json, body)
 
 
 @dataclass(frozen=True)
@@ -42,17 +78,28 @@ class Service:
     limits: Limits
     access: Access
     metrics: Metrics
+    settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
 
-    def check_size(self, texts: Sequence[str]) -> None:
-        """Raise LimitError for too many lines or characters."""
-        characters = sum(map(len, texts))
-        for count, most, unit in (
-            (len(texts), self.limits.lines, "lines"),
-            (characters, self.limits.characters, "characters"),
+    def check_size(
+        self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0
+    ) -> None:
+        """Raise LimitError for too many lines, or characters in lines or in `phrases` for all.
+
+        A search that costs more counts as if it had more characters.
+        """
+        written = sum(line.characters for line in lines)
+        counted = max(round(written * search.weight), phrases)
+        texts = f"{max(written, phrases):,} characters"
+        if counted > max(written, phrases):
+            texts += f" that count as {counted:,}, by the number of hypotheses"
+        for count, most, text, unit in (
+            (len(lines), self.limits.lines, f"{len(lines):,} lines", "lines"),
+            (counted, self.limits.characters, texts, "characters"),
         ):
             if count > most:
                 self.metrics.refused.labels("limit").inc()
-                raise LimitError(f"{count:,} {unit}: the limit is {most:,} {unit} per request")
+                raise LimitError(f"{text}: the limit is {most:,} {unit} per request")
+        client.spend(counted)
 
     async def translate(
         self, request: Request, search: Search, lines: Sequence[QueuedLine]

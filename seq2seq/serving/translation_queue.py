@@ -16,12 +16,13 @@ from typing import NamedTuple
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runtime.cancellation import cancellable
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.serving.metrics import Metrics
 
-BATCH_LINES = 256  # lines per batch at most
-BATCH_CHARACTERS = 16_384  # characters per batch, so that a batch takes about a second
+BATCH_LINES = 256  # lines per batch at most, by their weights
+BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
 MIN_SHARE = 16  # lines of a request in a batch that others want to join
 MAX_RETRY = 60  # seconds, in Retry-After
 
@@ -45,6 +46,11 @@ class QueuedLine(NamedTuple):
     prefix: str = ""
     phrases: Sequence[str] = ()
 
+    @property
+    def characters(self) -> int:
+        """Return the number of characters of all that is required."""
+        return len(self.text) + len(self.prefix) + sum(map(len, self.phrases))
+
 
 @dataclass(frozen=True)
 class Search:
@@ -60,6 +66,13 @@ class Search:
     text_only: bool = field(default=True, compare=False)
     constrained: bool = False
     settings: SearchSettings = DEFAULT_SETTINGS
+
+    @property
+    def weight(self) -> float:
+        """Return the cost of a line relative to one with the beam of the config."""
+        usual, sampling = self.translator.decoding.beam_size, self.settings.sampling
+        hypotheses = (self.beam_size or usual) if sampling is None else sampling.samples
+        return max(1.0, hypotheses / usual)
 
     def check(self, lines: Sequence[QueuedLine]) -> None:
         """Raise UserError for what the translator refuses, with the number of its line."""
@@ -196,13 +209,15 @@ class TranslationQueue:
         sharing = [waiting for waiting in self._requests if waiting.search == search]
         share = max(MIN_SHARE, BATCH_LINES // len(sharing))
         ends = {waiting: waiting.started for waiting in sharing}
-        room, characters = BATCH_LINES, BATCH_CHARACTERS
+        weight = search.weight
+        room, characters = BATCH_LINES / weight, BATCH_CHARACTERS / weight
         for most in (share, BATCH_LINES):  # a share for everyone, then what fits
             for waiting in sharing:
                 while ends[waiting] < min(waiting.started + most, len(waiting.lines)):
                     if room <= 0 or characters <= 0:
                         break
-                    room, characters = room - 1, characters - len(waiting.lines[ends[waiting]].text)
+                    room -= 1
+                    characters -= waiting.lines[ends[waiting]].characters
                     ends[waiting] += 1
         return [self._start(waiting, end) for waiting, end in ends.items() if end > waiting.started]
 
@@ -237,20 +252,20 @@ class TranslationQueue:
         lines = [line for share in batch for line in share.lines]
         prefixes = [line.prefix for line in lines]
 
-        def check(_lines: int) -> None:
+        def check() -> None:
             if all(share.waiting.cancelled for share in batch):
                 raise _AbandonedError
 
-        return search.translator.translate(
-            [line.text for line in lines],
-            beam_size=search.beam_size,
-            n_best=search.n_best,
-            prefixes=prefixes if any(prefixes) else None,
-            text_only=all(share.waiting.search.text_only for share in batch),
-            on_translated=check,
-            constraints=[line.phrases for line in lines] if search.constrained else None,
-            settings=search.settings,
-        )
+        with cancellable(check):
+            return search.translator.translate(
+                [line.text for line in lines],
+                beam_size=search.beam_size,
+                n_best=search.n_best,
+                prefixes=prefixes if any(prefixes) else None,
+                text_only=all(share.waiting.search.text_only for share in batch),
+                constraints=[line.phrases for line in lines] if search.constrained else None,
+                settings=search.settings,
+            )
 
     def _finish(self, batch: list[_Share], result: "list[Translation] | Exception | None") -> None:
         """Hand over translations, or an error; None: no request wants an answer."""

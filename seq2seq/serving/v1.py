@@ -19,11 +19,19 @@ from seq2seq.inference.settings import (
 )
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translation_json import translation_as_json
-from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
-from seq2seq.serving.errors import RESPONSES, check_unicode
-from seq2seq.serving.service import Service, Texts, text_list
+from seq2seq.serving.errors import RESPONSES
+from seq2seq.serving.language_pairs import LanguagePair
+from seq2seq.serving.service import (
+    JSON,
+    Items,
+    Service,
+    Texts,
+    described_body,
+    read_json,
+    text_list,
+)
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
@@ -66,11 +74,11 @@ class TranslateLines(_Strict):
     prefix: Texts | None = Field(
         None, description="start of every translation, or of each; '' for none"
     )
-    constraints: list[list[str]] | None = Field(
+    constraints: Items[Items[str]] | None = Field(
         None, description="for each line the phrases that its translation contains"
     )
-    glossary: list[tuple[str, str]] | None = _setting("glossary", None)
-    forbidden: list[str] = _setting("forbidden", [])
+    glossary: Items[tuple[str, str]] | None = _setting("glossary", None)
+    forbidden: Items[str] = _setting("forbidden", [])
     sampling: SamplingRequest | None = _setting("sampling", None)
     groups: Hypotheses = _setting("groups", DEFAULT_SETTINGS.groups)
     diversity: float = _setting("diversity", DEFAULT_SETTINGS.diversity)
@@ -115,28 +123,37 @@ class Translations(BaseModel):
 def router(service: Service) -> APIRouter:
     """Return the routes."""
     routes = APIRouter(prefix="/v1", tags=["v1"])
+    described = described_body("/v1/translate", TranslateLines)
 
-    @routes.post("/translate", response_model=Translations, responses=RESPONSES)
-    async def translate(request: Request, body: TranslateLines) -> Response:
+    @routes.post(
+        "/translate", response_model=Translations, responses=RESPONSES, openapi_extra=described
+    )
+    async def translate(request: Request) -> Response:
         """Translate lines, with tokens, scores, attention weights and search settings."""
-        service.access.check_token(request)
-        check_unicode(await request.body())
-        texts = text_list(body.text)
-        service.check_size(texts)
-        lines = _lines(texts, body)
+        client = service.access.client(request)
+        body = await read_json(request, TranslateLines)
+        lines = _lines(body)
         pair = service.pairs.find(body.source, body.target)
-        # The event loop does no work that grows with the request: others wait for it.
-        search = await asyncio.to_thread(_search, str(pair), service.pairs[pair], lines, body)
+        search = await asyncio.to_thread(_search, service, pair, body)
+        service.check_size(client, search, lines, _characters(body))
+        # The queue numbers lines within a batch, so that they are checked before.
+        await asyncio.to_thread(search.check, lines)
         translations = await service.translate(request, search, lines)
         text = await asyncio.to_thread(_answer, *pair, translations, body)
-        return Response(text, media_type="application/json")
+        return Response(text, media_type=JSON)
 
     return routes
 
 
-def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
+def _characters(body: TranslateLines) -> int:
+    """Return the number of characters that concern all lines."""
+    terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
+    return terms + sum(map(len, body.forbidden))
+
+
+def _lines(body: TranslateLines) -> list[QueuedLine]:
     """Return the lines with what their translations must have; raises UserError."""
-    texts = [text.removesuffix("\r") for text in texts]  # as lines of files are read
+    texts = [text.removesuffix("\r") for text in text_list(body.text)]  # as lines of files are read
     if any("\n" in text for text in texts):
         raise UserError("text: contains a line break; give a list with one line each")
     prefixes = (
@@ -149,34 +166,32 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
     return list(map(QueuedLine, texts, prefixes, phrases))
 
 
-def _search(
-    pair: str, translator: Translator, lines: Sequence[QueuedLine], body: TranslateLines
-) -> Search:
-    """Return the search of a request; raises UserError for lines that it cannot translate.
-
-    The queue numbers lines within a batch, so that they are checked before.
-    """
-    search = Search(
-        pair,
-        translator,
+def _search(service: Service, pair: LanguagePair, body: TranslateLines) -> Search:
+    """Return the search of a request; raises UserError."""
+    return Search(
+        str(pair),
+        service.pairs[pair],
         body.beam_size,
         body.n_best or 1,
         text_only=False,
         constrained=body.constraints is not None,
-        settings=_settings(body),
+        settings=_settings(service.settings, body),
     )
-    search.check(lines)
-    return search
 
 
-def _settings(body: TranslateLines) -> SearchSettings:
-    """Return the search settings of a request; raises UserError."""
+def _settings(served: SearchSettings, body: TranslateLines) -> SearchSettings:
+    """Return the settings of a request, with those of the server; raises UserError."""
     sampling = None if body.sampling is None else Sampling(**body.sampling.model_dump())
     if sampling is not None:
         refuse_together("beam_size", sampling=body.beam_size)
+    glossary = None if body.glossary is None else Glossary(body.glossary)
+    if served.glossary and sampling is None and body.groups == 1:  # which cannot be constrained
+        glossary = Glossary(
+            dict(served.glossary.terms()) | dict(glossary.terms() if glossary else ())
+        )
     return SearchSettings(
-        glossary=None if body.glossary is None else Glossary(body.glossary),
-        forbidden=tuple(body.forbidden),
+        glossary=glossary,
+        forbidden=(*served.forbidden, *body.forbidden),
         sampling=sampling,
         groups=body.groups,
         diversity=body.diversity,

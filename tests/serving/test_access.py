@@ -5,7 +5,8 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ pytest.importorskip("fastapi")
 from served import Served, serve
 
 from seq2seq.inference.translator import Translator
-from seq2seq.serving.access import HEADERS, Access, Guard, Limits
+from seq2seq.runtime.cancellation import check_cancelled
+from seq2seq.serving import access
+from seq2seq.serving.access import HEADERS, Access, Client, Guard, Limits
 from seq2seq.serving.language_pairs import LanguagePairs
 
 ONE = {"q": "ba.", "target": "yy"}
@@ -104,11 +107,9 @@ def test_a_full_queue_answers_503(tiny_pairs: LanguagePairs) -> None:
 def test_a_translation_that_takes_too_long_answers_503(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def translate_forever(
-        *_lines: object, on_translated: Callable[[int], object], **_options: Any
-    ) -> None:
+    def translate_forever(*_lines: object, **_options: Any) -> None:
         while True:
-            on_translated(0)
+            check_cancelled()
             time.sleep(0.01)
 
     monkeypatch.setattr(Translator, "translate", translate_forever)
@@ -124,7 +125,7 @@ def test_a_client_that_disconnects_is_dropped(tiny_pairs: LanguagePairs) -> None
     fields = {"text": [f"ba {n}" for n in range(900)], "beam_size": 100}
     body = json.dumps(fields).encode()
     lines = ("Content-Type: application/json", f"Content-Length: {len(body)}")
-    with serve(tiny_pairs) as served:
+    with serve(tiny_pairs, Limits(characters=1_000_000)) as served:
         with raw(served, head("/v1/translate", *lines), body):
             until(lambda: served.figure("seq2seq_waiting_lines") > 0)
         until(lambda: served.figure("seq2seq_waiting_lines") == 0)
@@ -158,7 +159,7 @@ def test_a_client_that_disconnects_while_it_sends_is_not_an_error(
 
 
 def test_a_token_is_required_if_one_is_set(tiny_pairs: LanguagePairs) -> None:
-    with serve(tiny_pairs, access=Access("s3cret")) as served:
+    with serve(tiny_pairs, access=Access({"s3cret": Client("one")})) as served:
         bearer = {"Authorization": "Bearer s3cret"}
         for headers in (
             {},
@@ -223,6 +224,96 @@ def test_every_answer_has_the_security_headers(path: str, served: Served) -> Non
     found = served.call(path).headers
     assert {name: found[name] for name in HEADERS} == HEADERS
     assert found["Server"] is None
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://{host}"}, 200),
+        ({"Origin": "https://{host}", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Origin": "https://allowed.example", "Sec-Fetch-Site": "cross-site"}, 200),
+        ({"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+    ],
+    ids=str,
+)
+def test_a_form_on_a_page_of_another_site_does_nothing(
+    headers: dict[str, str], status: int, tiny_pairs: LanguagePairs
+) -> None:
+    """Browsers send it without asking; its origin has another host or port."""
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    with serve(tiny_pairs, access=Access(origins=("https://allowed.example",))) as served:
+        host = f"127.0.0.1:{served.port}"
+        sent = {name: value.format(host=host) for name, value in headers.items()}
+        assert served.call("/translate", b"q=ba&target=yy", form | sent).status == status
+        assert served.figure('seq2seq_lines_total{pair="xx-yy"}') == (status == 200)
+
+
+@pytest.mark.parametrize(
+    ("fields", "counted"),
+    [
+        ({"text": ["ba"] * 40, "beam_size": 30}, 800),
+        ({"text": ["ba"] * 40, "sampling": {"samples": 9}}, 240),
+        ({"text": "ba", "prefix": "b" * 150}, 152),
+        ({"text": "ba", "constraints": [["ba", "b" * 150]]}, 154),
+        ({"text": "ba", "glossary": [["ba", "b" * 50], ["lo", "m" * 50]]}, 104),
+        ({"text": "ba", "forbidden": ["b" * 90, "m" * 90]}, 180),
+    ],
+    ids=str,
+)
+def test_what_a_request_costs_counts_against_its_limit(
+    fields: dict[str, Any], counted: int, tiny_pairs: LanguagePairs
+) -> None:
+    """A beam of ten times the usual size costs as much as ten times the text."""
+    with serve(tiny_pairs, Limits(characters=100)) as served:
+        reply = served.call("/v1/translate", fields)
+        assert (reply.status, f"{counted:,}" in reply.error) == (413, True)
+    with serve(tiny_pairs, Limits(characters=counted)) as served:
+        assert served.call("/v1/translate", fields).status == 200
+
+
+def test_a_client_with_a_token_has_characters_per_minute(
+    tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unused ones come back with time, up to those of a minute."""
+    now = [1_000.0]
+    monkeypatch.setattr(access, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    clients = {"a": Client("one", 60), "b": Client("two")}
+    with serve(tiny_pairs, access=Access(clients)) as served:
+
+        def wait(token: str, characters: int) -> int:
+            fields = {"q": "ba" * (characters // 2), "target": "yy", "api_key": token}
+            reply = served.call("/translate", fields)
+            return int(reply.headers["Retry-After"] or 0)
+
+        assert [wait("a", 40), wait("a", 30), wait("b", 400)] == [0, 10, 0]
+        now[0] += 10
+        assert [wait("a", 30), wait("a", 10)] == [0, 10]
+        now[0] += 600
+        assert [wait("a", 200), wait("a", 10)] == [0, 150]
+
+
+def test_a_token_is_asked_for_before_the_body_is_read(tiny_pairs: LanguagePairs) -> None:
+    with (
+        serve(tiny_pairs, access=Access({"s3cret": Client("one")})) as served,
+        raw(served, head("/v1/translate", "Content-Length: 50000")) as connection,
+    ):
+        assert connection.recv(4096).startswith(b"HTTP/1.1 401 ")
+
+
+def test_one_of_many_wrong_entries_is_reported(tiny_pairs: LanguagePairs) -> None:
+    wrong = [1] * 20_000
+    with serve(tiny_pairs) as served:
+        for path, fields in (
+            ("/translate", {"q": wrong, "target": "yy"}),
+            ("/v1/translate", {"text": "a", "glossary": wrong}),
+            ("/v1/translate", {"text": "a", "constraints": [wrong]}),
+        ):
+            reply = served.call(path, fields)
+            assert (reply.status, len(reply.body) < 200) == (400, True)
 
 
 def test_metrics_count(tiny_pairs: LanguagePairs) -> None:

@@ -2,8 +2,11 @@
 
 import argparse
 import json
+import os
 import re
 import shlex
+import shutil
+import subprocess
 from itertools import pairwise
 from pathlib import Path
 
@@ -44,6 +47,21 @@ def test_the_calls_have_the_documented_responses(served: Served) -> None:
     ]
     (shown,) = re.findall(r"```json\n(.*)\n```", PAGE)
     assert list(json.loads(shown)) == ["translatedText"]
+
+
+def test_nginx_accepts_the_documented_configuration(tmp_path: Path) -> None:
+    if (nginx := shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")) is None:
+        pytest.skip("there is no nginx: apt-get install nginx-light")
+    (shown,) = re.findall(r"```nginx\n(.*?)```", PAGE, re.DOTALL)
+    plain = re.sub(r" +ssl_certificate.*\n", "", shown.replace("listen 443 ssl", "listen 8443"))
+    names = ("access_log", "error_log", "client_body_temp_path", "proxy_temp_path")
+    more = ("fastcgi_temp_path", "uwsgi_temp_path", "scgi_temp_path")
+    paths = "".join(f"{name} {tmp_path}/{name};\n" for name in (*names, *more))
+    path = tmp_path / "nginx.conf"
+    path.write_text(f"pid {tmp_path}/pid;\nevents {{}}\nhttp {{\n{paths}{plain}}}\n", "utf-8")
+    command = [nginx, "-t", "-c", str(path), "-e", f"{tmp_path}/errors"]
+    tried = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (tried.returncode, "test is successful" in tried.stderr) == (0, True), tried.stderr
 
 
 def test_every_option_and_setting_is_on_the_page() -> None:

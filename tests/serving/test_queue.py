@@ -15,6 +15,7 @@ pytest.importorskip("fastapi")
 
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.translation import Translation
+from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.serving import translation_queue
 from seq2seq.serving.metrics import Metrics
@@ -29,6 +30,7 @@ class Echo:
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics  # metrics of the queue
+        self.decoding = SimpleNamespace(beam_size=5)
         self.batches: list[list[str]] = []
         self.text_only: list[bool] = []  # by batch
         self.open = threading.Event()
@@ -38,7 +40,6 @@ class Echo:
     def translate(
         self,
         lines: Sequence[str],
-        on_translated: Callable[[int], object],
         text_only: bool,
         **_options: Any,
     ) -> list[Translation]:
@@ -46,7 +47,7 @@ class Echo:
         self.text_only.append(text_only)
         self.started.set()
         while not self.open.wait(0.01):
-            on_translated(0)
+            check_cancelled()
         if "bad" in lines:
             raise UserError("bad: is refused")
         if "broken" in lines:

@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import json
 import os
 import re
 import shutil
@@ -60,7 +61,8 @@ def test_accepted_requests_complete_after_a_signal(
 ) -> None:
     """New connections are refused meanwhile; the exit code is 0."""
     lines = [f"ba {n}." for n in range(600)]
-    with process("-m", str(tiny_runs["luong"]), "--timeout", "600") as (started, served):
+    options = ("--timeout", "600", "--max-characters", "100000")
+    with process("-m", str(tiny_runs["luong"]), *options) as (started, served):
         replies = []
         fields = {"text": lines, "beam_size": 20, "attention": False}
         thread = threading.Thread(
@@ -81,7 +83,8 @@ def test_accepted_requests_complete_after_a_signal(
 
 @pytest.mark.thorough
 def test_a_second_interruption_stops_at_once(tiny_runs: dict[str, Path]) -> None:
-    with process("-m", str(tiny_runs["luong"])) as (started, served):
+    options = ("--max-characters", "1000000")
+    with process("-m", str(tiny_runs["luong"]), *options) as (started, served):
         fields = {"text": [f"ba {n}." for n in range(1000)], "beam_size": 100}
         answers: list[Reply] = []
 
@@ -157,14 +160,16 @@ def test_invalid_options_are_refused_in_one_line(
     run, empty = str(tiny_runs["none"]), tmp_path / "token"
     empty.write_text(" \n", encoding="utf-8")
     (blank := tmp_path / "blank").touch()
+    (many := tmp_path / "many").write_text("a1\nb2 name lots\n", encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for options, message in (
             (["--port", port], f"--host 127.0.0.1 --port {port}: cannot listen there"),
             (["--port", "70000"], "argument --port: must be an integer from 0 to 65535"),
             (["--host", "192.0.2.1", "--port", "0"], "--host 192.0.2.1 --port 0: cannot listen"),
-            (["--token-file", str(empty)], f"{empty}:1: must be the token"),
-            (["--token-file", str(blank)], f"{blank}:1: must be the token"),
+            (["--token-file", str(empty)], f"{empty}:1: must be a token"),
+            (["--token-file", str(blank)], f"{blank}:1: must be a token"),
+            (["--token-file", str(many)], f"{many}:2: must be a token of ASCII"),
             (["--token-file", str(tmp_path / "no")], f"{tmp_path / 'no'}"),
             (["--allow-origin", "example.org"], "--allow-origin: must be like https://example.org"),
             (["--allow-origin", "https://example.org/"], "not 'https://example.org/'"),
@@ -200,6 +205,70 @@ def test_a_server_open_to_other_machines_warns(
     assert "note: everyone who can reach 0.0.0.0 can translate" in capsys.readouterr().err
     assert main(run) == 0
     assert "note" not in capsys.readouterr().err
+
+
+def test_options_may_be_environment_variables(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command line wins; a value is checked as that of the option."""
+    monkeypatch.setattr("uvicorn.Server.run", lambda _self, **_options: None)
+    for name, value in (
+        ("MODEL", str(tiny_runs["none"])),
+        ("PORT", "0"),
+        ("HOST", "0.0.0.0"),
+        ("ALLOW_HOST", "a.example b.example"),
+        ("INT8", "0"),
+    ):
+        monkeypatch.setenv(f"SEQ2SEQ_{name}", value)
+    assert main(["serve"]) == 0
+    printed = capsys.readouterr().err
+    assert f"xx-yy: {tiny_runs['none']}" in printed
+    assert "everyone who can reach 0.0.0.0" in printed
+    assert main(["serve", "-m", str(tiny_runs["luong"]), "--host", "127.0.0.1"]) == 0
+    printed = capsys.readouterr().err
+    assert f"xx-yy: {tiny_runs['luong']}" in printed
+    assert "everyone" not in printed
+    monkeypatch.setenv("SEQ2SEQ_PORT", "many")
+    assert main(["serve"]) == 2
+    message = "SEQ2SEQ_PORT: must be an integer from 0 to 65535, not 'many'"
+    assert capsys.readouterr().err == f"seq2seq: error: {message}\n"
+
+
+def test_requirements_on_all_translations(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
+    """A request adds its requirements; each client has a token of its own."""
+    glossary, forbidden, tokens = (tmp_path / name for name in ("glossary", "forbidden", "tokens"))
+    glossary.write_text("ba\tzuzu\nlo\tkeke\n", encoding="utf-8")
+    forbidden.write_text("momo\n", encoding="utf-8")
+    tokens.write_text("# clients\na1\nb2 weblate 20\n", encoding="utf-8")
+    run = str(tiny_runs["bahdanau"])
+    files = ("--glossary", str(glossary), "--forbidden", str(forbidden))
+    with process("-m", run, *files, "--token-file", str(tokens), "--log-format", "json") as (
+        started,
+        served,
+    ):
+        fields = {"q": "ba lo.", "target": "yy", "api_key": "b2"}
+        text = served.call("/translate", fields).json["translatedText"]
+        assert "zuzu" in text
+        assert "keke" in text
+        fields = {"text": "ba lo.", "glossary": [["ba", "gigi"]], "forbidden": ["zuzu"]}
+        reply = served.call("/v1/translate", fields, {"Authorization": "Bearer a1"})
+        (found,) = reply.json["translations"]
+        assert "gigi" in found["text"]
+        assert "keke" in found["text"]
+        fields = {"text": "ba momo.", "constraints": [["momo"]]}
+        reply = served.call("/v1/translate", fields, {"Authorization": "Bearer a1"})
+        assert (reply.status, "'momo' is" in reply.error) == (400, True)
+        sampled = {"text": "ba lo.", "sampling": {"samples": 2}}
+        assert served.call("/v1/translate", sampled, {"Authorization": "Bearer a1"}).status == 200
+        started.send_signal(signal.SIGTERM)
+        _, err = started.communicate(timeout=60)
+    requests = [entry for line in err.splitlines() if "path" in (entry := json.loads(line))]
+    assert [(entry["path"], entry["status"], entry["client"]) for entry in requests] == [
+        ("/translate", 200, "weblate"),
+        ("/v1/translate", 200, "client 1"),
+        ("/v1/translate", 400, "client 1"),
+        ("/v1/translate", 200, "client 1"),
+    ]
 
 
 def test_the_page_loads_nothing_from_the_network(served: Served) -> None:

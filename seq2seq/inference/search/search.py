@@ -8,6 +8,7 @@ side by side where the engine gains by that.
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from queue import SimpleQueue
 from threading import Event, Thread
 
@@ -33,6 +34,7 @@ from seq2seq.inference.search.strategies import (
     spread,
 )
 from seq2seq.inference.search.trail import Trail
+from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import is_out_of_memory
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
@@ -152,7 +154,7 @@ def _side_by_side(
         except Exception as error:
             results.put(error)
 
-    threads = [Thread(target=work, daemon=True) for _ in range(workers)]
+    threads = [Thread(target=copy_context().run, args=(work,), daemon=True) for _ in range(workers)]
     for thread in threads:
         thread.start()
     try:
@@ -241,6 +243,7 @@ class _Batch:
             self.rules.begin(slot, sentence)
 
     def _step(self) -> None:
+        check_cancelled()
         slots = self.slots
         step = self.engine.step(self.rows, self.ids)
         self.engine.mask(step, self.rules.mask(slots.lengths, slots.limits))

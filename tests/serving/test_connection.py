@@ -1,0 +1,133 @@
+"""Connections: bounds on headers, waiting and pipelining; a client that only listens."""
+
+import contextlib
+import json
+import select
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from served import Served, serve
+from test_access import until
+
+from seq2seq.serving import connection
+from seq2seq.serving.access import Limits
+from seq2seq.serving.language_pairs import LanguagePairs
+
+HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@contextlib.contextmanager
+def connected(served: Served, content: bytes = b"") -> Iterator[socket.socket]:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=120) as client:
+        client.sendall(content)
+        yield client
+
+
+def received(client: socket.socket) -> bytes:
+    """Return all that arrives until the server closes the connection."""
+    parts = []
+    with contextlib.suppress(ConnectionError):
+        while part := client.recv(1 << 16):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def post(lines: int, version: str = "1.1") -> bytes:
+    body = json.dumps({"text": ["ba lo mi."] * lines, "beam_size": 9}).encode()
+    head = f"POST /v1/translate HTTP/{version}\r\nHost: localhost\r\nContent-Length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize("part", [b"X: " + b"a" * (1 << 16), b"X: a\r\n" * (1 << 14)])
+def test_headers_have_a_limit(part: bytes, served: Served) -> None:
+    with connected(served, HEAD) as client:
+        with contextlib.suppress(ConnectionError):  # the server need not read all of it
+            client.sendall(part)
+        assert received(client)[:13] in (b"HTTP/1.1 400 ", b"")
+
+
+@pytest.mark.parametrize("content", [b"", b"GET /hea", HEAD])
+def test_a_client_that_does_not_ask_is_disconnected(
+    content: bytes, tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after an answer, however slowly the next request arrives."""
+    monkeypatch.setattr(connection, "IDLE", 0.2)
+    with serve(tiny_pairs) as served:
+        with connected(served, content) as client:
+            assert received(client) == b""
+        with connected(served, HEAD + b"\r\n" + content) as client:
+            assert received(client).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_client_that_does_not_read_its_answer_is_disconnected(
+    tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "IDLE", 0.5)
+    closed = []
+    lost = connection.Connection.connection_lost
+    monkeypatch.setattr(
+        connection.Connection,
+        "connection_lost",
+        lambda self, error: (closed.append(self), lost(self, error)),
+    )
+    with serve(tiny_pairs) as served, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 12)
+        client.connect(("127.0.0.1", served.port))
+        body = json.dumps({"text": ["ba lo mi. " * 3] * 300, "beam_size": 1}).encode()
+        head = f"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        client.sendall(head.encode() + b"\r\n\r\n" + body)
+        until(lambda: closed)
+
+
+def test_those_that_wait_longest_make_room_for_others(
+    tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 5)
+    with serve(tiny_pairs) as served, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(served, b"GET /hea")) for _ in range(8)]
+        assert served.call("/health").status == 200
+        assert received(clients[0]) == b""
+        clients[-1].sendall(b"lth HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert received(clients[-1]).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_client_that_closes_its_sending_side_gets_its_answer(served: Served) -> None:
+    """Interim answers, which every client skips, show whether it is still there."""
+    for lines in (1, 200):
+        with connected(served, post(lines)) as client:
+            client.shutdown(socket.SHUT_WR)
+            answer = received(client).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert len(json.loads(answer.partition(b"\r\n\r\n")[2])["translations"]) == lines
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_client_that_closes_both_sides_is_noticed(
+    version: str, tiny_pairs: LanguagePairs
+) -> None:
+    """A closed connection is half-closed to the server until it writes to it."""
+    with serve(tiny_pairs, Limits(characters=1_000_000)) as served:
+        with connected(served, post(1000, version)):
+            until(lambda: served.figure("seq2seq_waiting_lines") > 0)
+        until(lambda: served.figure("seq2seq_waiting_lines") == 0)
+        assert served.figure('seq2seq_lines_total{pair="xx-yy"}') < 1000
+
+
+def test_pipelined_requests_wait_in_the_network(tiny_pairs: LanguagePairs) -> None:
+    """The server reads no further ones while it answers the first."""
+    requests = (HEAD + b"\r\n") * 1_000_000
+    with (
+        serve(tiny_pairs, Limits(characters=1_000_000)) as served,
+        connected(served, post(400)) as client,
+    ):
+        client.setblocking(False)
+        sent = 0
+        while not select.select([client], [], [], 0)[0]:
+            with contextlib.suppress(BlockingIOError):
+                sent += client.send(requests[sent : sent + (1 << 16)])
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        assert sent < len(requests) / 2  # buffers of the system
