@@ -2,8 +2,9 @@
 
     python scripts/build_docs.py
 
-The pages of docs/ are staged in build/docs: notebooks become pages, formulas MathML, and excerpts
-of the source are inserted. Pages generated from the source join them.
+The pages of docs/ are staged in build/docs: notebooks become pages, formulas MathML, diagrams part
+of their page, promises folds, and excerpts of the source are inserted. Pages generated from the
+source join them.
 """
 
 import os
@@ -18,10 +19,12 @@ from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
 from documentation.maths import render_maths
 from documentation.notebooks import notebook_page
+from documentation.promises import fold_promises
 from documentation.sources import insert_sources
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGED, SITE = ROOT / "build/docs", ROOT / "build/site"
+_DIAGRAM = re.compile(r"^!\[[^\]]*\]\([^)\s]*images/([\w-]+\.svg)\)$", re.MULTILINE)
 GENERATED = {
     "reference/command-line.md": command_line_page,
     "reference/config-keys.md": config_keys_page,
@@ -58,9 +61,18 @@ def stage(folder: Path) -> None:
         notebook.unlink()
     for path in folder.rglob("*.md"):
         text = path.read_text(encoding="utf-8").replace(".ipynb)", ".md)")
-        path.write_text(render_maths(insert_sources(text)), encoding="utf-8")
+        if path.name == "guarantees.md":
+            text = fold_promises(text)
+        text = render_maths(insert_sources(text))
+        path.write_text(_DIAGRAM.sub(_inline_diagram, text), encoding="utf-8")
     for name, page in GENERATED.items():
         _write(folder / name, page())
+
+
+def _inline_diagram(image: re.Match[str]) -> str:
+    """Return a diagram as an element of the page, whose colours it takes."""
+    drawing = (ROOT / "docs/images" / image[1]).read_text(encoding="utf-8")
+    return f'<div class="figure">{" ".join(drawing.split())}</div>'
 
 
 def _write(path: Path, text: str) -> None:

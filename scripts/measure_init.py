@@ -1,25 +1,29 @@
 """Compare configs of `seq2seq init` with configs by hand and with bare defaults at equal minutes.
 
     python scripts/measure_init.py DATA -o FOLDER --minutes 3
+    python scripts/measure_init.py DATA -o FOLDER --pairs 1000 3000 --sides init --jobs 1
 
 DATA has a folder for each corpus: multi30k, anki-eng-mar and anki-eng-deu as `seq2seq download`
 writes them, and small-parallel-enja with train and dev of github.com/odashi/small_parallel_enja,
-compressed. Each training has one thread; as many run side by side as there are cores, so nothing
-else should. FOLDER receives the configs, run folders and `scores.json`; existing scores are kept: a
-second call extends the table, or repeats what failed.
+compressed. `--pairs` takes the first pairs of each training text. Each training has one thread; as
+many run side by side as there are cores, or `--jobs`, so nothing else should. FOLDER receives the
+configs, run folders and `scores.json`; existing scores are kept: a second call extends the table,
+or repeats what failed.
 """
 
 import argparse
 import concurrent.futures
+import gzip
 import json
 import os
 import subprocess
 import sys
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 METRICS = {"bleu": "BLEU", "chrf": "chrF2"}
-SIDES = ("init", "hand", "bare")
+SIDES = ("init", "hand", "bare", "small")
 
 
 class Corpus(NamedTuple):
@@ -53,6 +57,11 @@ LUONG = "decoder: luong, score: general, input_feeding: true"
 SIZES = "embedding_size: 256, hidden_size: 512, dropout: 0.1"
 SHORT = f"model: {{{LUONG}, {SIZES}}}"
 LONG = f"model: {{{LUONG}, {SIZES}, layers: 2}}"
+# For some thousand pairs: half the units, and batches so small that attention has time to form.
+SMALL = f"""\
+model: {{{{{LUONG}, embedding_size: 128, hidden_size: 256, dropout: 0.3}}}}
+training: {{{{batch_tokens: 600, learning_rate: 2e-3, decay: linear, warmup_steps: 100,
+  average: 0.99, max_minutes: {{minutes:g}}}}}}"""
 
 
 def main() -> None:
@@ -63,16 +72,19 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=3)
     parser.add_argument("--corpora", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=list(SIDES))
+    parser.add_argument("--pairs", nargs="+", type=int, default=[])
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / "scores.json"
     scores = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    texts = [(corpus, pairs) for corpus in options.corpora for pairs in options.pairs or [None]]
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         cells = {
-            pool.submit(measure, options, corpus, side): f"{corpus} {options.minutes:g} {side}"
-            for corpus in options.corpora
+            pool.submit(measure, options, text, side): f"{label(text)} {options.minutes:g} {side}"
+            for text in texts
             for side in options.sides
-            if f"{corpus} {options.minutes:g} {side}" not in scores
+            if f"{label(text)} {options.minutes:g} {side}" not in scores
         }
         for cell in concurrent.futures.as_completed(cells):
             if cell.exception() is not None:
@@ -85,11 +97,20 @@ def main() -> None:
         cell.result()
 
 
-def measure(options: argparse.Namespace, corpus: str, side: str) -> dict[str, object]:
+Text = tuple[str, int | None]  # corpus, and number of its pairs; None: all
+
+
+def label(text: Text) -> str:
+    """Return the name of a text in the table."""
+    corpus, pairs = text
+    return corpus if pairs is None else f"{corpus}:{pairs}"
+
+
+def measure(options: argparse.Namespace, text: Text, side: str) -> dict[str, object]:
     """Train by one config and return its validation scores with a beam of 5."""
-    name = f"{corpus}-{options.minutes:g}-{side}"
+    name = f"{label(text).replace(':', '-')}-{options.minutes:g}-{side}"
     config, run = options.output / f"{name}.yaml", options.output / "runs" / name
-    write_config(options, corpus, side, config)
+    write_config(options, text, side, config)
     seq2seq("train", config, f"run_dir={run}", "--overwrite")
     report = options.output / f"{name}.json"
     seq2seq("evaluate", "-m", run, "--split", "valid", "-b", "5", "--json", report)
@@ -97,17 +118,30 @@ def measure(options: argparse.Namespace, corpus: str, side: str) -> dict[str, ob
     return {metric: scores[metric] for metric in ("bleu", "chrf")}
 
 
-def write_config(options: argparse.Namespace, corpus: str, side: str, path: Path) -> None:
+def training_files(options: argparse.Namespace, text: Text) -> list[Path]:
+    """Return the files of a training text, cut to its number of pairs."""
+    corpus, pairs = text
+    files = [options.data / corpus / name for name in CORPORA[corpus].train]
+    if pairs is None:
+        return files
+    folder = options.output / "data" / label(text).replace(":", "-")
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        with gzip.open(file, "rt", encoding="utf-8", newline="\n") as lines:
+            content = "".join(islice(lines, pairs))
+        (folder / file.name).write_bytes(gzip.compress(content.encode(), mtime=0))
+    return [folder / file.name for file in files]
+
+
+def write_config(options: argparse.Namespace, text: Text, side: str, path: Path) -> None:
     """Write the config of a cell."""
-    own = CORPORA[corpus]
-    train, valid = (
-        [(options.data / corpus / each).as_posix() for each in files]
-        for files in (own.train, own.valid)
-    )
+    own = CORPORA[text[0]]
+    train = [file.as_posix() for file in training_files(options, text)]
+    valid = [(options.data / text[0] / name).as_posix() for name in own.valid]
     if side == "init":
         languages = ("--src-lang", own.languages[0], "--tgt-lang", own.languages[1])
-        text = ("--train", *train, "--valid", *valid)
-        seq2seq("init", path, *languages, *text, "--minutes", options.minutes, "--overwrite")
+        files_given = ("--train", *train, "--valid", *valid)
+        seq2seq("init", path, *languages, *files_given, "--minutes", options.minutes, "--overwrite")
         return
     files = [
         f"{{file: {each[0]}}}" if len(each) == 1 else f"{{src: {each[0]}, tgt: {each[1]}}}"
@@ -121,6 +155,8 @@ def write_config(options: argparse.Namespace, corpus: str, side: str, path: Path
     ]
     if side == "bare":
         lines.append(f"training: {{max_minutes: {options.minutes:g}}}")
+    elif side == "small":
+        lines.append(SMALL.format(minutes=options.minutes))
     else:
         long = options.minutes >= 10
         average = 0.998 if long else 0.99

@@ -35,6 +35,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "training/test_save_every.py::test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly",
     ),
     "files are written under a temporary name, synced, renamed": (
+        "cli/test_split.py::test_a_crash_leaves_no_part_of_an_earlier_division",
         "runtime/test_files.py::test_a_failure_leaves_the_old_file_and_no_temporary_file",
         "runs/test_checkpoint.py::test_every_file_is_synced_before_it_is_renamed",
         "runtime/test_write_failures.py::test_the_folder_is_synced_after_the_rename",

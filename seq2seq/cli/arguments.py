@@ -134,6 +134,18 @@ def count_or_zero(text: str) -> int:
     return 0 if text.isdecimal() and not int(text[:20]) else count(text)
 
 
+def shard(text: str) -> tuple[int, int]:
+    """Parse `I/N`, the I-th of N shards, from 1."""
+    number, slash, shards = text.partition("/")
+    if not slash:
+        raise argparse.ArgumentTypeError(f"must be I/N, such as 1/8, not {text!r}")
+    if count(number) > count(shards):
+        raise argparse.ArgumentTypeError(
+            f"must be from 1/{shards} to {shards}/{shards}, not {text}"
+        )
+    return int(number), int(shards)
+
+
 def positive(text: str) -> float:
     """Parse a finite number above 0."""
     try:

@@ -3,15 +3,21 @@
 import io
 import select
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seq2seq.cli.columns import STDIN, TextFile
-from seq2seq.data.compression import damage_errors, open_file
-from seq2seq.data.lines import bounded_lines, check_line_length, is_blank, strip_line
+from seq2seq.data.compression import check_is_readable, check_is_text, damage_errors, open_content
+from seq2seq.data.lines import (
+    MAX_LINE_BYTES,
+    bounded_lines,
+    check_line_length,
+    is_blank,
+    strip_line,
+)
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import describe, recognise
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
 _READ_BYTES = 1 << 16  # maximum size of one read from a stream: the capacity of a pipe
 _LISTED_LINES = 10  # maximum number of line numbers in a note
+Check = Callable[[bytes, Path, bool], None]
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
 _NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
 _ONE_SIDED = "only one side is blank, scored -inf: {lines}"
@@ -30,7 +37,7 @@ _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
 
 @contextmanager
-def open_input(source: TextFile | None) -> Iterator[Iterator[bytes]]:
+def open_input(source: TextFile | None, check: Check = check_is_text) -> Iterator[Iterator[bytes]]:
     """Open a file, compressed or not, a column of a table, or stdin if None; yield its lines.
 
     Raises UserError if it cannot be opened or is not text, or for a line of more than
@@ -41,25 +48,29 @@ def open_input(source: TextFile | None) -> Iterator[Iterator[bytes]]:
         first = list(islice(texts, 1))  # raises UserError for a table that cannot be read
         yield (f"{text}\n".encode() for text in chain(first, texts))
         return
-    with open_bytes(source) as file:
+    with open_bytes(source, check) as file:
         yield bounded_lines(file, source.name if source else STDIN)
 
 
 @contextmanager
-def open_bytes(source: TextFile | None) -> Iterator[IO[bytes]]:
-    """Open a file, or stdin if None, for reading bytes; raises errors as `open_input` does."""
+def open_bytes(source: TextFile | None, check: Check = check_is_text) -> Iterator[IO[bytes]]:
+    """Open a file, or stdin if None, for reading bytes; raises errors as `open_input` does.
+
+    `check` judges the first bytes of a file.
+    """
     if source is None or source.is_stdin:
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
         yield sys.stdin.buffer
         return
-    with open_file(source.path) as file, damage_errors(source.path, RunError):
+    with open_content(source.path, check) as file, damage_errors(source.path, RunError):
         yield file
 
 
-def numbered(groups: Iterable[Sequence[bytes]], size: int) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Yield batches of at most `size` lines, each with the number of its first line, from 1."""
-    number = 1
+def numbered(
+    groups: Iterable[Sequence[bytes]], size: int, number: int = 1
+) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Yield batches of at most `size` lines, each with the number of its first line."""
     for group in groups:
         for start in range(0, len(group), size):
             yield number + start, group[start : start + size]
@@ -140,17 +151,42 @@ def paragraphs(lines: Iterable[bytes], numbers: list[int], name: str = STDIN) ->
         yield b" ".join(paragraph)
 
 
+def read_document(source: TextFile | None) -> str:
+    """Read a document in UTF-8; raises UserError, also for one of more than MAX_LINE_BYTES."""
+    name = source.name if source else STDIN
+    with open_bytes(source, check_is_readable) as file:
+        content = file.read(MAX_LINE_BYTES + 1)
+    if len(content) > MAX_LINE_BYTES:
+        raise UserError(f"{name}: is larger than {MAX_LINE_BYTES >> 20} MiB. Divide it")
+    if (kind := recognise(content)) is not None and not kind.is_readable:
+        raise UserError(describe(kind, name, "FILE"))
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        number = content.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"{name}:{number}: byte 0x{content[error.start]:02x} is not UTF-8. Convert the file, "
+            "as by iconv -f WINDOWS-1252 -t UTF-8"
+        ) from None
+
+
 class LineReport:
     """Decodes the lines of an input and collects notes on them for stderr."""
 
-    def __init__(self, source: Path | str | None, numbers: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        source: Path | str | None,
+        numbers: Sequence[int] | None = None,
+        accepts_markup: bool = False,
+    ) -> None:
         """Report on a file or another source, or on stdin if None.
 
         With numbers, the line with number n in the input is the one that is called `numbers[n-1]`.
+        Markup is refused, as other types of files are, unless it is accepted.
         """
         self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"
-        self._numbers = numbers
+        self._numbers, self._accepts_markup = numbers, accepts_markup
         self._notes: dict[str, list[int]] = {}  # line numbers by note
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
@@ -159,7 +195,8 @@ class LineReport:
         Undecodable bytes become U+FFFD. Raises UserError if the first bytes are no text's.
         """
         texts = []
-        if number == 1 and lines and (kind := recognise(b"\n".join(lines[:8]))) is not None:
+        kind = recognise(b"\n".join(lines[:30])) if number == 1 else None
+        if kind is not None and not (kind.is_readable and self._accepts_markup):
             raise UserError(describe(kind, self._source, self._path))
         for index, line in enumerate(lines, start=number):
             content = strip_line(line, first=index == 1)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,8 +23,14 @@ from seq2seq.cli.search_options import (
     glossary_places,
     search_settings,
 )
+from seq2seq.data.compression import check_is_readable, check_is_text
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import is_table, table_format
+from seq2seq.runtime.file_types import (
+    DOCUMENT_FORMATS,
+    document_format,
+    is_table,
+    table_format,
+)
 from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
@@ -32,6 +38,10 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
+_LINE_OPTIONS = (
+    *("json", "n_best", "prefix", "prefix_file", "constraints"),
+    *("stream", "document", "columns", "shard"),
+)
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
 
@@ -42,6 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq translate -m runs/demo -i test.en -o test.fr
   tail -f log | seq2seq translate -m runs/demo --stream
   seq2seq translate -m runs/a -m runs/b -i test.en -b 5 --n-best 5 --json
+  seq2seq translate -m runs/demo -i film.srt -o film.fr.srt
 
 Files and pipes receive translations unchanged. On a terminal, control characters and
 bidirectional controls are shown as \\uXXXX."""
@@ -50,6 +61,11 @@ bidirectional controls are shown as \\uXXXX."""
     arguments.add_model(parser)
     arguments.add_input(parser)
     add_columns(parser, "SRC")
+    text = (
+        "html, srt and vtt keep tags, time codes and entities, and translate the text between "
+        "them; text translates each line (default: by the ending of -i, else text)"
+    )
+    parser.add_argument("--format", choices=DOCUMENT_FORMATS, help=text)
     text = (
         "print each paragraph on one line: blank lines separate paragraphs, which may have breaks"
     )
@@ -71,6 +87,8 @@ bidirectional controls are shown as \\uXXXX."""
     add_search_options(parser)
     text = "translate lines as they arrive, as from tail -f"
     parser.add_argument("--stream", action="store_true", help=text)
+    text = "translate the I-th of N parts of -i FILE alone; in order, the outputs are that of FILE"
+    parser.add_argument("--shard", type=arguments.shard, metavar="I/N", help=text)
     text = f"lines to translate together; does not affect the output (default: {BATCH_LINES})"
     parser.add_argument("--batch-size", type=arguments.count, metavar="N", help=text)
     arguments.add_model_options(parser)
@@ -109,6 +127,7 @@ class _InputText(NamedTuple):
     groups: Iterable[Sequence[bytes]]
     typed: bool = False  # a user reads each translation before typing the next line
     numbers: list[int] | None = None  # lines of the file at which its paragraphs begin
+    skipped: int = 0  # lines of the file before those of a shard
 
 
 def run(options: argparse.Namespace) -> int:
@@ -121,21 +140,59 @@ def run(options: argparse.Namespace) -> int:
     inputs.append(options.forbidden)
     check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
     check_ending(options.output, as_json=options.json)
-    _check(options)
+    form = options.format or document_format(options.input)
+    _check(options, form)
     columns = Columns("translate", options, sides=1)
     columns.check(options.input)
     source = columns.source(options.input) if options.input else None
     required = _requirements(options)
+    if form != "text":
+        return _translate_documents(options, source, required, form)
     with _open(options, source, required) as text:
         _check_prefixes(required)
-        translator = load_translator(options, 1 if options.sample else options.n_best or 1)
-        places = chain(required.phrases(), glossary_places(options.glossary, required.settings))
-        translator.check_phrases(places, required.settings)
+        translator = _load(options, required)
         if options.document:
             translator.source = replace(translator.source, sentences=1)
         with open_output(options.output) as output:
             report = _translate(options, text, translator, required, output)
     report.log()
+    return 0
+
+
+def _load(options: argparse.Namespace, required: _Requirements) -> "Translator":
+    """Load the model; raises UserError for phrases that none of its translations can have."""
+    translator = load_translator(options, 1 if options.sample else options.n_best or 1)
+    places = chain(required.phrases(), glossary_places(options.glossary, required.settings))
+    translator.check_phrases(places, required.settings)
+    return translator
+
+
+def _translate_documents(
+    options: argparse.Namespace, source: TextFile | None, required: _Requirements, form: str
+) -> int:
+    """Translate a file, or each TEXT, as a document of a format; log notes on its lines."""
+    from seq2seq.inference.documents import SourceDocument
+
+    texts = options.text or [input_lines.read_document(source)]
+    translator = _load(options, required)
+    with open_output(options.output) as output:
+        for text in texts:
+            document = SourceDocument(text, form)
+            name = "the arguments" if options.text else options.input
+            report = LineReport(name, document.numbers)
+            visible = not options.text and not output.on_terminal
+            with progress("translated", len(document.lines), visible=visible) as advance:
+                translations = translator.translate(
+                    document.lines,
+                    options.beam,
+                    text_only=not document.has_inline_markup,
+                    on_translated=advance,
+                    settings=required.settings,
+                )
+            report.note_translations(1, translations)
+            output.write(document.translated(translations))
+            output.write("\n" if options.text else "")
+            report.log()
     return 0
 
 
@@ -147,7 +204,8 @@ def _translate(
     output: Output,
 ) -> LineReport:
     """Write the translations batch by batch; keep those of a call that fails. Return notes."""
-    report = LineReport("the arguments" if options.text else options.input, text.numbers)
+    name = "the arguments" if options.text else options.input
+    report = LineReport(name, text.numbers, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
     written, lines_of_each = _writer(options)
     barred = not options.text and not options.stream and not output.on_terminal
@@ -157,7 +215,8 @@ def _translate(
         report.logged_on_failure(),
         progress("translated", total, visible=barred) as advance,
     ):
-        for number, batch in input_lines.numbered(text.groups, options.batch_size or BATCH_LINES):
+        size = options.batch_size or BATCH_LINES
+        for number, batch in input_lines.numbered(text.groups, size, text.skipped + 1):
             lines = report.decode(number, batch)
             prefixes = required.prefixes_of(number, len(lines))
             translations = translator.stream(
@@ -204,7 +263,14 @@ def _total(options: argparse.Namespace) -> int | None:
     is_other = options.input is not None and table_format(options.input) != "tsv"
     if options.document or options.columns or is_other:
         return None
-    return count_lines(options.input)
+    lines = count_lines(options.input)
+    return None if lines is None else len(range(lines)[_shard(options, lines)])
+
+
+def _shard(options: argparse.Namespace, lines: int) -> slice:
+    """Return which lines of a file belong to the shard; all of them without one."""
+    number, shards = options.shard or (1, 1)
+    return slice((number - 1) * lines // shards, number * lines // shards)
 
 
 @contextmanager
@@ -213,27 +279,33 @@ def _open(
 ) -> Iterator[_InputText]:
     """Yield the lines to translate, after reading the files that have a line for each of them."""
     name = str("the arguments" if options.text else options.input or STDIN)
+    check = check_is_readable if options.format else check_is_text
     by_line = [file for file in (required.prefixes, required.constraints) if file is not None]
     if options.text:
-        lines = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
-        yield _InputText([_in_step(by_line, lines, name)])
+        typed = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
+        yield _InputText([_in_step(by_line, typed, name)])
     elif _is_typed(options):
         yield _InputText(input_lines.typed_lines(), typed=True)
     elif options.stream and (source is None or source.column is None):
-        with input_lines.open_bytes(source) as file:
+        with input_lines.open_bytes(source, check) as file:
             yield _InputText(input_lines.arrivals(file, name))
     else:
         by_terminal = source is None and sys.stdin.isatty()
         size = options.batch_size or (1 if by_terminal or options.stream else BATCH_LINES)
-        with input_lines.open_input(source) as opened:
+        part = slice(0, None)
+        if options.shard is not None:
+            with input_lines.open_input(source) as opened:
+                part = _shard(options, sum(1 for _ in opened))
+        with input_lines.open_input(source, check) as opened:
             if options.document:
                 numbers: list[int] = []
                 texts = input_lines.paragraphs(opened, numbers, name)
                 yield _InputText(input_lines.grouped(texts, BATCH_LINES), numbers=numbers)
             elif by_line:
-                yield _InputText([_in_step(by_line, opened, name)])
+                yield _InputText([_in_step(by_line, opened, name)[part]], skipped=part.start)
             else:
-                yield _InputText(input_lines.grouped(opened, size))
+                lines = islice(opened, part.start, part.stop)
+                yield _InputText(input_lines.grouped(lines, size), skipped=part.start)
 
 
 def _in_step(files: Sequence[LineFile], lines: Iterable[bytes], name: str) -> list[bytes]:
@@ -251,14 +323,24 @@ def _is_typed(options: argparse.Namespace) -> bool:
     return terminal and not from_file and options.output is None
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace, form: str) -> None:
     """Raise UserError for options that do not go together."""
+    for name in _LINE_OPTIONS if form != "text" else ():
+        if getattr(options, name):
+            hint = "" if options.format else f" (the format of {options.input}; see --format)"
+            raise UserError(
+                f"translate: {arguments.option(name)} cannot be used with --format {form}{hint}"
+            )
     if options.text and (options.stream or options.document):
         raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
     if options.document and (options.stream or options.prefix_file or options.constraints):
         raise UserError(
             "translate: --document cannot be used with --stream, --prefix-file or --constraints"
         )
+    if options.shard and (options.input is None or not options.input.is_file()):
+        raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
+    if options.shard and (options.stream or options.document):
+        raise UserError("translate: --shard cannot be used with --stream or --document")
     if options.document and options.input and is_table(options.input):
         raise UserError(f"translate: --document cannot be used with a table, {options.input}")
     if len(options.text) == 1 and arguments.is_file(options.text[0]):

@@ -222,8 +222,15 @@ def compressing(raw: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
+def check_is_readable(head: bytes, path: Path, packed: bool = False) -> None:
+    """Raise UserError as `check_is_text` does, but not for markup."""
+    kind = recognise(head)
+    if kind is not None and not kind.is_readable:
+        check_is_text(head, path, packed)
+
+
 def check_is_text(head: bytes, path: Path, packed: bool = False) -> None:
-    """Raise UserError if the first bytes of a file, or of its content, are no text's.
+    """Raise UserError if the first bytes of a file, or of its content, are no lines of text.
 
     A file that is compressed as its ending says passes.
     """

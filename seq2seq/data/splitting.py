@@ -19,6 +19,7 @@ from seq2seq.data.corpus import has_text, iter_pairs, no_usable_pair, source_nam
 from seq2seq.data.formats.writing import pair_writer
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import appearing_together
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
@@ -112,11 +113,13 @@ def write_parts(
 ) -> None:
     """Write the parts named in `outputs`, each in two files or one, in the order of the text.
 
+    A crash leaves no part beside one of an earlier division: some are missing until all are there.
     Raises UserError if the text is not the one that was divided, and errors as `pair_writer` does.
     """
     with ExitStack() as stack:
+        later = stack.enter_context(appearing_together())
         writers = {
-            PARTS.index(part): stack.enter_context(pair_writer(paths, columns))
+            PARTS.index(part): stack.enter_context(pair_writer(paths, columns, later))
             for part, paths in outputs.items()
         }
         written = 0

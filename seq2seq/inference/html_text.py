@@ -36,7 +36,7 @@ _UNTRANSLATED = re.compile(
 )
 _CLOSED = re.compile(r"(?:^|[\s\"'])/\Z")
 _ENTITY = re.compile(r"&(?:\#\w{1,8}|\w{1,32});", re.ASCII)
-_WHITE = " \t\n\r\f"
+_WHITE = " \t\n\r\f\ufeff"
 
 
 def read_html(text: str) -> Iterator[str | Segment]:
@@ -73,6 +73,7 @@ def escaping(text: str) -> Callable[[str], str]:
 def _segment(fragments: list[Fragment], number: int) -> Iterator[str | Segment]:
     """Yield what fragments make, without the white space around it."""
     before = after = ""
+    fragments = [*fragments]
     if fragments and fragments[0].kind == "text":
         content = fragments[0].raw.lstrip(_WHITE)
         before = fragments[0].raw[: len(fragments[0].raw) - len(content)]

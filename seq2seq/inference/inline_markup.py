@@ -290,23 +290,22 @@ class _Area:
         least, most = self._broken + 1, len(self._words) - 1 - self._breaks
         if least > most:
             return _Placing(self._end, self._end, order, node.raw)
-        self._broken = self._split(node.start, least, most)
+        self._broken = least + int(self._sums(node.start)[least : most + 1].argmax())
         before, after = self._words[self._broken - 1 : self._broken + 1]
         return _Placing(before.end, after.start, order, node.raw)
 
-    def _split(self, place: int, least: int, most: int) -> int:
-        """Return the number of words after which a place of the source comes.
+    def _sums(self, place: int) -> Gains:
+        """Return by how much words attend to what is before a place, after each number of them."""
+        return np.concatenate([[0], self._gains(self._parent.start, place).cumsum()])
 
-        The words around it attend to those around the place, and those before it to those before.
-        """
+    def _near(self, place: int) -> Gains:
+        """Return how much the two words around each gap attend to those around a place."""
         words = self._links.source_words
         number = bisect_left(words, place, key=lambda word: word.start)
         around = words[max(0, number - 1) : number + 1]
         near = self._links.within(around[0].start, around[-1].end)[self._first : self._last]
-        near = np.concatenate([[0], near, [0]])
-        sums = np.concatenate([[0], self._gains(self._parent.start, place).cumsum()])
-        scores = near[:-1] + near[1:] + sums / max(1, len(self._words))
-        return least + int(scores[least : most + 1].argmax())
+        gaps: Gains = np.append(near, 0) + np.append(0, near)
+        return gaps
 
     def _point(self, node: Node) -> int:
         """Return the place of markup without text: after the word that it follows, or between."""
@@ -318,7 +317,8 @@ class _Area:
         if not before[-1].isspace():
             word = self._gains(before.rfind(" ") + 1, node.start)
             return self._words[int(word.argmax())].end
-        number = self._split(node.start, 0, len(self._words))
+        scores = self._near(node.start) + self._sums(node.start) / len(self._words)
+        number = int(scores.argmax())
         return self._words[number].start if number < len(self._words) else self._end
 
     def _copied(self, node: Node) -> tuple[int, int] | None:

@@ -13,18 +13,23 @@ from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
 _MAX_LINKS = 40
 _SHOWN_CHARACTERS = 200  # maximum length of a path in such an error
+Renames = list[tuple[Path, Path]]  # complete temporary files, and the paths they get
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
 
 
 @contextmanager
-def atomic_file(path: Path, backup: Path | None = None) -> Iterator[IO[bytes]]:
+def atomic_file(
+    path: Path, backup: Path | None = None, later: Renames | None = None
+) -> Iterator[IO[bytes]]:
     """Yield a temporary file; on success fsync it and atomically rename it to `path`.
 
     The previous file is renamed to `backup`, if given. A symbolic link at `path` is replaced, not
     followed. If the block fails, the temporary file is removed. With `backup`, a crash between the
     two renames leaves only the backup. Raises OSError, also if another process starts to write the
     same path meanwhile; that process then completes its write.
+
+    With `later`, of `appearing_together`, the rename is left to that.
     """
     part = part_of(path)
     part.unlink(missing_ok=True)  # left by a killed process, or a link to a file of the user's
@@ -39,10 +44,13 @@ def atomic_file(path: Path, backup: Path | None = None) -> Iterator[IO[bytes]]:
             raise OSError(
                 errno.EBUSY, "is being written by another process; use another path", str(path)
             )
-        if backup is not None and path.exists():
-            path.replace(backup)
-        part.replace(path)
-        sync_folder(path.parent)
+        if later is not None:
+            later.append((part, path))
+        else:
+            if backup is not None and path.exists():
+                path.replace(backup)
+            part.replace(path)
+            sync_folder(path.parent)
     except BaseException as error:
         if isinstance(error, OSError) and error.filename == str(part):
             error.filename = str(path)  # the name that the user knows
@@ -52,6 +60,29 @@ def atomic_file(path: Path, backup: Path | None = None) -> Iterator[IO[bytes]]:
             if interrupted or (created is not None and _is_same_file(created, part)):
                 part.unlink()
         raise
+
+
+@contextmanager
+def appearing_together() -> Iterator[Renames]:
+    """Yield the list of renames of files that belong together, and carry them out at the end.
+
+    A crash leaves some of several files missing, but none of before beside a new one. If the block
+    fails, all stay as they were. Raises RunError.
+    """
+    later: Renames = []
+    try:
+        yield later
+    except BaseException:
+        for part, _ in later:
+            part.unlink(missing_ok=True)
+        raise
+    for _, path in later if len(later) > 1 else ():
+        with write_errors(path):
+            path.unlink(missing_ok=True)
+    for part, path in later:
+        with write_errors(path):
+            part.replace(path)
+            sync_folder(path.parent)
 
 
 def part_of(path: Path) -> Path:

@@ -169,3 +169,47 @@ def test_existing_files_are_replaced_only_on_request(
     assert (folder / "valid.tsv").read_text() == "mine"
     assert main([*words, "--overwrite"]) == 0
     assert (folder / "valid.tsv").read_text().count("\n") == 20
+
+
+class Crash(BaseException):
+    """The end of the process: nothing runs after it."""
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("outputs", [("{}.en", "{}.de"), ("{}.tsv",), ("{}.parquet",)])
+def test_a_crash_leaves_no_part_of_an_earlier_division(
+    monkeypatch: pytest.MonkeyPatch, outputs: tuple[str, ...]
+) -> None:
+    if outputs == ("{}.parquet",):
+        pytest.importorskip("pyarrow")
+    words = ["split", "-i", "all.en", "all.de", "-o", *outputs, "--overwrite", *SIZES]
+    names = [name.format(part) for part in ("train", "valid", "test") for name in outputs]
+
+    def divided(seed: int) -> dict[str, bytes]:
+        assert main([*words, "--seed", str(seed)]) == 0
+        return {name: Path(name).read_bytes() for name in names}
+
+    old, new = divided(1), divided(2)
+    assert all(old[name] != new[name] for name in names)
+    changes: list[str] = []
+    for kind in ("unlink", "replace"):
+        call = getattr(Path, kind)
+
+        def counted(path: Path, *rest: object, call: object = call, **options: object) -> object:
+            changed = str(rest[0] if rest else path)
+            if Path(changed).name in names:
+                if len(changes) == limit:
+                    raise Crash
+                changes.append(changed)
+            return call(path, *rest, **options)  # type: ignore[operator]
+
+        monkeypatch.setattr(Path, kind, counted)
+    for limit in range(2 * len(names)):
+        for name in names:
+            Path(name).write_bytes(old[name])
+        changes.clear()
+        with pytest.raises(Crash):
+            main([*words, "--seed", "2"])
+        left = {name: Path(name).read_bytes() for name in names if Path(name).exists()}
+        assert left.items() <= old.items() or left.items() <= new.items()
+        assert limit or left == old

@@ -125,9 +125,9 @@ def test_text_named_as_if_compressed_is_refused(tmp_path: Path, suffix: str) -> 
 def zipped(**members: bytes) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
-        archive.writestr("[Content_Types].xml", b"x" * 5000)
         for name, content in members.items():
             archive.writestr(name.replace("__", "/"), content)
+        archive.writestr("large", b"x" * 5000)
     return file.getvalue()
 
 
@@ -142,7 +142,26 @@ def tarred(compression: str = "") -> bytes:
 
 OTHERS: dict[str, tuple[bytes, str]] = {
     "zip": (zipped(a=b"text"), "a zip archive"),
-    "xlsx": (zipped(docProps__app=b"x", xl__workbook=b"y"), "a zip archive or an Office document"),
+    "xlsx": (zipped(docProps__app=b"x", xl__workbook=b"y"), "an Office document (docx, xlsx"),
+    "docx": (zipped(**{"[Content_Types].xml": b"x", "word__document": b"y"}), "an Office document"),
+    "odt": (zipped(mimetype=b"application/vnd.oasis.opendocument.text"), "an OpenDocument file"),
+    "epub": (zipped(mimetype=b"application/epub+zip"), "an e-book (EPUB)"),
+    "doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(40), "an Office document (doc"),
+    "rtf": (b"{\\rtf1\\ansi The car is old.}\n", "a document in RTF"),
+    "png": (b"\x89PNG\r\n\x1a\n" + bytes(9), "a picture"),
+    "html": (b"<!DOCTYPE html>\n<p>The car is old.\n", "an HTML document"),
+    "xhtml": (b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "x">\n<html>\n', "an XHTML document"),
+    "srt": (
+        b"\xef\xbb\xbf1\r\n00:00:01,000 --> 00:00:02,000\r\nA car.\r\n",
+        "a file of subtitles (SubRip)",
+    ),
+    "vtt": (b"WEBVTT - x\n\n00:01.000 --> 00:02.000\nA car.\n", "a file of subtitles (WebVTT)"),
+    "ass": (b"\xef\xbb\xbf[Script Info]\nTitle: x\n", "a file of subtitles (Advanced"),
+    "po": (b'# Catalogue\n#\nmsgid ""\nmsgstr ""\n', "a catalogue of messages (PO)"),
+    "xliff": (b'<?xml version="1.0"?>\n<xliff version="1.2">\n', "a list of translations (XLIFF)"),
+    "tmx": (b'<?xml version="1.0"?>\n<tmx version="1.4">\n', "a translation memory (TMX)"),
+    "xml": (b'<?xml version="1.0"?>\n<TS language="fr">\n', "an XML document"),
+    "latex": (b"% a paper\n\\documentclass{article}\n", "a LaTeX document"),
     "parquet": (b"PAR1\x15\x04\x15\x20" + bytes(20) + b"PAR1", "a Parquet file"),
     "tar": (tarred(), "a tar archive"),
     "pdf": (b"%PDF-1.7\n%\xe2\xe3\n", "a PDF document"),

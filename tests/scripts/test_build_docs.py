@@ -18,6 +18,7 @@ import build_docs
 from documentation.command_line import command_line_page, command_parsers
 from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
+from documentation.promises import fold_promises
 from seq2seq.cli.parser import COMMANDS
 from seq2seq.config.schema import json_schema, load_config
 from seq2seq.inference.nbest import NBestEntry
@@ -25,6 +26,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translation_json import translation_as_json
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 needs_docs = pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("latex2mathml", "nbclient", "zensical"))),
     reason="needs the extra docs",
@@ -227,3 +229,35 @@ def test_no_link_of_the_readme_on_pypi_is_broken() -> None:
     assert [link for link in links if not link.startswith("https://")] == []
     assert "attention.png)" not in text
     assert "Get started · Your own corpus" in text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_fits_beside_the_navigation(page: Path) -> None:
+    """No line of code has more than 88 columns: what is beyond them has to be scrolled to."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```(?:bash|yaml|python|json)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert [line for line in lines if len(line) > 88] == []
+
+
+@needs_docs
+def test_a_diagram_becomes_part_of_its_page(tmp_path: Path) -> None:
+    build_docs.stage(tmp_path / "docs")
+    page = (tmp_path / "docs/explanation/attention.md").read_text(encoding="utf-8")
+    assert page.count('<svg class="diagram"') == 2
+    assert ".svg)" not in page
+
+
+def test_promises_are_folded_without_losing_a_word() -> None:
+    page = (ROOT / "docs/explanation/guarantees.md").read_text(encoding="utf-8")
+    folded = fold_promises(page)
+    names = re.findall(r"^- \*\*(.+?)\.?\*\*", page, re.MULTILINE)
+    assert re.findall(r"^### (.+?) \{", folded, re.MULTILINE) == names
+    assert folded.count("<details") == len(names)
+    assert not re.search(r"</summary>\s*</details>", folded)  # each fold has a content
+    tests = set(re.findall(r"tests/[\w/]+\.py", page))
+    assert set(re.findall(r"tests/[\w/]+\.py", folded)) == tests
+    words = set(re.findall(r"\w+", page))
+    assert words <= set(re.findall(r"\w+", folded))
+    with pytest.raises(ValueError, match="promise 1"):
+        fold_promises("# Title\n\n- no name\n")

@@ -15,14 +15,15 @@ from seq2seq.config.schema import load_config, read_config_file
 def test_manual_and_default_configs_load(tmp_path: Path, corpus: str, minutes: float) -> None:
     options = argparse.Namespace(data=tmp_path, output=tmp_path, minutes=minutes)
     loaded = []
-    for side in ("hand", "bare"):
-        write_config(options, corpus, side, tmp_path / f"{side}.yaml")
+    for side in ("hand", "bare", "small"):
+        write_config(options, (corpus, None), side, tmp_path / f"{side}.yaml")
         config, notes = read_config_file(tmp_path / f"{side}.yaml")
         assert not notes
         assert config.training.max_minutes == minutes
         loaded.append(config.model_dump(exclude={"name", "run_dir"}))
     assert loaded[0]["data"] == loaded[1]["data"]
-    assert loaded[0] != loaded[1]
+    assert loaded[0]["data"] == loaded[2]["data"]
+    assert loaded[0] != loaded[1] != loaded[2]
 
 
 @pytest.mark.thorough
@@ -33,8 +34,12 @@ def test_a_config_of_init_for_a_small_corpus(tmp_path: Path) -> None:
         lines = [f"a sentence of {number} words {name[:3]}\n" for number in range(300)]
         (folder / name).write_bytes(gzip.compress("".join(lines).encode()))
     options = argparse.Namespace(data=tmp_path, output=tmp_path, minutes=0.1)
-    write_config(options, "multi30k", "init", tmp_path / "init.yaml")
-    assert load_config(tmp_path / "init.yaml").training.max_minutes == 0.1
+    write_config(options, ("multi30k", 200), "init", tmp_path / "init.yaml")
+    config = load_config(tmp_path / "init.yaml")
+    assert config.training.max_minutes == 0.1
+    (train,) = config.data.train
+    assert train.src is not None
+    assert len(gzip.decompress(train.src.read_bytes()).splitlines()) == 200
 
 
 def test_the_table_has_a_row_for_each_corpus_and_time(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,6 +50,6 @@ def test_the_table_has_a_row_for_each_corpus_and_time(capsys: pytest.CaptureFixt
     }
     print_table(scores)
     assert capsys.readouterr().out.splitlines()[2:] == [
-        "| multi30k, 3 | BLEU | 30.0 |  | 20.2 |",
-        "| small-parallel-enja, 30 | chrF2 | 50.0 |  | 50.0 |",
+        "| multi30k, 3 | BLEU | 30.0 |  | 20.2 |  |",
+        "| small-parallel-enja, 30 | chrF2 | 50.0 |  | 50.0 |  |",
     ]

@@ -13,7 +13,13 @@ from seq2seq.data.formats.cells import as_numbers
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.file_types import table_format
-from seq2seq.runtime.files import atomic_file, resolve_link, write_errors
+from seq2seq.runtime.files import (
+    Renames,
+    appearing_together,
+    atomic_file,
+    resolve_link,
+    write_errors,
+)
 
 WritePair = Callable[[str, str], None]
 _MARK = "\ufeff"  # at the start of a file, a byte-order mark, which reading removes
@@ -21,32 +27,42 @@ _ROWS = 10_000  # rows of Parquet written together
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[IO[bytes]]:
+def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
     """Yield a file, compressed by its ending, that appears at its path once it is complete.
 
-    A symbolic link is followed. Raises RunError if writing fails, and UserError for a compression
-    whose package is missing.
+    With `later`, it appears with others. A symbolic link is followed. Raises RunError if writing
+    fails, and UserError for a compression whose package is missing.
     """
-    with write_errors(path), atomic_file(resolve_link(path)) as raw, compressing(raw, path) as file:
+    target = resolve_link(path)
+    with (
+        write_errors(path),
+        atomic_file(target, later=later) as raw,
+        compressing(raw, path) as file,
+    ):
         yield file
 
 
 @contextmanager
 def pair_writer(
-    paths: Sequence[Path], columns: Sequence[str] = ("src", "tgt")
+    paths: Sequence[Path],
+    columns: Sequence[str] = ("src", "tgt"),
+    later: Renames | None = None,
 ) -> Iterator[WritePair]:
     """Yield a function that writes a pair: into two files of lines, or into one table.
 
+    The files appear together, or with others of `later` (see `appearing_together`).
     `columns` are the names in the header of CSV, the keys of JSON lines and the columns of Parquet,
     or the numbers of the columns of a CSV without a header.
     Raises errors as `new_file` does, and UserError for text that the format cannot hold.
     """
     with ExitStack() as stack:
+        if later is None:
+            later = stack.enter_context(appearing_together())
         if len(paths) == 1 and table_format(paths[0]) == "parquet":
-            yield stack.enter_context(_parquet_writer(paths[0], columns))
+            yield stack.enter_context(_parquet_writer(paths[0], columns, later))
             return
         files = [
-            io.TextIOWrapper(stack.enter_context(new_file(path)), "utf-8", newline="")
+            io.TextIOWrapper(stack.enter_context(new_file(path, later)), "utf-8", newline="")
             for path in paths
         ]
         yield _writer([_Lines(file) for file in files], paths, columns)
@@ -127,7 +143,7 @@ def _tsv_writer(file: _Lines, path: Path) -> WritePair:
 
 
 @contextmanager
-def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[WritePair]:
+def _parquet_writer(path: Path, columns: Sequence[str], later: Renames) -> Iterator[WritePair]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -141,7 +157,7 @@ def _parquet_writer(path: Path, columns: Sequence[str]) -> Iterator[WritePair]:
             table.write_table(pyarrow.table(list(zip(*rows, strict=True)), schema=schema))
             rows.clear()
 
-    with new_file(path) as file, pyarrow.parquet.ParquetWriter(file, schema) as table:
+    with new_file(path, later) as file, pyarrow.parquet.ParquetWriter(file, schema) as table:
 
         def write(src: str, tgt: str) -> None:
             rows.append((src, tgt))

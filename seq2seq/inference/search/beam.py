@@ -39,7 +39,7 @@ class Beam(Strategy):
     A sentence is finished at its limit, or once its pool holds K hypotheses and no partial
     hypothesis would score higher than the worst of them if it ended now, with the source fully
     covered. With a length penalty `a > 0` this bound is not admissible: the log-probability `P` of
-    a hypothesis can only fall, but `P / length^a` may still rise (see docs/results/speed.md).
+    a hypothesis can only fall, but `P / length^a` may still rise (see docs/results/lab-speed.md).
 
     Diverse beam search divides the hypotheses of a slot among groups, each with a pool of its own;
     arrays have a row for each of B G groups of W = K / G hypotheses.
