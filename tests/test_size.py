@@ -10,7 +10,7 @@ PACKAGE = ROOT / "seq2seq"
 BUDGETS = {
     "runtime": (2110, 1680),
     "config": (1880, 1700),
-    "names": (1350, 1200),
+    "names": (1390, 1200),
     "data": (6040, 5000),
     "model": (2900, 2800),
     "engines": (3200, 2300),
