@@ -8,10 +8,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (2110, 1680),
+    "runtime": (2120, 1680),
     "config": (1880, 1700),
     "names": (1390, 1200),
-    "data": (6040, 5000),
+    "data": (6080, 5000),
     "model": (2900, 2800),
     "engines": (3200, 2300),
     "runs": (2220, 1500),
@@ -20,7 +20,7 @@ BUDGETS = {
     "evaluation": (660, 650),
     "training": (3660, 3210),
     "analysis": (4740, 2960),
-    "serving": (1690, 1150),
+    "serving": (1790, 1150),
     "cli": (4310, 3300),
 }
 MODULES = 275  # at most; to come to: 230
