@@ -10,8 +10,8 @@ PACKAGE = ROOT / "seq2seq"
 BUDGETS = {
     "runtime": (2120, 1680),
     "config": (1880, 1700),
-    "names": (1350, 1200),
-    "data": (6070, 5000),
+    "names": (1390, 1200),
+    "data": (6090, 5000),
     "model": (2900, 2800),
     "engines": (3200, 2300),
     "runs": (2220, 1500),
@@ -21,7 +21,7 @@ BUDGETS = {
     "training": (3670, 3210),
     "analysis": (4750, 2960),
     "serving": (1790, 1150),
-    "cli": (4390, 3300),
+    "cli": (4410, 3300),
 }
 MODULES = 275  # at most; to come to: 230
 PRONOUNS = frozenset(
