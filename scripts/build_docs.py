@@ -54,7 +54,7 @@ def main() -> int:
 def stage(folder: Path) -> None:
     """Write all pages of the site into a new folder; raise ValueError if two have one name."""
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", folder)
+    shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("solutions"))
     for notebook in folder.rglob("*.ipynb"):
         text = notebook_page(notebook, notebook.parent)
         _write(notebook.with_suffix(".md"), text)

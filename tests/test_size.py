@@ -8,10 +8,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (2110, 1680),
+    "runtime": (2120, 1680),
     "config": (1880, 1700),
     "names": (1350, 1200),
-    "data": (6040, 5000),
+    "data": (6070, 5000),
     "model": (2900, 2800),
     "engines": (3200, 2300),
     "runs": (2220, 1500),

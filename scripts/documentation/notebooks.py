@@ -5,12 +5,17 @@ import itertools
 import os
 import re
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import nbformat
 
+_SOLUTION = re.compile(
+    r"^( *)### BEGIN SOLUTION\n.*?^ *### END SOLUTION$", re.MULTILINE | re.DOTALL
+)
+_GAP = r"\1# your code\n\1raise NotImplementedError"
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -29,6 +34,16 @@ def execute(path: Path, folder: Path) -> "nbformat.NotebookNode":
             if "text" in output:
                 output.text = output.text.replace(f"{folder}/", "")
     return notebook
+
+
+def lab_sheet(solution: "nbformat.NotebookNode") -> "nbformat.NotebookNode":
+    """Return a lab with gaps in place of its solutions, which nbgrader's marks enclose."""
+    sheet = deepcopy(solution)
+    for cell in sheet.cells:
+        if cell.cell_type == "code":
+            cell.source = _SOLUTION.sub(_GAP, cell.source)
+            cell.outputs, cell.execution_count = [], None
+    return sheet
 
 
 def notebook_page(path: Path, folder: Path) -> str:

@@ -41,8 +41,9 @@ _FEWEST_EPOCHS, _MOST_EPOCHS = 2, 40
 _VALIDATIONS = 5  # in a training shorter than as many epochs
 _LONG = 0.99  # share of the pairs that data.max_length keeps at least
 _REGULARIZED, _SAMPLED = 6, 10  # fewest epochs for more dropout, and for subword sampling
+_MOST_TOKENS, _FEWEST_TOKENS = 1000, 50  # target tokens of a batch
+_STEPS_PER_EPOCH = 60  # at least, as far as batches may be smaller
 _TRAINING: Section = {
-    "batch_tokens": 1000,
     "learning_rate": 2e-3,
     "warmup_steps": 200,
     "decay": "linear",
@@ -117,6 +118,7 @@ class Sizes(NamedTuple):
 
 
 _SIZES = (Sizes(256, 512, 2, 4.5), Sizes(256, 512, 1, 2), Sizes(192, 320, 1, 0))
+_FEW_PAIRS, _SMALL_SIZES = 5000, Sizes(128, 256, 1, 0)  # for texts with fewer pairs
 
 
 class Recipe(NamedTuple):
@@ -167,12 +169,13 @@ def choose(
     pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
     trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
     needed = _wanted_epochs(facts.pairs)
-    for sizes in _SIZES:
+    tokens = {"batch_tokens": _batch_tokens(int(np.sum(pairs.tgt.lengths[:])) * trial.scale)}
+    for sizes in _SIZES if facts.pairs >= _FEW_PAIRS else (_SMALL_SIZES,):
         sections: Sections = {
             "data": _data(pairs),
             "vocabulary": vocabulary,
             "model": _model(sizes),
-            "training": dict(_TRAINING),
+            "training": {**tokens, **_TRAINING},
         }
         cost = trial.forecast(sections, device)
         epochs = needed if minutes is None else min(needed, 60 * minutes / cost.epoch_seconds)
@@ -220,6 +223,11 @@ def _data(pairs: EncodedPairs) -> Section:
     return {"max_length": needed} if needed > DataConfig.model_fields["max_length"].default else {}
 
 
+def _batch_tokens(tokens: float) -> int:
+    """Return the target tokens of a batch, for an epoch of `tokens`: few make many steps."""
+    return max(_FEWEST_TOKENS, min(_MOST_TOKENS, 50 * round(tokens / _STEPS_PER_EPOCH / 50)))
+
+
 def _model(sizes: Sizes) -> Section:
     section: Section = {"decoder": "luong", "embedding_size": sizes.embedding}
     return section | {"hidden_size": sizes.hidden, "layers": sizes.layers}
@@ -255,6 +263,7 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
         "vocabulary.joint": f"{'one script' if facts.same_script else 'two scripts'}: {names}",
         "vocabulary.sampling": passes,
         "model.hidden_size": passes,
+        "training.batch_tokens": f"at least {_STEPS_PER_EPOCH} steps an epoch, if that is possible",
         "model.dropout": passes,
         "training.precision": "bf16 where the device is faster with it",
         "training.max_minutes": "the learning rate falls to 0 at its end",

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from seq2seq.analysis.recipe import Recipe, TextFacts
     from seq2seq.config.schema import DataConfig, ParallelFiles
 
-_HELD_OUT, _SHARE = 1000, 0.1  # pairs, of a small text that share
 _SEED = 1
 
 
@@ -44,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--columns", metavar="SRC,TGT", help=text)
     text = (
         "pairs of the training text to hold out for validation, without --valid (default: "
-        f"{_HELD_OUT:,}, or a tenth of a small text); writes both parts to a new folder"
+        "1,000, or a twentieth of a small text); writes both parts to a new folder"
     )
     parser.add_argument("--hold-out", type=arguments.count, metavar="N", help=text)
     text = "time for training (default: as long as the text is worth)"
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     facts = _measure(texts["train"])
     check_directions(facts.sample, held_out, options.src_lang)
     if "valid" not in texts:
-        texts |= _hold_out(options, texts["train"], facts.pairs, inputs)
+        texts |= _hold_out(options, texts["train"], inputs)
         facts = _measure(texts["train"])
     data = _data(options, texts)
     _write(options.config, data, choose(facts, data, options.minutes, device))
@@ -123,9 +122,9 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
 
 
 def _hold_out(
-    options: argparse.Namespace, files: "ParallelFiles", pairs: int, inputs: Sequence[Path]
+    options: argparse.Namespace, files: "ParallelFiles", inputs: Sequence[Path]
 ) -> dict[str, "ParallelFiles"]:
-    """Divide a text of `pairs` with text; return the files of train and valid, in a new folder.
+    """Divide a text; return the files of train and valid, in a new folder.
 
     Raises UserError if one of them would replace a file of `inputs`, or another one without
     --overwrite.
@@ -143,17 +142,14 @@ def _hold_out(
             raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
         check_replaced(path, options.overwrite)
     name = source_name(files)
-    size = options.hold_out
-    if size is None:
-        size = max(1, min(_HELD_OUT, int(_SHARE * pairs)))
-    sizes, names = {"valid": size, "test": 0}, {"valid": "--hold-out"}
+    sizes, names = {"valid": options.hold_out, "test": 0}, {"valid": "--hold-out"}
     division = divide(iter_pairs(files), sizes, _SEED, name, names)
     with write_errors(folder):
         folder.mkdir(exist_ok=True)
     write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
     remaining = counted(division.count(0), "pair")
-    say(f"{folder}: {remaining} to train on, {size:,} held out for validation")
+    say(f"{folder}: {remaining} to train on, {division.count(1):,} held out for validation")
     return held_out
 
 

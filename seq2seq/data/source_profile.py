@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, cached_property
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from seq2seq.data.affixes import Affixes, has_letters, split_affixes
@@ -27,6 +27,9 @@ MIN_LINES = 100
 RARE = 0.05  # share of lines with more sentences than usual
 TITLE = 0.6  # share of words in capitals in title case
 LOWER = 0.01  # share of lines that begin in lower case, where lines begin in capitals
+MIN_WORDS, SURPLUS = 3, 3  # target words, and their multiple of source words, in a misplaced line
+TELLING = 20  # least ratio of the frequencies of a word of one side, here and on the other side
+MAX_WORDS = 150  # such words of a side
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _UNLIMITED = 1 << 31
@@ -58,6 +61,8 @@ class SourceProfile:
     titles: bool = True  # has lines all of whose longer words begin in capitals
     lower: bool = True  # has lines in lower case
     tagged: bool = False  # nearly all lines begin with one of the tags
+    src_words: list[str] = field(default_factory=list)  # frequent on this side, rare on the other
+    tgt_words: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Raise ValueError for values of other types, as a file of a stranger may have them."""
@@ -146,7 +151,20 @@ class SourceProfile:
             unknown = sorted(set(scripts_of(line)) - set(self.scripts))
             names = [name if name == "CJK" else name.title() for name in unknown]
             notes += [f"{name} letters, which the training text hardly has" for name in names]
-        return notes
+        return [*notes, "seems to be in the target language"] if self._is_target(line) else notes
+
+    def _is_target(self, line: str) -> bool:
+        """Return whether a line has words of the target side, and hardly any of the source's."""
+        if not self.tgt_words:
+            return False
+        src, tgt = self._words_of_sides
+        words = _words_of(line)
+        count = sum(word in tgt for word in words)
+        return count >= MIN_WORDS and count > SURPLUS * sum(word in src for word in words)
+
+    @cached_property
+    def _words_of_sides(self) -> tuple[frozenset[str], frozenset[str]]:
+        return frozenset(self.src_words), frozenset(self.tgt_words)
 
 
 NO_PROFILE = SourceProfile()
@@ -171,6 +189,8 @@ def describe_source(
     tags = _tags(sample, symbols)
     untagged = [_untagged(line, tags) for line in sample]
     habits = copy_habits(lines, tgt) if copies else CopyHabits()
+    tgt_sample = [tgt[row] for row in rows]
+    src_words, tgt_words = _telling_words(sample, tgt_sample)
     return SourceProfile(
         _usual(counts),
         abbreviations,
@@ -181,12 +201,33 @@ def describe_source(
         list(habits.translated),
         list(habits.copied_forms),
         list(habits.translated_forms),
-        usual_marks(sample, [tgt[row] for row in rows]),
+        usual_marks(sample, tgt_sample),
         titles=sum(map(in_title_case, untagged)) > HARDLY * len(sample),
         lower=sum(map(in_lower_case, untagged)) > HARDLY * len(sample),
         tagged=len(untagged) - sum(map(str.__eq__, sample, untagged)) >= (1 - LOWER) * len(sample),
+        src_words=src_words,
+        tgt_words=tgt_words,
         **_habits(sample),
     )
+
+
+def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the most frequent words of each side that the other side hardly has."""
+    counts = [Counter(word for line in side for word in _words_of(line)) for side in (src, tgt)]
+    sums = [count.total() for count in counts]
+    telling: list[list[str]] = []
+    for here, there in ((0, 1), (1, 0)):
+        words = (
+            word
+            for word, count in counts[here].most_common()
+            if count > 1 and count * sums[there] > TELLING * counts[there][word] * sums[here]
+        )
+        telling.append(list(islice(words, MAX_WORDS)))
+    return telling[0], telling[1]
+
+
+def _words_of(line: str) -> list[str]:
+    return _WORDS.findall(line.casefold())
 
 
 def _habits(lines: Sequence[str]) -> dict[str, Any]:

@@ -10,11 +10,13 @@ of several lines through `printable`.
 """
 
 import logging
+import platform
 import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 # Control characters except tab and line feed, bidi controls, line separators and lone surrogates.
 _UNSAFE = re.compile(
@@ -86,6 +88,17 @@ def console() -> Iterator[None]:
                 logger.removeHandler(_HANDLER)
                 level, logger.propagate = _outside
                 logger.setLevel(level)
+
+
+def processor() -> str:
+    """Return the name of the processor, as the system has it."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor() or "unknown"
 
 
 def hides_bars() -> bool | None:

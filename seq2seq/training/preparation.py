@@ -25,7 +25,7 @@ from seq2seq.runs.training_state import (
     text_checksums,
 )
 from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabularies
-from seq2seq.runtime.console import counted
+from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
@@ -179,13 +179,15 @@ def _describe(session: TrainingSession, train_blank: int) -> list[str]:
     config, data, progress = session.config, session.data, session.progress
     parameters = count_parameters(session.model)
     src, tgt = (len(vocabulary) for vocabulary in data.vocabularies[:2])
-    threads = torch.get_num_threads()
+    threads, device = torch.get_num_threads(), session.device
+    on_gpu = device.type == "cuda"
+    hardware = torch.cuda.get_device_name(device) if on_gpu else processor()
     sizes = f"{src:,} tokens, joint" if data.vocabularies.joint else f"{src:,} and {tgt:,} tokens"
     notes = [
         f"{config.name}: {config.data.src_lang} -> {config.data.tgt_lang}, "
         f"{len(data.train):,} training pairs, {len(data.valid_pairs):,} validation pairs, "
         f"vocabulary of {sizes}",
-        f"{config.model.decoder} decoder, {parameters:,} parameters, on {session.device}, "
+        f"{config.model.decoder} decoder, {parameters:,} parameters, on {device} ({hardware}), "
         f"{counted(threads, 'thread')}, {progress.precision}",
     ]
     if data.train.links is not None and not config.training.losses.guided_alignment:

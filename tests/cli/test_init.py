@@ -8,7 +8,7 @@ import torch
 from conftest import toy_pairs
 
 from seq2seq.analysis import recipe
-from seq2seq.analysis.check.forecast import Forecast
+from seq2seq.analysis.check.forecast import FEW_STEPS, Forecast
 from seq2seq.analysis.recipe import Recipe, TextFacts, choose, measure_text
 from seq2seq.cli import schema
 from seq2seq.cli.main import main
@@ -87,7 +87,7 @@ def test_init_writes_a_config_that_trains(folder: Path, capsys: pytest.CaptureFi
     out, err = capsys.readouterr()
     assert err == ""
     lines = out.splitlines()
-    assert lines[0].startswith("conf/my-data: 180 pairs to train on, 20 held out")
+    assert lines[0].startswith("conf/my-data: 190 pairs to train on, 10 held out")
     assert lines[1].startswith("conf/my.yaml: luong decoder, ")
     assert lines[-1] == "Train:     seq2seq train conf/my.yaml"
     config, notes = read_config_file("conf/my.yaml")
@@ -254,6 +254,7 @@ def recipe_for(
 def test_much_time_gives_a_deep_model_and_a_limit_of_epochs(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
 ) -> None:
+    monkeypatch.setattr(recipe, "_FEW_PAIRS", 0)
     found = recipe_for(monkeypatch, facts, data, 60, 1.0)
     assert found.sections["model"]["layers"] == 2
     assert found.sections["training"]["max_epochs"] == 40
@@ -268,12 +269,30 @@ def test_much_time_gives_a_deep_model_and_a_limit_of_epochs(
 def test_little_time_gives_a_small_model_and_a_limit_of_minutes(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
 ) -> None:
+    monkeypatch.setattr(recipe, "_FEW_PAIRS", 0)
     found = recipe_for(monkeypatch, facts, data, 1, 50.0)
     model, training = found.sections["model"], found.sections["training"]
     assert (model["hidden_size"], model["layers"], model["dropout"]) == (320, 1, 0.1)
     assert (training["max_minutes"], training.get("max_epochs")) == (1, None)
     assert found.epochs == pytest.approx(1.2)
     assert training["validate_every"] == 2  # 12 steps in total
+
+
+@pytest.mark.parametrize("pairs", [50, 200, 3000])
+def test_few_pairs_have_a_small_model_and_enough_steps(
+    monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig, pairs: int
+) -> None:
+    sample = ParallelText(facts.sample.src[:pairs], facts.sample.tgt[:pairs], "the text")
+    few = facts._replace(pairs=pairs, sample=sample)
+    chosen = recipe_for(monkeypatch, few, data, None, 1.0)
+    model, training = chosen.sections["model"], chosen.sections["training"]
+    assert (model["embedding_size"], model["hidden_size"], model["layers"]) == (128, 256, 1)
+    vocabularies = recipe._vocabulary(few)[1]
+    tokens = sum(len(ids) + 1 for ids in vocabularies.tgt.encode(sample.tgt))
+    batch_tokens = training["batch_tokens"]
+    assert isinstance(batch_tokens, int)
+    steps = chosen.epochs * tokens * pairs / len(sample) / batch_tokens
+    assert steps > FEW_STEPS
 
 
 def test_a_larger_text_has_a_larger_vocabulary_and_fewer_epochs(

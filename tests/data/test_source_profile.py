@@ -1,7 +1,10 @@
 """Profile of a training text, and notes on lines that differ from it."""
 
+from pathlib import Path
+
 import pytest
 
+from seq2seq.data.demo_corpora import unpack_demo_corpora
 from seq2seq.data.source_profile import MIN_LINES, NO_PROFILE, SourceProfile, describe_source
 
 PLAIN = [f"Tom has {number} apples." for number in range(200)]
@@ -87,3 +90,36 @@ def test_other_scripts_are_noted(line: str, script: str | None) -> None:
 def test_a_script_of_the_training_text_is_known() -> None:
     text = [*PLAIN, *["Это Том."] * 3]
     assert profile_of(text).notes("Привет") == []
+
+
+ENGLISH = ("the cat is black and the dog is old", "she has a small house in the town")
+FRENCH = ("le chat est noir et le chien est vieux", "elle a une petite maison dans la ville")
+NOTE = "seems to be in the target language"
+
+
+def test_a_line_of_the_target_language_is_noted() -> None:
+    profile = describe_source(MIN_LINES * ENGLISH, MIN_LINES * FRENCH)
+    assert profile.notes("le chien a une maison") == [NOTE]
+    assert profile.notes("the dog has a house") == []
+    assert profile.notes('She said "le chat noir" in the town') == []
+    assert profile.notes("le chien") == [], "too short to tell"
+    assert describe_source(MIN_LINES * FRENCH, MIN_LINES * ENGLISH).notes("Elle a une maison") == []
+
+
+def test_sides_of_one_language_have_no_telling_words() -> None:
+    profile = describe_source(MIN_LINES * ENGLISH, MIN_LINES * ENGLISH)
+    assert profile.src_words == profile.tgt_words == []
+
+
+@pytest.mark.parametrize("name", ["demo", "demo-en-mr"])
+def test_no_line_of_a_demo_corpus_is_taken_for_the_other_side(tmp_path: Path, name: str) -> None:
+    unpack_demo_corpora(tmp_path)
+    suffixes = ("en", "fr" if name == "demo" else "mr")
+    train, test = (
+        [(tmp_path / name / f"{part}.{side}").read_text("utf-8").splitlines() for side in suffixes]
+        for part in ("train", "test")
+    )
+    profile = describe_source(*train)
+    noted = [sum(NOTE in profile.notes(line) for line in side) for side in test]
+    assert noted[0] == 0
+    assert noted[1] > 0.5 * len(test[1])

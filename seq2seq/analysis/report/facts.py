@@ -35,7 +35,7 @@ from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runtime.console import duration
+from seq2seq.runtime.console import duration, processor
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.figures import Curve
 
@@ -53,7 +53,6 @@ _CHARTS = {  # figures of training, with their names, by the title of the chart
 _DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _DEVICE = re.compile(r" parameters, on (.+)")
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
-_CPU_INFO = Path("/proc/cpuinfo")
 
 
 class TextSize(NamedTuple):
@@ -342,22 +341,12 @@ def _environment(device: str) -> Iterator[tuple[str, str]]:
         except PackageNotFoundError:
             continue
     yield "system", f"{platform.system()} {platform.machine()}"
-    yield "processor", _processor()
+    yield "processor", processor()
     yield "threads", str(threads())
     if device != "cpu" and not is_cpu(device):
         import torch
 
         yield "GPU", torch.cuda.get_device_name()
-
-
-def _processor() -> str:
-    """Return the name of the processor, as the system has it."""
-    if _CPU_INFO.exists():
-        for line in _CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    return platform.processor() or "unknown"
 
 
 def name_of_text(config: Config, split: Split) -> str:
