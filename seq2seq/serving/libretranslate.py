@@ -14,7 +14,6 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from seq2seq.inference.documents import SourceDocument
 from seq2seq.serving.access import Client
 from seq2seq.serving.errors import RESPONSES, ErrorMessage
 from seq2seq.serving.language_pairs import AUTO, LanguagePair, language_name
@@ -22,6 +21,7 @@ from seq2seq.serving.service import (
     FORMAT,
     JSON,
     Body,
+    Document,
     Format,
     Service,
     Texts,
@@ -228,7 +228,7 @@ def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
 
 
 def _search(
-    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[SourceDocument]
+    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[Document]
 ) -> Search:
     """Return the search of a request: alternatives must not change the translation itself."""
     translator = service.pairs[pair]
