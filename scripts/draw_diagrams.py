@@ -13,6 +13,7 @@ from html import escape
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+IMAGES = DOCS / "images"
 STYLE = """
 .diagram { --ink: #1c1e21; --soft: #5c636e; --fill: #eef2f9; --accent: #2664cd; --pick: #d9e5fb;
   font: 13px system-ui, "Noto Sans", sans-serif }
@@ -94,7 +95,7 @@ class Drawing:
             f'viewBox="0 0 {self.width} {self.height}">'
         )
         text = head + "\n".join(self._parts) + "</svg>\n"
-        (DOCS / "images" / f"{self.name}.svg").write_text(text, encoding="utf-8")
+        (IMAGES / f"{self.name}.svg").write_text(text, encoding="utf-8")
 
 
 def encoder() -> None:

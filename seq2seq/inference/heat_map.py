@@ -96,4 +96,5 @@ def _word_classes(tokens: Sequence[str]) -> list[str]:
 
 def _cell(hint: str, weight: float) -> str:
     colour = f"rgba({','.join(map(str, BLUE))},{weight:.3f})"
-    return f'<td style="background-color:{colour}" title="{escape(hint)}: {weight:.3f}"></td>'
+    style = f"--weight:{weight:.3f};background-color:{colour}"
+    return f'<td style="{style}" title="{escape(hint)}: {weight:.3f}"></td>'

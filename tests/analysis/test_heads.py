@@ -1,6 +1,8 @@
 """Attention of each head: the weights, and how they are plotted and written."""
 
 import json
+import re
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,16 @@ def test_json_by_words_has_a_field_for_each_word(headed: Path, text: Path) -> No
         assert "head_weights" not in fields
 
 
+def area(picture: bytes) -> float:
+    """Return the area of a PNG in pixels, or of a PDF's page in square points."""
+    if picture.startswith(b"\x89PNG"):
+        width, height = struct.unpack(">II", picture[16:24])
+        return float(width * height)
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", picture)
+    assert box is not None
+    return float(box[1]) * float(box[2])
+
+
 @one_quick("suffix", [".html", ".svg", ".png", ".pdf"])
 def test_a_plot_shows_every_head(
     headed: Path, text: Path, suffix: str, capsys: pytest.CaptureFixture[str]
@@ -212,7 +224,7 @@ def test_a_plot_shows_every_head(
     else:
         plain = text.with_name(f"mean{suffix}")
         assert attention("-m", headed, "-i", text, "--lines", "1-2", "-o", plain) == 0
-        assert len(content) > 1.5 * plain.stat().st_size
+        assert area(content) > 0.75 * HEADS * area(plain.read_bytes())  # as many panels
 
 
 def test_a_figure_states_how_many_heads_it_shows(translator: Translator, tmp_path: Path) -> None:
