@@ -14,7 +14,6 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from seq2seq.inference.documents import SourceDocument
 from seq2seq.serving.access import Client
 from seq2seq.serving.errors import RESPONSES, ErrorMessage
 from seq2seq.serving.language_pairs import AUTO, LanguagePair, language_name
@@ -22,6 +21,7 @@ from seq2seq.serving.service import (
     FORMAT,
     JSON,
     Body,
+    Document,
     Format,
     Service,
     Texts,
@@ -86,12 +86,6 @@ class Language(BaseModel):
     targets: list[str] = Field(description="codes of the languages into which it is translated")
 
 
-class Health(BaseModel):
-    """State of the server."""
-
-    status: Literal["ok"] = Field(default="ok", description="any other answer is an error")
-
-
 _STOPPING: dict[str, Any] = {"model": ErrorMessage, "description": "The server is shutting down."}
 
 
@@ -149,11 +143,11 @@ def router(service: Service) -> APIRouter:
         }
 
     @routes.get("/health", responses={503: _STOPPING})
-    async def health() -> Health:
+    async def health() -> dict[str, Literal["ok"]]:
         """Return 200 while the server accepts requests."""
         if not service.queue.is_alive:
             raise HTTPException(503, "the server is shutting down")
-        return Health()
+        return {"status": "ok"}
 
     return routes
 
@@ -228,7 +222,7 @@ def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
 
 
 def _search(
-    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[SourceDocument]
+    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[Document]
 ) -> Search:
     """Return the search of a request: alternatives must not change the translation itself."""
     translator = service.pairs[pair]

@@ -59,9 +59,10 @@ class _JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
-        level = record.levelname.lower()
+        request = getattr(record, "request", None)
+        level = "info" if request else record.levelname.lower()
         entry = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": level}
-        entry |= getattr(record, "request", None) or {"message": record.getMessage()}
+        entry |= request or {"message": record.getMessage()}
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)

@@ -21,7 +21,8 @@ FOLDER = Path(__file__).with_name("templates")
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _MAX_ALTERNATIVES = 5  # hypotheses that the page asks for
 _MAX_EXAMPLES, _MAX_EXAMPLE = 3, 120  # sentences, and characters of each
-_MAX_SAMPLES = 1 << 20  # bytes of samples that are read
+_MAX_BYTES = 1 << 24  # that are read of a file of a run, which may be a stranger's
+_PAIRS = re.compile(rb"(?<![\d,])[\d,]{1,15}(?= training pairs)")
 
 
 def router(service: Service) -> APIRouter:
@@ -74,27 +75,32 @@ def router(service: Service) -> APIRouter:
 
 def introduction(run: Path) -> str:
     """Return when a run was trained and how it scores, as far as its folder says so."""
-    metrics = run / METRICS
-    scores = [line["valid_bleu"] for line in read_metrics(run) if "valid_bleu" in line]
     facts = []
-    if metrics.exists():
-        facts.append(f"trained {time.strftime('%Y-%m-%d', time.gmtime(metrics.stat().st_mtime))}")
-    with suppress(OSError, AttributeError):
-        pairs = re.search(r"([\d,]+) training pairs", (run / LOG).read_text("utf-8", "replace"))
-        facts.append(f"{pairs[1]} pairs")  # type: ignore[index]
-    if scores:
-        facts.append(f"BLEU {max(scores):.1f} on held-out sentences")
+    with suppress(OSError):
+        metrics = (run / METRICS).stat()
+        facts.append(f"trained {time.strftime('%Y-%m-%d', time.gmtime(metrics.st_mtime))}")
+        if pairs := _PAIRS.search(_start_of(run / LOG)):
+            facts.append(f"{pairs[0].decode()} pairs")
+        if metrics.st_size <= _MAX_BYTES:
+            scores = [line["valid_bleu"] for line in read_metrics(run) if "valid_bleu" in line]
+            facts += [f"BLEU {max(scores):.1f} on held-out sentences"] if scores else []
     return ", ".join(facts)
 
 
 def examples(run: Path) -> list[str]:
     """Return short sentences of the validation text that training has logged as samples."""
     texts: dict[str, None] = {}
-    with suppress(OSError), (run / SAMPLES).open("rb") as lines:
-        for line in lines.read(_MAX_SAMPLES).split(b"\n"):
-            with suppress(ValueError, RecursionError):
-                sample: Any = json.loads(line)
-                text = sample.get("source") if isinstance(sample, dict) else None
-                if isinstance(text, str) and 0 < len(text) <= _MAX_EXAMPLE:
-                    texts[one_line(text)] = None
+    for line in _start_of(run / SAMPLES).split(b"\n"):
+        with suppress(ValueError, RecursionError):
+            sample: Any = json.loads(line)
+            text = sample.get("source") if isinstance(sample, dict) else None
+            if isinstance(text, str) and 0 < len(text) <= _MAX_EXAMPLE:
+                texts[one_line(text)] = None
     return sorted(texts, key=len)[:_MAX_EXAMPLES]
+
+
+def _start_of(path: Path) -> bytes:
+    """Return the first bytes of a file, none if it cannot be read."""
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(_MAX_BYTES)
+    return b""

@@ -51,13 +51,29 @@ def text_list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def read_documents(texts: Sequence[str], format: Format) -> list[SourceDocument]:
+class PlainText:
+    """A text, each line of which is translated as a line of a file, without its line end."""
+
+    has_inline_markup = False
+
+    def __init__(self, text: str) -> None:
+        self.lines = [line.removesuffix("\r") for line in text.split("\n")]
+
+    def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
+        """Return the translations of a rank, from 0, as lines."""
+        return "\n".join(line.n_best[rank].text for line in translations)
+
+
+Document = PlainText | SourceDocument
+
+
+def read_documents(texts: Sequence[str], format: Format) -> list[Document]:
     """Return the texts of a request as documents, whose lines are translated."""
-    return [SourceDocument(text, format) for text in texts]
+    return [PlainText(text) if format == "text" else SourceDocument(text, format) for text in texts]
 
 
 def translated_documents(
-    documents: Sequence[SourceDocument], translations: Sequence[Translation], n_best: int = 1
+    documents: Sequence[Document], translations: Sequence[Translation], n_best: int = 1
 ) -> list[list[str]]:
     """Return for each document its translation, then different ones of other ranks."""
     remaining, answers = iter(translations), []

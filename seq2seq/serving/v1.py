@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DESCRIPTIONS
-from seq2seq.inference.documents import SourceDocument
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.mbr import Metric
 from seq2seq.inference.settings import (
@@ -27,6 +26,7 @@ from seq2seq.serving.language_pairs import LanguagePair
 from seq2seq.serving.service import (
     FORMAT,
     JSON,
+    Document,
     Format,
     Items,
     Service,
@@ -141,7 +141,7 @@ def router(service: Service) -> APIRouter:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         client = service.access.client(request)
         body = await read_json(request, TranslateLines)
-        texts, documents = text_list(body.text), list[SourceDocument]()
+        texts, documents = text_list(body.text), list[Document]()
         if body.format is not None:
             documents = await asyncio.to_thread(read_documents, texts, body.format)
             texts = [line for document in documents for line in document.lines]
@@ -216,7 +216,7 @@ def _answer(
     pair: LanguagePair,
     translations: Sequence[Translation],
     body: TranslateLines,
-    documents: Sequence[SourceDocument],
+    documents: Sequence[Document],
 ) -> str:
     """Format the answer with the objects that `seq2seq translate --json` prints."""
     objects = ", ".join(

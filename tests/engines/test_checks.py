@@ -3,9 +3,10 @@
 import hashlib
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,6 +14,7 @@ import pytest
 from model_cases import Case, V, make_model
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from seq2seq.data.source_profile import SourceProfile
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.files import GraphFiles, load_network, traced_graphs
 from seq2seq.export.export import export_runs
@@ -203,3 +205,73 @@ def test_a_description_of_other_types_is_reported_in_one_line(
     with pytest.raises((UserError, RunError)) as raised:
         Translator.load(folder).translate("ba")
     assert str(raised.value).isprintable()
+
+
+PROFILE = {
+    "scripts": None,
+    "translated": 1.5,
+    "tags": [4],
+    "tagged": True,  # without tags
+    "characters": [],
+    "sentences": True,
+    "wordless": "no",
+}
+
+
+@pytest.mark.parametrize(("key", "value"), PROFILE.items())
+def test_a_source_profile_of_other_types_is_refused(key: str, value: object) -> None:
+    with pytest.raises(ValueError, match="the source profile"):
+        SourceProfile(**{key: value})  # type: ignore[arg-type]
+
+
+VALUES = (
+    None,
+    True,
+    -1,
+    0,
+    1.5,
+    10**30,
+    2**31 - 1,
+    "",
+    "5",
+    "\x1b[31m",
+    [],
+    {},
+    [[]],
+    ["a"],
+    "../x",
+)
+
+
+def places(tree: object, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all values in a tree of JSON."""
+    entries = tree.items() if isinstance(tree, dict) else ()
+    for key, value in [*entries, *enumerate(tree if isinstance(tree, list) else ())]:
+        yield (*above, key)
+        yield from places(value, (*above, key))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(8))
+def test_mutated_descriptions_translate_or_are_reported_in_one_line(
+    seed: int, tiny_runs: dict[str, Path], tmp_path: Path
+) -> None:
+    folder, draw = tmp_path / "export", random.Random(seed)
+    export_runs([tiny_runs["bahdanau"]], folder)
+    path = folder / "export.json"
+    content = path.read_text(encoding="utf-8")
+    everywhere = list(places(json.loads(content)))
+    for _ in range(25):
+        stored = json.loads(content)
+        *above, last = draw.choice(everywhere)
+        place = stored
+        for key in above:
+            place = place[key]
+        place[last] = draw.choice(VALUES)
+        path.write_text(json.dumps(stored), encoding="utf-8")
+        messages = []
+        try:
+            Translator.load(folder).translate("ba lo.")
+        except (UserError, RunError) as error:
+            messages.append(str(error))
+        assert all(map(str.isprintable, messages)), (above, last)

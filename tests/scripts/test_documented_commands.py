@@ -33,6 +33,7 @@ SHELL = {
     "cd",
     "cp",
     "curl",
+    "docker",
     "cut",
     "echo",
     "export",
@@ -66,6 +67,7 @@ NEEDS = {  # needs more than a computer without a network
     "--nnodes 2": "two machines",
     "seq2seq serve": "runs until a signal: tests/serving/test_serve_command.py",
     "curl": "a server; tests/serving/test_documented_calls.py",
+    "docker": "containers; tests/scripts/test_container.py",
     "--figures pdf": "minutes; tests/analysis/test_compare.py",
 }
 

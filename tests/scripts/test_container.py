@@ -1,0 +1,62 @@
+"""The files for containers: packages as documented, files that exist, options of the server."""
+
+import argparse
+import json
+import re
+from fnmatch import fnmatch
+from pathlib import Path
+
+import yaml
+
+from seq2seq.cli import serve
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
+SERVICE = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"][
+    "translate"
+]
+
+
+def options() -> set[str]:
+    parser = argparse.ArgumentParser(add_help=False)
+    serve.add_arguments(parser)
+    return {serve.variable(action) for action in parser._actions if action.option_strings}
+
+
+def test_the_packages_are_those_of_the_guide() -> None:
+    (found,) = re.findall(r"--constraint \S+ +(.*?) +&&", DOCKERFILE)
+    page = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
+    (without,) = re.findall(r"^pip install (numpy .*)$", page, re.MULTILINE)
+    lists = re.findall(r"`((?:fastapi|pyyaml) [a-z0-9 -]+)`", page)
+    assert sorted(found.split()) == sorted(" ".join([without, *lists]).split())
+
+
+def test_what_is_copied_exists_and_is_not_ignored() -> None:
+    kept = [
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line.startswith("!")
+    ]
+    copied = [
+        name
+        for names in re.findall(r"^COPY (?!--)(.*) \S+$", DOCKERFILE, re.MULTILINE)
+        for name in names.split()
+    ]
+    assert {"seq2seq", "requirements.lock"} <= set(copied)
+    for name in copied:
+        assert (ROOT / name).exists()
+        assert any(fnmatch(name, pattern) for pattern in kept), name
+
+
+def test_variables_are_options_of_the_server() -> None:
+    (line,) = re.findall(r"^ENV (.*)$", DOCKERFILE, re.MULTILINE)
+    compose = (ROOT / "compose.yaml").read_text(encoding="utf-8")
+    named = re.findall(r"SEQ2SEQ_\w+", line + compose)
+    assert {"SEQ2SEQ_HOST", "SEQ2SEQ_MODEL", "SEQ2SEQ_TOKEN_FILE"} <= set(named) <= options()
+
+
+def test_both_ask_the_same_path_for_the_health_of_the_server() -> None:
+    (check,) = re.findall(r"HEALTHCHECK .* CMD (\[.*\])", DOCKERFILE)
+    assert SERVICE["healthcheck"]["test"] == ["CMD", *json.loads(check)]
+    assert "127.0.0.1:8000/health" in check
+    assert SERVICE["stop_grace_period"] == "70s"  # beyond --timeout
