@@ -51,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     check_output(path, *config.data.paths(), runs=[run_folder, *filter(None, [options.against])])
     if options.against and options.output is None:
         raise UserError("report RUN RUN2: needs -o FILE.html, a page of both")
+    if options.against and options.against.resolve() == run_folder.resolve():
+        raise UserError(f"{options.against}: is the first run again; name another")
     with progress("translated", None) as advance:
         runs = [
             gather(folder, options.split, options.beam, options.device, advance)

@@ -216,15 +216,22 @@ def _heading(line: ScoredSentence) -> str:
 
 def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) -> Iterator[str]:
     """Yield the sentences that one run translates better than the other, by chrF2."""
+    numbers = {line.number for line in shown(scored[0].lines, scored[0].unit)}
     pairs = [
         pair
         for pair in zip(*(text.lines for text in scored), strict=True)
-        if pair[0] in shown(scored[0].lines, scored[0].unit)
+        if pair[0].number in numbers
     ]
-    pairs.sort(key=lambda pair: pair[0].score.chrf - pair[1].score.chrf)
-    for name, best in ((names[0], pairs[::-1]), (names[1], pairs)):
-        yield f"<h2>Better in {_text(name)}</h2><p>By chrF2. {_MARKED}</p>"
-        for pair in best[:SHOWN_SENTENCES]:
+    gains = [pair[0].score.chrf - pair[1].score.chrf for pair in pairs]
+    order = sorted(range(len(pairs)), key=gains.__getitem__)
+    better = (
+        [row for row in order[::-1] if gains[row] > 0],
+        [row for row in order if gains[row] < 0],
+    )
+    for name, rows in zip(names, better, strict=True):
+        yield f"<h2>Better in {_text(name)}</h2><p>{counted(len(rows), 'sentence')}, by chrF2. "
+        yield f"{_MARKED}</p>"
+        for pair in (pairs[row] for row in rows[:SHOWN_SENTENCES]):
             texts = {
                 f"{name}, chrF2 {line.score.chrf:.1f}": line.translation
                 for name, line in zip(names, pair, strict=True)
