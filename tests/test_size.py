@@ -16,14 +16,14 @@ BUDGETS = {
     "engines": (3200, 2300),
     "runs": (2220, 1500),
     "export": (130, 130),
-    "inference": (6500, 3620),
+    "inference": (6560, 3620),
     "evaluation": (660, 650),
     "training": (3660, 3210),
     "analysis": (4740, 2960),
-    "serving": (1690, 1150),
-    "cli": (4300, 3300),
+    "serving": (1790, 1150),
+    "cli": (4310, 3300),
 }
-MODULES = 274  # at most; to come to: 230
+MODULES = 275  # at most; to come to: 230
 PRONOUNS = frozenset(
     [
         *("each", "found", "own", "kept", "given", "wanted", "known", "shown", "both", "other"),

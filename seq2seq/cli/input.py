@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
 _READ_BYTES = 1 << 16  # maximum size of one read from a stream: the capacity of a pipe
 _LISTED_LINES = 10  # maximum number of line numbers in a note
+_LISTED_CHARACTERS = 60  # maximum of a quoted text
 Check = Callable[[bytes, Path, bool], None]
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
 _NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
@@ -187,7 +188,7 @@ class LineReport:
         self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"
         self._numbers, self._accepts_markup = numbers, accepts_markup
-        self._notes: dict[str, list[int]] = {}  # line numbers by note
+        self._notes: dict[str, list[str]] = {}  # lines, by number, that have a note
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
         """Decode lines as UTF-8, from line `number` on, without line ends and byte-order mark.
@@ -215,7 +216,9 @@ class LineReport:
         """Note lines that are unlike the training text or were split, and unused prefixes."""
         for index, translation in enumerate(translations, start=number):
             for note in translation.notes:
-                self._note(f"{note}: {{lines}}", index, True)
+                kind, _, detail = note.partition(": ")
+                kind = kind.replace("{", "{{").replace("}", "}}")
+                self._note(f"{kind}: {{lines}}", index, True, detail)
             prefix = prefixes[index - number] if prefixes else ""
             self._note(_BLANK, index, not is_blank(prefix) and not translation.src_tokens)
 
@@ -243,12 +246,13 @@ class LineReport:
             logger.info(f"note: {note.format(lines=_listed(numbers), source=self._source)}")
         self._notes.clear()
 
-    def _note(self, note: str, index: int, applies: bool) -> None:
+    def _note(self, note: str, index: int, applies: bool, detail: str = "") -> None:
         if applies:
             number = self._numbers[index - 1] if self._numbers else index
-            self._notes.setdefault(note, []).append(number)
+            place = f"{number} {detail[:_LISTED_CHARACTERS]!r}" if detail else str(number)
+            self._notes.setdefault(note, []).append(place)
 
 
-def _listed(lines: Sequence[int]) -> str:
-    numbers = [*map(str, lines[:_LISTED_LINES]), *(["..."] if len(lines) > _LISTED_LINES else [])]
-    return f"{counted(len(lines), 'line')} ({', '.join(numbers)})"
+def _listed(lines: Sequence[str]) -> str:
+    places = [*lines[:_LISTED_LINES], *(["..."] if len(lines) > _LISTED_LINES else [])]
+    return f"{counted(len(lines), 'line')} ({', '.join(places)})"

@@ -16,9 +16,10 @@ _OPENING = OPENING.replace("[", r"\[")  # in a class of characters
 _NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
 _LOWER, _UPPER = "a-z\u00df-\u00f6\u00f8-\u00ff", "A-Z\u00c0-\u00d6\u00d8-\u00de"
 _BOUNDARY = re.compile(
-    rf"(?P<end>[{MARKS}]+)(?P<closing>[{CLOSING}{_NOTES}]*)\s+"
+    rf"(?<![{MARKS}])(?P<end>[{MARKS}]++)(?P<closing>[{CLOSING}{_NOTES}]*+)\s++"
     rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{CLOSING}{MARKS}]))"
-    rf"|[{_FULL}]+(?:(?=[{_OPENING}]*[^\s{CLOSING}{MARKS}])|[{CLOSING}]+(?=[{_OPENING}]))"
+    rf"|(?<![{_FULL}])[{_FULL}]++"
+    rf"(?:(?=[{_OPENING}]*[^\s{CLOSING}{MARKS}])|[{CLOSING}]+(?=[{_OPENING}]))"
     rf"|(?<=[{_LOWER}][{_LOWER}])(?P<joined>[.!?])(?=[{_UPPER}][{_LOWER}\s])"
 )
 # Titles and abbreviations of languages in Latin script, without their full stop.

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, cached_property
 from itertools import islice, takewhile
 from typing import Any
@@ -65,8 +65,15 @@ class SourceProfile:
     tgt_words: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        if self.sentences < 1:
-            raise ValueError("a source profile")
+        """Raise ValueError for values of other types, as a file of a stranger may have them."""
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            usual = list if entry.default is MISSING else type(entry.default)
+            is_text = not isinstance(value, list) or all(isinstance(text, str) for text in value)
+            if type(value) is not usual or not is_text:
+                raise ValueError(f"the source profile: {entry.name}")
+        if self.sentences < 1 or (self.tagged and not self.tags):
+            raise ValueError("the source profile")
 
     def parts(self, line: str) -> list[str]:
         """Return a line in parts of at most as many sentences as is usual."""

@@ -4,16 +4,11 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
+from seq2seq.data.sentences import split_sentences
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 
 MAX_PARTS = 20  # per word; longer text without spaces is not language
-_ENDS = ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4"
-_FULL = "\u3002\uff01\uff1f"  # sentence ends without a following space (Chinese, Japanese)
-_CLOSING = "\u300d\u300f\uff09\u201d\u2019"
 _BETWEEN_WORDS = re.compile("[ \t]+")  # a no-break space is part of a word
-_SENTENCE_END = re.compile(
-    rf"(?<=[{_ENDS}])\s+|(?:(?<=[{_FULL}])|(?<=[{_FULL}][{_CLOSING}]))(?=[^\s{_FULL}{_CLOSING}])"
-)
 
 
 def split_line(line: str, vocabulary: Vocabulary, max_length: int) -> tuple[list[str], bool]:
@@ -24,7 +19,7 @@ def split_line(line: str, vocabulary: Vocabulary, max_length: int) -> tuple[list
     """
     parts: list[str] = []
     left_out = False
-    for sentence in _SENTENCE_END.split(line):
+    for sentence in split_sentences(line, before_lower=True):
         words = [word for word in _BETWEEN_WORDS.split(sentence) if word]
         lengths = [len(ids) for ids in vocabulary.encode(words)]
         left_out = left_out or max(lengths, default=0) > MAX_PARTS * max_length

@@ -8,6 +8,7 @@ from functools import partial
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNKNOWN, normalized
 from seq2seq.inference import terms
+from seq2seq.inference.coverage import notes_on_coverage
 from seq2seq.inference.lines import LineSteps, chunks
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.mbr import Metric, expected_utilities
@@ -230,7 +231,9 @@ class PartSearch:
             for text, hypothesis in candidates
         ]
         n_best[0] = replace(n_best[0], head_blocks=head_blocks)
-        return Translation(n_best, with_names([*src.tokens(part.ids), "</s>"], part.masked.names))
+        tokens = with_names([*src.tokens(part.ids), "</s>"], part.masked.names)
+        notes = notes_on_coverage(tokens, candidates[0].hypothesis.attention_weights)
+        return Translation(n_best, tokens, notes=notes)
 
     def _text(self, part: Part, hypothesis: Hypothesis) -> str:
         """Return the text of a hypothesis, or the source if it is blank."""

@@ -41,7 +41,7 @@ class Translation:
     left_out: bool = False  # True if the end of a very long word was not translated
     notes: list[str] = field(
         default_factory=list
-    )  # ways in which the line is unlike the training text
+    )  # differences from the training text; words that got hardly any attention
 
     @property
     def text(self) -> str:
@@ -148,7 +148,10 @@ def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) ->
         filled = (_filled(entries, n_best) for entries in lists)
         joined = [_join_entries(entries) for entries in zip(*filled, strict=True)]
     return Translation(
-        joined, [token for part in parts for token in part.src_tokens], parts=len(parts)
+        joined,
+        [token for part in parts for token in part.src_tokens],
+        parts=len(parts),
+        notes=[note for part in parts for note in part.notes],
     )
 
 

@@ -12,6 +12,7 @@ from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Automata, Requirements
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
+from seq2seq.inference.text_steps import SourceLine
 from seq2seq.inference.translation import Translation, copied, join_parts
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
@@ -178,21 +179,14 @@ class Translator(LoadedModel):
         options = search_options(
             settings, self.decoding, self.vocabularies, size, text_only, requirements.forbidden
         )
+        if self.device == "cpu":  # weights cost hardly any time there; coverage needs them
+            options = options._replace(return_attention=True)
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         translated = PartSearch(self, steps, requirements).translate(
             parts, options, n_best, counted(prepared, on_translated), settings
         )
-        return (
-            replace(
-                copied(line.text, n_best)
-                if line.is_copied
-                else join_parts([next(translated) for _ in line.parts], n_best, by_score),
-                left_out=line.left_out,
-                notes=line.notes,
-            )
-            for line in prepared
-        )
+        return _joined(prepared, translated, n_best, by_score)
 
     @overload
     def score(  # type: ignore[overload-overlap]
@@ -307,3 +301,17 @@ class Translator(LoadedModel):
                 value=n_best,
             )
         return 1
+
+
+def _joined(
+    lines: Iterable[SourceLine], parts: Iterator[Translation], n_best: int, by_score: bool
+) -> Iterator[Translation]:
+    """Yield the translation of each line, from those of its parts."""
+    for line in lines:
+        translation = (
+            copied(line.text, n_best)
+            if line.is_copied
+            else join_parts([next(parts) for _ in line.parts], n_best, by_score)
+        )
+        notes = line.notes + translation.notes
+        yield replace(translation, left_out=line.left_out, notes=notes)

@@ -28,6 +28,7 @@ _DAMAGED = "export the run again"
 _MAX_BYTES = 1 << 31  # maximum size of a graph, as protocol buffers allow
 _MAX_DESCRIPTION = 1 << 24
 _LARGEST = 1 << 20  # maximum of the numbers in a description
+_MAX_BEAM = 1_000  # likewise of the beam, whose memory is large; the command line has no limit
 _ENGINE_JSON = "engine.json"
 
 
@@ -140,6 +141,8 @@ def _check_types(stored: Mapping[str, Any]) -> None:
     ):
         for key, kind in types.items():
             _check_number(key, values[key], kind)
+    if not 1 <= stored["decoding"]["beam_size"] <= _MAX_BEAM:
+        raise ValueError("beam_size")
 
 
 def _check_number(key: str, value: object, kind: type) -> None:

@@ -1,10 +1,12 @@
 """Pairs of languages that a server translates, each by its own run."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from seq2seq.data.source_profile import scripts_of
 from seq2seq.inference.loaded_model import DEFAULT_OPTIONS, ModelOptions
 from seq2seq.inference.loading import languages_of
 from seq2seq.inference.translator import Translator
@@ -43,12 +45,13 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
     def __len__(self) -> int:
         return len(self._translators)
 
-    def find(self, src: str | None, tgt: str | None) -> LanguagePair:
+    def find(self, src: str | None, tgt: str | None, text: str = "") -> LanguagePair:
         """Return the pair that a request names.
 
         An omitted code fits any language, as does "auto" for the source. Where no code is that of a
         pair, those that differ in case fit, then those of another region (en-US) or of three
-        letters (eng). Raises UserError if no pair fits, or several do and the request names only
+        letters (eng). Of pairs for an unknown source, those of the script of the text fit.
+        Raises UserError if no pair fits, or several do and the request names only
         one language or one without its region.
         """
         codes = (("from", None if src == AUTO else src), ("to", tgt))
@@ -65,10 +68,23 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
         if not fitting:
             asked = " ".join(named)
             raise UserError(f"source, target: no model translates {asked}; there is {self}")
+        if len(fitting) > 1 and src is None and named and text:
+            sources = self.detected(text)
+            fitting = [pair for pair in fitting if pair.src in sources] or fitting
         if len(fitting) > 1 and named:
             several = ", ".join(map(str, fitting))
             raise UserError(f"source, target: {several} fit; name both languages")
         return fitting[0]
+
+    def detected(self, text: str) -> list[str]:
+        """Return the codes of the languages that a text may have, by the script of its letters."""
+        scripts = Counter(scripts_of(text))
+        script = max(scripts, key=scripts.__getitem__, default=None)
+        read: dict[str, list[str]] = {}
+        for pair, translator in self.items():
+            read.setdefault(pair.src, []).extend(translator.source.scripts)
+        fitting = [code for code, known in read.items() if not known or script in known]
+        return fitting if fitting and script else list(read)
 
     def languages(self) -> list[dict[str, object]]:
         """Return code, name and targets of each language, as LibreTranslate's `GET /languages`."""

@@ -1,9 +1,7 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
 import asyncio
-import html
 import json
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email import message_from_bytes
@@ -16,26 +14,28 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from seq2seq.inference.translation import Translation
-from seq2seq.runtime.errors import UserError
+from seq2seq.inference.documents import SourceDocument
 from seq2seq.serving.access import Client
 from seq2seq.serving.errors import RESPONSES, ErrorMessage
-from seq2seq.serving.language_pairs import AUTO
+from seq2seq.serving.language_pairs import AUTO, LanguagePair, language_name
 from seq2seq.serving.service import (
+    FORMAT,
     JSON,
     Body,
+    Format,
     Service,
     Texts,
     described_body,
     kind_of,
+    read_documents,
     read_json,
     text_list,
+    translated_documents,
 )
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 _MAX_FIELDS = 2_000  # in a form
-_TAG = re.compile("<[a-zA-Z/!?][^>]*>?")
 
 
 class TranslateText(BaseModel):
@@ -44,17 +44,22 @@ class TranslateText(BaseModel):
     q: Texts = Field(description="a text, or several; each of its lines is translated")
     source: str = Field(AUTO, description='code of the source language; "auto": the only one')
     target: str = Field(description="code of the target language")
-    format: Literal["text", "html"] = Field(
-        "text", description="html: entities are read and written; tags are refused"
-    )
+    format: Format = Field("text", description=FORMAT)
     alternatives: Annotated[int, Field(ge=0, le=100)] = Field(
         0, description="further translations; at most one less than the beam size"
     )
     api_key: str | None = Field(None, description="token, unless the Authorization header has it")
 
 
+class DetectText(BaseModel):
+    """Text whose language is asked for."""
+
+    q: str = Field(description="a text")
+    api_key: str | None = Field(None, description="token, unless the Authorization header has it")
+
+
 class Detected(BaseModel):
-    """Language of a text: that of the only model for the target."""
+    """Language of a text: one that a model reads, by the script of the text."""
 
     confidence: int = Field(description="percent")
     language: str = Field(description="code of the language")
@@ -94,6 +99,7 @@ def router(service: Service) -> APIRouter:
     """Return the routes."""
     routes = APIRouter(tags=["LibreTranslate"])
     described = described_body("/translate", TranslateText, _FORM, _MULTIPART)
+    detecting = described_body("/detect", DetectText, _FORM, _MULTIPART)
 
     @routes.post(
         "/translate", response_model=TranslatedText, responses=RESPONSES, openapi_extra=described
@@ -101,24 +107,46 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate texts line by line."""
         body, client = await _read(service, request, TranslateText)
-        is_html = body.format == "html"
         texts = text_list(body.q)
-        split = [_lines(_plain(text) if is_html else text) for text in texts]
-        lines = [QueuedLine(line) for text in split for line in text]
-        search = _search(service, body)
+        documents = await asyncio.to_thread(read_documents, texts, body.format)
+        pair = service.pairs.find(body.source, body.target, "\n".join(texts))
+        search = _search(service, pair, body.alternatives, documents)
+        lines = [QueuedLine(line) for document in documents for line in document.lines]
         service.check_size(client, search, lines)
         translations = await service.translate(request, search, lines)
-        answers = _joined(split, translations, search.n_best)
-        if is_html:
-            answers = [[html.escape(text, quote=False) for text in texts] for texts in answers]
-        source, _ = service.pairs.find(body.source, body.target)
-        return JSONResponse(_answer(body, answers, source))
+        answers = await asyncio.to_thread(
+            translated_documents, documents, translations, search.n_best
+        )
+        return JSONResponse(_answer(body, answers, pair.src))
+
+    @routes.post("/detect", responses=RESPONSES, openapi_extra=detecting)
+    async def detect(request: Request) -> list[Detected]:
+        """List the languages that a text may have."""
+        body, _ = await _read(service, request, DetectText)
+        found = service.pairs.detected(body.q)
+        return [Detected(confidence=100 // len(found), language=code) for code in found]
 
     @routes.post("/languages", include_in_schema=False)  # by which older clients ask
     @routes.get("/languages")
     async def languages() -> list[Language]:
         """List the languages."""
         return list(map(Language.model_validate, service.pairs.languages()))
+
+    @routes.get("/frontend/settings", include_in_schema=False)  # for LibreTranslate's page
+    async def settings() -> dict[str, object]:
+        """Return what the page needs to know."""
+        first = next(iter(service.pairs))
+        names = {code: {"code": code, "name": language_name(code)} for code in first}
+        return {
+            "apiKeys": bool(service.access.clients),
+            "keyRequired": bool(service.access.clients),
+            "charLimit": service.limits.characters,
+            "frontendTimeout": 500,  # ms
+            "language": {"source": names[first.src], "target": names[first.tgt]},
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+        }
 
     @routes.get("/health", responses={503: _STOPPING})
     async def health() -> Health:
@@ -199,42 +227,16 @@ def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
     return fields
 
 
-def _plain(text: str) -> str:
-    """Return HTML without tags as text; raises UserError for tags."""
-    if (tag := _TAG.search(text)) is not None:
-        start = tag[0][:40]
-        raise UserError(f"q: format html with tags ({start}) is not supported; send text only")
-    return html.unescape(text)
-
-
-def _search(service: Service, body: TranslateText) -> Search:
+def _search(
+    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[SourceDocument]
+) -> Search:
     """Return the search of a request: alternatives must not change the translation itself."""
-    pair = service.pairs.find(body.source, body.target)
     translator = service.pairs[pair]
-    n_best = min(1 + body.alternatives, translator.decoding.beam_size)
+    n_best = min(1 + alternatives, translator.decoding.beam_size)
+    text_only = n_best == 1 and not any(document.has_inline_markup for document in documents)
     return Search(
-        str(pair), translator, n_best=n_best, text_only=n_best == 1, settings=service.settings
+        str(pair), translator, n_best=n_best, text_only=text_only, settings=service.settings
     )
-
-
-def _lines(text: str) -> list[str]:
-    """Split a text at line ends, as files are read."""
-    return [line.removesuffix("\r") for line in text.split("\n")]
-
-
-def _joined(
-    split: Sequence[Sequence[str]], translations: Sequence[Translation], n_best: int
-) -> list[list[str]]:
-    """Return for each text its translation, then different alternatives; lines are joined."""
-    answers, start = [], 0
-    for lines in split:
-        of_text = translations[start : start + len(lines)]
-        start += len(lines)
-        texts = ["\n".join(line.text for line in of_text)]
-        for rank in range(1, n_best):
-            texts.append("\n".join(line.n_best[rank].text for line in of_text))
-        answers.append(list(dict.fromkeys(texts)))
-    return answers
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:

@@ -1,17 +1,27 @@
 """The web page: no resource comes from another server."""
 
+import json
+import re
+import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from seq2seq.runs.layout import LOG, METRICS, SAMPLES
+from seq2seq.runs.metrics_file import read_metrics
+from seq2seq.runtime.console import one_line
 from seq2seq.serving.language_pairs import language_name
 from seq2seq.serving.service import Service
 
 FOLDER = Path(__file__).with_name("templates")
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _MAX_ALTERNATIVES = 5  # hypotheses that the page asks for
+_MAX_EXAMPLES, _MAX_EXAMPLE = 3, 120  # sentences, and characters of each
+_MAX_SAMPLES = 1 << 20  # bytes of samples that are read
 
 
 def router(service: Service) -> APIRouter:
@@ -24,20 +34,22 @@ def router(service: Service) -> APIRouter:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    pairs = [
+        {
+            "src": pair.src,
+            "tgt": pair.tgt,
+            "label": " \N{RIGHTWARDS ARROW} ".join(map(language_name, pair)),
+            "n_best": min(_MAX_ALTERNATIVES, translator.decoding.beam_size),
+            "introduction": introduction(Path(translator.name)),
+            "examples": json.dumps(examples(Path(translator.name)), ensure_ascii=False),
+        }
+        for pair, translator in service.pairs.items()
+    ]
     static = {name: (FOLDER / name).read_bytes() for name in _STATIC}
 
     @routes.get("/")
     async def page() -> Response:
         """Return the page that translates as one types."""
-        pairs = [
-            {
-                "src": pair.src,
-                "tgt": pair.tgt,
-                "label": " \N{RIGHTWARDS ARROW} ".join(map(language_name, pair)),
-                "n_best": min(_MAX_ALTERNATIVES, translator.decoding.beam_size),
-            }
-            for pair, translator in service.pairs.items()
-        ]
         text = templates.get_template("page.html").render(
             pairs=pairs,
             max_characters=service.limits.characters,
@@ -58,3 +70,31 @@ def router(service: Service) -> APIRouter:
         return await static_file("icon.svg")
 
     return routes
+
+
+def introduction(run: Path) -> str:
+    """Return when a run was trained and how it scores, as far as its folder says so."""
+    metrics = run / METRICS
+    scores = [line["valid_bleu"] for line in read_metrics(run) if "valid_bleu" in line]
+    facts = []
+    if metrics.exists():
+        facts.append(f"trained {time.strftime('%Y-%m-%d', time.gmtime(metrics.stat().st_mtime))}")
+    with suppress(OSError, AttributeError):
+        pairs = re.search(r"([\d,]+) training pairs", (run / LOG).read_text("utf-8", "replace"))
+        facts.append(f"{pairs[1]} pairs")  # type: ignore[index]
+    if scores:
+        facts.append(f"BLEU {max(scores):.1f} on held-out sentences")
+    return ", ".join(facts)
+
+
+def examples(run: Path) -> list[str]:
+    """Return short sentences of the validation text that training has logged as samples."""
+    texts: dict[str, None] = {}
+    with suppress(OSError), (run / SAMPLES).open("rb") as lines:
+        for line in lines.read(_MAX_SAMPLES).split(b"\n"):
+            with suppress(ValueError, RecursionError):
+                sample: Any = json.loads(line)
+                text = sample.get("source") if isinstance(sample, dict) else None
+                if isinstance(text, str) and 0 < len(text) <= _MAX_EXAMPLE:
+                    texts[one_line(text)] = None
+    return sorted(texts, key=len)[:_MAX_EXAMPLES]

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from itertools import islice
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, FailFast, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from seq2seq.inference.documents import SourceDocument
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.serving.access import Access, Client, Limits
@@ -39,12 +41,31 @@ def _checked(value: object, validate: Callable[[object], str | list[str]]) -> st
         raise PydanticCustomError("texts", "must be a string or a list of strings") from None
 
 
+Format = Literal["text", "html", "srt", "vtt"]
+FORMAT = "of the texts; the markup of HTML and the times of subtitles stay"
 Texts = Annotated[str | Items[str], WrapValidator(_checked)]
 
 
 def text_list(texts: str | list[str]) -> list[str]:
     """Return the texts of a field as a list."""
     return [texts] if isinstance(texts, str) else texts
+
+
+def read_documents(texts: Sequence[str], format: Format) -> list[SourceDocument]:
+    """Return the texts of a request as documents, whose lines are translated."""
+    return [SourceDocument(text, format) for text in texts]
+
+
+def translated_documents(
+    documents: Sequence[SourceDocument], translations: Sequence[Translation], n_best: int = 1
+) -> list[list[str]]:
+    """Return for each document its translation, then different ones of other ranks."""
+    remaining, answers = iter(translations), []
+    for document in documents:
+        of_document = list(islice(remaining, len(document.lines)))
+        texts = [document.translated(of_document, rank) for rank in range(n_best)]
+        answers.append(list(dict.fromkeys(texts)))
+    return answers
 
 
 def described_body(path: str, model: type[BaseModel], *kinds: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DESCRIPTIONS
+from seq2seq.inference.documents import SourceDocument
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.mbr import Metric
 from seq2seq.inference.settings import (
@@ -24,13 +25,17 @@ from seq2seq.runtime.strict_json import json_text
 from seq2seq.serving.errors import RESPONSES
 from seq2seq.serving.language_pairs import LanguagePair
 from seq2seq.serving.service import (
+    FORMAT,
     JSON,
+    Format,
     Items,
     Service,
     Texts,
     described_body,
+    read_documents,
     read_json,
     text_list,
+    translated_documents,
 )
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
@@ -61,7 +66,10 @@ class SamplingRequest(_Strict):
 class TranslateLines(_Strict):
     """Lines to translate, and how; every field but `text` may be omitted."""
 
-    text: Texts = Field(description="a line, or several; none contains a line break")
+    text: Texts = Field(
+        description="a line, or several; none contains a line break, unless they have a format"
+    )
+    format: Format | None = Field(None, description=f"{FORMAT}; each is then a document")
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
     beam_size: Hypotheses | None = Field(
@@ -118,6 +126,7 @@ class Translations(BaseModel):
     target: str = Field(description="code of the target language")
     translations: list[LineTranslation] = Field(description="one for each line of the request")
     notes: list[list[str]] = Field(description="for each line, such as that it was split")
+    documents: list[str] = Field(description="translated texts, if the request has a format")
 
 
 def router(service: Service) -> APIRouter:
@@ -132,14 +141,18 @@ def router(service: Service) -> APIRouter:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         client = service.access.client(request)
         body = await read_json(request, TranslateLines)
-        lines = _lines(body)
-        pair = service.pairs.find(body.source, body.target)
+        texts, documents = text_list(body.text), list[SourceDocument]()
+        if body.format is not None:
+            documents = await asyncio.to_thread(read_documents, texts, body.format)
+            texts = [line for document in documents for line in document.lines]
+        lines = _lines(texts, body)
+        pair = service.pairs.find(body.source, body.target, "\n".join(texts))
         search = await asyncio.to_thread(_search, service, pair, body)
         service.check_size(client, search, lines, _characters(body))
         # The queue numbers lines within a batch, so that they are checked before.
         await asyncio.to_thread(search.check, lines)
         translations = await service.translate(request, search, lines)
-        text = await asyncio.to_thread(_answer, *pair, translations, body)
+        text = await asyncio.to_thread(_answer, pair, translations, body, documents)
         return Response(text, media_type=JSON)
 
     return routes
@@ -151,9 +164,9 @@ def _characters(body: TranslateLines) -> int:
     return terms + sum(map(len, body.forbidden))
 
 
-def _lines(body: TranslateLines) -> list[QueuedLine]:
+def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
     """Return the lines with what their translations must have; raises UserError."""
-    texts = [text.removesuffix("\r") for text in text_list(body.text)]  # as lines of files are read
+    texts = [text.removesuffix("\r") for text in texts]  # as lines of files are read
     if any("\n" in text for text in texts):
         raise UserError("text: contains a line break; give a list with one line each")
     prefixes = (
@@ -199,12 +212,20 @@ def _settings(served: SearchSettings, body: TranslateLines) -> SearchSettings:
     )
 
 
-def _answer(src: str, tgt: str, translations: Sequence[Translation], body: TranslateLines) -> str:
+def _answer(
+    pair: LanguagePair,
+    translations: Sequence[Translation],
+    body: TranslateLines,
+    documents: Sequence[SourceDocument],
+) -> str:
     """Format the answer with the objects that `seq2seq translate --json` prints."""
-    head: dict[str, Any] = {"source": src, "target": tgt}
     objects = ", ".join(
         translation_as_json(translation, body.n_best is not None, body.attention)
         for translation in translations
     )
-    notes = json_text({"notes": [translation.notes for translation in translations]})
-    return f'{json_text(head)[:-1]}, "translations": [{objects}], {notes[1:]}'
+    head = json_text({"source": pair.src, "target": pair.tgt})
+    tail = {
+        "notes": [translation.notes for translation in translations],
+        "documents": [text for text, *_ in translated_documents(documents, translations)],
+    }
+    return f'{head[:-1]}, "translations": [{objects}], {json_text(tail)[1:]}'

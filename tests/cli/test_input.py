@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import one_quick
 
-from seq2seq.cli.input import arrivals, grouped, numbered, paragraphs
+from seq2seq.cli.input import LineReport, arrivals, grouped, numbered, paragraphs
 from seq2seq.cli.output import check_output
+from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -164,3 +165,16 @@ def test_the_size_of_a_line_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert joined == [b" ".join([b"ab"] * 500)]
     assert list(arrivals(Reads([b"ab"] * 500))) == [[b"ab" * 500]]
     assert 0 < sum(content == b"ab" for content in calls) <= 2 * 500
+
+
+def test_a_note_quotes_what_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
+    """Notes of one kind are one message, whatever characters they quote."""
+    report = LineReport(Path("lines"))
+    notes = (["hardly any: {a}: b"], ["plain {0}"], [], ["hardly any: c's", "plain {0}"])
+    report.note_translations(1, [Translation(notes=entry) for entry in notes])
+    with caplog.at_level("INFO", logger="seq2seq"):
+        report.log()
+    assert [record.getMessage() for record in caplog.records] == [
+        "note: hardly any: 2 lines (1 '{a}: b', 4 \"c's\")",
+        "note: plain {0}: 2 lines (2, 4)",
+    ]

@@ -935,8 +935,14 @@ def test_check_examines_everything_and_writes_no_files(
     assert ["pairs", "train", "valid", "test"] in rows
     assert ["lines", "120", "15", "11"] in rows
     assert ["with", "a", "blank", "side", "0", "0", "0"] in rows
-    for start in ("parameters ", "memory ", "an epoch ", "training ", "warning: ", "ok "):
+    for start in ("parameters ", "memory ", "an epoch ", "training ", "warning: "):
         assert any(line.startswith(start) for line in result.lines), start
+    (passed,) = [line for line in result.lines if line.startswith("ok ")]
+    listed = json.loads(call("check", small_corpus, "--device", "cpu", "--json", "-").out)
+    count = sum(finding["done"] and not finding["warning"] for finding in listed["findings"])
+    assert passed == f"ok       {count} checks passed, listed by --json -"
+    labels = [line.partition(" ")[0] for line in result.lines]
+    assert labels[-2 - labels.count("warning:") : -2] == ["warning:"] * labels.count("warning:")
     warnings = [line for line in result.lines if line.startswith("warning: ")]
     assert result.lines[-1] == f"{len(warnings)} warnings; `seq2seq train` accepts this config."
 

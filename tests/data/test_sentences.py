@@ -132,3 +132,10 @@ def test_abbreviations_are_words_with_a_full_stop_within_lines() -> None:
     assert find_abbreviations(lines) == ["Prof"]
     ordinals = ["Am 15. August.", "Am 3. Mai kam er.", "Es sind 20 Tage."]
     assert find_abbreviations(ordinals) == [NUMBER]
+
+
+@pytest.mark.parametrize("text", [".", "\u3002", '."', ".\u00b9", "? (", "a.B", "\u3002)", "1. "])
+def test_lines_of_marks_take_linear_time(text: str) -> None:
+    """In time that grows with the square of its length this line would take hours."""
+    line = text * 100_000
+    assert sum(map(len, split_sentences(line))) >= len(line) - line.count(" ")

@@ -56,7 +56,7 @@ def head(path: str, *lines: str) -> bytes:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"q": "a\n" * 5}, "6 lines: the limit is 5 lines per request"),
+        ({"q": "a\n" * 6}, "6 lines: the limit is 5 lines per request"),
         ({"q": ["a"] * 6}, "6 lines: the limit is 5 lines per request"),
         ({"q": "a" * 101}, "101 characters: the limit is 100 characters per request"),
         ({"text": ["a" * 60, "b" * 60]}, "120 characters: the limit is 100 characters per request"),

@@ -1,11 +1,13 @@
 """The page in Chromium: typing, attention, alternatives, scripts, keyboard, touch, dark mode."""
 
 import json
+import math
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +19,9 @@ from conftest import toy_pairs
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from served import Served, serve
 
-from seq2seq.serving.access import Access
-from seq2seq.serving.language_pairs import LanguagePairs
+from seq2seq.inference.loaded_model import ModelOptions
+from seq2seq.serving.access import Access, Client
+from seq2seq.serving.language_pairs import LanguagePairs, load_pairs
 
 pytestmark = pytest.mark.browser
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -132,8 +135,11 @@ def test_a_word_shows_where_it_attends(opened: Open) -> None:
         words, rows = page.locator("#tgt p").nth(1).locator(".word"), page.locator("#weights tr")
         words.nth(0).hover()
         expect(rows.nth(1)).to_have_class("active")
-        assert rows.count() == 3  # a header row, and no row for EOS
+        assert rows.count() == 4  # a header row, two words and the end
         assert weights(page, "#weights tr.active td") == [0.2, 0.7, 0.1]
+        expect(page.locator("#status")).to_have_text(
+            "unlike: probability 98%; attends to unlike 70%"
+        )
         assert weights(page, "#backdrop mark") == [0.2, 0.7]
         expect(page.locator("#backdrop mark")).to_have_text(["very", "unlike"])
         words.nth(1).hover()
@@ -161,11 +167,124 @@ def test_alternatives_equal_those_of_the_server(opened: Open, served: Served) ->
     (found,) = served.call("/v1/translate", {"text": LINES[:1], "n_best": 3}).json["translations"]
     with opened() as page:
         type_text(page, LINES[0])
-        expect(page.locator("#n-best span")).to_have_text(
+        expect(page.locator("#n-best button")).to_have_text(
             [each["text"] for each in found["n_best"][1:]]
         )
-        for text in page.locator("#n-best small").all_text_contents():
-            assert re.fullmatch(r"[\d.e-]+\u00a0%", text)
+        for text, entry in zip(
+            page.locator("#n-best small").all_text_contents(), found["n_best"][1:], strict=True
+        ):
+            assert text.endswith("%")
+            assert float(text[:-1]) == pytest.approx(100 * math.exp(entry["score"]), rel=0.1)
+
+
+def test_an_alternative_shows_its_differences_and_can_be_chosen(opened: Open) -> None:
+    line = {
+        "text": "the old red car",
+        "src_tokens": ["\u2581a", "</s>"],
+        "tgt_tokens": ["\u2581the", "\u2581old", "\u2581red", "\u2581car", "</s>"],
+        "n_best": [{"text": "the red old car", "score": -0.5, "log_probs": [-1], "tokens": []}],
+    }
+    with opened() as page:
+        answered(page, line)
+        type_text(page, "a")
+        expect(page.locator("#n-best b")).to_have_text(["old"])
+        with page.expect_request("**/v1/translate") as asked:
+            page.locator("#n-best button").click()
+        assert json.loads(asked.value.post_data or "")["prefix"] == "the red old car"
+
+
+def test_a_word_can_be_replaced(opened: Open) -> None:
+    """The rest of the line is translated again after the chosen word, and freely if asked to."""
+    line = {
+        "text": "the red car",
+        "src_tokens": ["\u2581a", "</s>"],
+        "tgt_tokens": ["\u2581the", "\u2581red", "\u2581car", "</s>"],
+        "n_best": [
+            {
+                "text": f"the {word} car",
+                "score": -1,
+                "tokens": ["\u2581the", f"\u2581{word}", "\u2581car", "</s>"],
+                "log_probs": [-0.1, log_prob, -0.1, -0.1],
+            }
+            for word, log_prob in (("red", -0.1), ("old", -2.3), ("big", -1.2), ("<b>", -9))
+        ],
+    }
+    with opened() as page:
+        answered(page, line, line)
+        type_text(page, "a\nb")
+        for press in (False, True):
+            if press:
+                for _ in range(2):
+                    page.keyboard.press("ArrowRight")
+                page.keyboard.press("Enter")
+            else:
+                page.locator("#tgt p").first.locator(".word").nth(1).click()
+            choices = page.locator("#choices button")
+            again = ["\u21ba"] * press
+            expect(choices).to_have_text(["big 30%", "old 10%", *again])  # none that is unlikely
+            with page.expect_request("**/v1/translate") as asked:
+                choices.nth(1 + press).click()
+            fields = json.loads(asked.value.post_data or "")
+            assert (fields["text"], fields["prefix"]) == (["a"], "" if press else "the old ")
+            expect(page.locator("#tgt")).to_be_focused()
+            expect(page.locator("#tgt p")).to_have_count(2)
+
+
+def test_an_example_a_link_and_copies(
+    tiny_runs: dict[str, Path], tmp_path: Path, opened: Open
+) -> None:
+    """The page introduces the model by what its run folder says."""
+    run = tmp_path / "run"
+    shutil.copytree(tiny_runs["luong"], run)
+    (run / "metrics.jsonl").write_text('{"step": 9, "valid_bleu": 31.27}\n', encoding="utf-8")
+    samples = [json.dumps({"source": line}) for line in (*LINES, LINES[0], "ba " * 99)]
+    (run / "samples.jsonl").write_text("\n".join([*samples, "{", "[1]"]), encoding="utf-8")
+    (run / "train.log").write_text("demo: xx -> yy, 9,200 training pairs, 3\n", encoding="utf-8")
+    pairs = load_pairs([str(run)], ModelOptions("cpu"))
+    with serve(pairs) as served, opened(served.address) as page:
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        expect(page.locator("#introduction")).to_have_text(
+            re.compile(r"^trained 20\d\d-\d\d-\d\d, 9,200 pairs, BLEU 31.3 on held-out sentences$")
+        )
+        expect(page.locator("#examples button")).to_have_text(sorted(LINES, key=len))
+        page.locator("#examples button").first.click()
+        page.locator("#tgt .word").first.wait_for()
+        expect(page.locator("#src")).to_have_value(min(LINES, key=len))
+        expect(page.locator("#examples")).to_be_hidden()
+        shown = page.locator("#tgt p").text_content()
+        page.locator("#copy").click()
+        expect(page.locator("#copy")).to_have_text("Copied")
+        assert page.evaluate("navigator.clipboard.readText()") == shown
+        page.reload()
+        expect(page.locator("#src")).to_have_value(min(LINES, key=len))
+        expect(page.locator("#tgt p")).to_have_text([shown])
+        page.locator("#clear").click()
+        expect(page.locator("#tgt p")).to_have_count(0)
+        assert page.url == f"{served.address}/"
+
+
+def test_nothing_moves_when_a_word_is_marked(opened: Open) -> None:
+    with opened(**PHONE) as page:
+        type_text(page, LINES[0])
+        before = page.locator("#details").bounding_box()
+        page.locator("#tgt .word").first.hover()
+        expect(page.locator("#status")).to_contain_text("probability")
+        assert page.locator("#details").bounding_box() == before
+
+
+def test_a_long_line_has_a_part_of_its_map_until_all_is_asked_for(opened: Open) -> None:
+    tokens = [f"\u2581w{number}" for number in range(99)]
+    line = {"text": " ".join(tokens).replace("\u2581", ""), "tgt_tokens": [*tokens, "</s>"]}
+    with opened(**PHONE) as page:
+        answered(page, {**line, "src_tokens": [*tokens, "</s>"]})
+        type_text(page, line["text"])
+        expect(page.locator("#weights tbody td")).to_have_count(60 * 60)
+        expect(page.locator(".scroll")).to_have_class(re.compile("more"))
+        page.locator("#all").click()
+        expect(page.locator("#weights tbody td")).to_have_count(100 * 100)
+        page.eval_on_selector(".scroll", "box => { box.scrollLeft = 300; }")
+        corner = page.locator("#weights thead td").bounding_box()
+        assert corner["x"] >= 0  # type: ignore[index]  # above the headers that pass it
 
 
 def test_uncertain_words_are_marked(opened: Open) -> None:
@@ -180,9 +299,8 @@ def test_uncertain_words_are_marked(opened: Open) -> None:
         answered(page, line)
         type_text(page, "a")
         expect(page.locator(".word.uncertain[data-place]")).to_have_text(["unsure"])
-        assert page.locator(".word.uncertain[data-place]").get_attribute("title") == (
-            "probability 45\u00a0%"
-        )
+        page.locator(".word.uncertain[data-place]").hover()
+        expect(page.locator("#status")).to_contain_text("unsure: probability 45%")
 
 
 def test_arrow_keys_move_between_words(opened: Open) -> None:
@@ -190,12 +308,13 @@ def test_arrow_keys_move_between_words(opened: Open) -> None:
         type_text(page, f"{LINES[0]}\n{LINES[1]}")
         active = page.locator("#tgt .active")
         words = page.locator("#tgt .word").all_text_contents()
-        page.keyboard.press("Tab")
+        for _ in range(2):  # past the button that clears the text
+            page.keyboard.press("Tab")
         expect(page.locator("#tgt")).to_be_focused()
         for word in words:
             page.keyboard.press("ArrowRight")
             expect(active).to_have_text(word)
-            assert page.locator("#status").text_content().startswith(f"{word} (")  # type: ignore[union-attr]
+            assert page.locator("#status").text_content().startswith(f"{word}: ")  # type: ignore[union-attr]
         page.keyboard.press("ArrowRight")  # stays at the last word
         expect(active).to_have_attribute("data-place", re.compile("^1 "))
         for word in words[-2::-1]:
@@ -308,16 +427,18 @@ def test_a_line_in_parts_has_one_heat_map(opened: Open) -> None:
     with opened() as page:
         answered(page, line)
         type_text(page, "a b")
-        assert weights(page, "#weights tbody td") == [0.9, 0.1, 0, 0, 0, 0, 0.7, 0.3]
+        assert weights(page, "#weights tbody td") == [
+            *(0.9, 0.1, 0, 0, 0.2, 0.8, 0, 0, 0, 0, 0.7, 0.3, 0, 0, 0.4, 0.6)
+        ]
 
 
 def test_text_is_never_markup(opened: Open) -> None:
     text = '<img src=x onerror=alert(1)><script>alert(2)</script>"&amp;'
     line = {"text": text, "src_tokens": [f"\u2581{text}", "</s>"], "tgt_tokens": [f"\u2581{text}"]}
     with opened() as page:
-        answered(page, {**line, "n_best": [{"text": f"{text}!", "log_probs": [-1]}]})
+        answered(page, {**line, "n_best": [{"text": f"{text}!", "score": -1}]})
         type_text(page, text)
-        expect(page.locator("#n-best span")).to_have_text([f"{text}!"])
+        expect(page.locator("#n-best button")).to_have_text([f"{text}!"])
         page.locator("#tgt .word").hover()
         assert page.locator("#tgt p").text_content() == text
         assert page.locator("main img, main script").count() == 0
@@ -327,7 +448,16 @@ def test_text_is_never_markup(opened: Open) -> None:
 def test_light_and_dark_are_legible(scheme: str, opened: Open) -> None:
     with opened(color_scheme=scheme) as page:
         type_text(page, LINES[0])
-        for selector in ("#tgt", "#src", ".hint", "h1", "nav a", "#weights th"):
+        for selector in (
+            "#tgt",
+            "#src",
+            ".hint",
+            "h1",
+            "#api a",
+            "#weights th",
+            "summary",
+            "#copy",
+        ):
             assert contrast(page, selector) >= 4.5, selector
         ground = luminance(page, "body", "backgroundColor")
         assert ground > 0.8 if scheme == "light" else ground < 0.1
@@ -349,11 +479,11 @@ def contrast(page: Page, selector: str) -> float:
 
 def test_the_page_asks_for_a_token(tiny_pairs: LanguagePairs, opened: Open) -> None:
     with (
-        serve(tiny_pairs, access=Access("s3cret")) as served,
+        serve(tiny_pairs, access=Access({"s3cret": Client("one")})) as served,
         opened(served.address, silent=False) as page,
     ):
         page.locator("#src").fill(LINES[0])
-        expect(page.locator("#status")).to_contain_text("the token is missing or wrong")
+        expect(page.locator("#status")).to_have_text("Enter the token above.")
         page.locator("#token").fill("s3cret")
         page.locator("#token").press("Enter")
         expect(page.locator("#tgt .word").first).to_be_visible()
@@ -393,5 +523,7 @@ def test_only_the_translation_of_the_last_text_is_shown(opened: Open) -> None:
 def test_the_page_leads_to_the_description_of_the_api(opened: Open) -> None:
     with opened(**PHONE) as page:
         with page.expect_response("**/openapi.json") as answered:
-            page.locator("nav a").click()
+            page.locator("summary").click()
+            assert "/v1/translate" in (page.locator("#call").text_content() or "")
+            page.locator("#api a").click()
         assert {"/v1/translate", "/translate"} <= answered.value.json()["paths"].keys()

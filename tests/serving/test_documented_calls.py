@@ -43,7 +43,7 @@ def test_the_calls_have_the_documented_responses(served: Served) -> None:
         paths.append((path, sorted(reply.json)))
     assert paths == [
         ("/translate", ["translatedText"]),
-        ("/v1/translate", ["notes", "source", "target", "translations"]),
+        ("/v1/translate", ["documents", "notes", "source", "target", "translations"]),
     ]
     (shown,) = re.findall(r"```json\n(.*)\n```", PAGE)
     assert list(json.loads(shown)) == ["translatedText"]

@@ -1,11 +1,13 @@
 """Pairs of languages that requests name."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("fastapi")
 
+from seq2seq.data.source_profile import SourceProfile
 from seq2seq.runtime.errors import UserError
 from seq2seq.serving.language_pairs import LanguagePair, LanguagePairs, language_name
 
@@ -67,3 +69,19 @@ def test_a_language_with_a_script_has_its_name() -> None:
         "British English",
         "xx",
     ]
+
+
+def test_the_script_of_a_text_shows_its_language() -> None:
+    profiles = {"en": ["LATIN"], "mr": ["DEVANAGARI"], "fr": ["LATIN"]}
+    pairs = LanguagePairs(
+        {
+            LanguagePair(code, "de"): SimpleNamespace(source=SourceProfile(scripts=scripts))  # type: ignore[misc]
+            for code, scripts in profiles.items()
+        }
+    )
+    assert pairs.detected("\u0930\u093e\u0939\u0941\u0932 is") == ["mr"]
+    assert pairs.detected("The cat") == ["en", "fr"]
+    assert pairs.detected("12 %") == ["en", "mr", "fr"]
+    assert pairs.find("auto", "de", "\u0930\u093e\u0939\u0941\u0932") == LanguagePair("mr", "de")
+    with pytest.raises(UserError, match="en-de, fr-de fit; name both languages"):
+        pairs.find("auto", "de", "The cat")

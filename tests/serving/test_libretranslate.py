@@ -53,7 +53,7 @@ def test_a_string_gives_a_string_and_a_list_a_list(
 def test_each_line_of_a_text_is_translated(served: Served, expected: dict[str, str]) -> None:
     text = f"{LINES[0]}\r\n\n{LINES[1]}\n"
     found = served.call("/translate", {"q": [text, LINES[2]], "target": "yy"}).json
-    first = f"{expected[LINES[0]]}\n\n{expected[LINES[1]]}\n"
+    first = f"{expected[LINES[0]]}\r\n\n{expected[LINES[1]]}\n"  # ends of lines stay
     assert found == {"translatedText": [first, expected[LINES[2]]]}
 
 
@@ -106,6 +106,70 @@ def test_html_without_tags_is_text_with_entities(served: Served) -> None:
     found = served.call("/translate", marked).json
     assert found["translatedText"] == html.escape(plain["translatedText"], quote=False)
     assert found["detectedLanguage"] == {"confidence": 100, "language": "xx"}
+
+
+def test_markup_and_times_stay(served: Served, expected: dict[str, str]) -> None:
+    """Inline markup is placed by attention, as `seq2seq translate --format` places it."""
+    one, two = LINES[:2]
+    page = f"<p class='a'>{one}</p>\n<ul><li>{two}<li><b>{one}</b></ul>"
+    found = served.call("/translate", {"q": page, "target": "yy", "format": "html"}).json
+    first, second = (html.escape(expected[line], quote=False) for line in (one, two))
+    assert found["translatedText"] == (
+        f"<p class='a'>{first}</p>\n<ul><li>{second}<li><b>{first}</b></ul>"
+    )
+    film = f"1\n00:00:01,000 --> 00:00:02,000\n{one}\n\n2\n00:00:03,000 --> 00:00:04,000\n{two}\n"
+    found = served.call("/translate", {"q": [film], "target": "yy", "format": "srt"}).json
+    shown = film.replace(one, expected[one]).replace(two, expected[two])
+    assert found == {"translatedText": [shown]}
+    reply = served.call("/v1/translate", {"text": [page, two], "format": "html"}).json
+    assert reply["documents"] == [
+        f"<p class='a'>{first}</p>\n<ul><li>{second}<li><b>{first}</b></ul>",
+        second,
+    ]
+    assert [entry["text"] for entry in reply["translations"]] == [
+        expected[line] for line in (one, two, one, two)
+    ]
+
+
+def test_requests_of_mastodon_are_answered(served: Served, expected: dict[str, str]) -> None:
+    """As app/lib/translation_service/libre_translate.rb sends them, with an api_key of null."""
+    (language, _) = served.call("/languages").json
+    assert (language["code"], language["targets"]) == ("xx", ["yy"])
+    texts = [f"<p>{LINES[0]}</p>", LINES[1], ""]
+    fields = {"q": texts, "source": "auto", "target": "yy", "format": "html", "api_key": None}
+    found = served.call("/translate", fields).json
+    one, two = (html.escape(expected[line], quote=False) for line in LINES[:2])
+    assert found["translatedText"] == [f"<p>{one}</p>", two, ""]
+    assert [entry["language"] for entry in found["detectedLanguage"]] == ["xx"] * 3
+
+
+def test_requests_of_the_page_of_libretranslate_are_answered(
+    served: Served, expected: dict[str, str]
+) -> None:
+    """It asks for settings and languages, then sends FormData with an empty key."""
+    settings = served.call("/frontend/settings").json
+    assert settings["language"]["source"]["code"] == "xx"
+    assert settings["language"]["target"] == {"code": "yy", "name": "yy"}
+    assert {"charLimit", "suggestions", "supportedFilesFormat", "filesTranslation"} <= set(settings)
+    names = ("q", "source", "target", "format", "api_key")
+    values = (LINES[0], "auto", "yy", "text", "")
+    limit = "----geckoformboundary5f"
+    kind = {"Content-Type": f"multipart/form-data; boundary={limit}"}
+    body = "".join(
+        f'--{limit}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in zip(names, values, strict=True)
+    )
+    reply = served.call("/translate", f"{body}--{limit}--\r\n".encode(), kind)
+    assert reply.json == {
+        "translatedText": expected[LINES[0]],
+        "detectedLanguage": {"confidence": 100, "language": "xx"},
+    }
+
+
+def test_a_language_is_detected(served: Served) -> None:
+    client = LibreTranslateAPI(served.address)
+    assert client.detect("ba lo.") == [{"confidence": 100, "language": "xx"}]
+    assert served.call("/detect", {"q": 4}).status == 400
 
 
 def test_a_final_slash_is_no_other_path(served: Served) -> None:
@@ -163,14 +227,9 @@ def test_a_blank_text_has_no_alternatives(served: Served) -> None:
         ({"q": 7, "target": "yy"}, 400, "q: must be a string or a list of strings"),
         ({"q": ["a", 4], "target": "yy"}, 400, "q: must be a string or a list of strings"),
         (
-            {"q": "a <b>c</b>", "target": "yy", "format": "html"},
-            400,
-            "q: format html with tags (<b>) is not supported; send text only",
-        ),
-        (
             {"q": "a", "target": "yy", "format": "pdf"},
             400,
-            "format: Input should be 'text' or 'html'",
+            "format: Input should be 'text', 'html', 'srt' or 'vtt'",
         ),
         (
             {"q": "a", "target": "yy", "alternatives": -1},

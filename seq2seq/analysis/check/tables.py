@@ -92,10 +92,12 @@ def cost(settings: TrainingConfig, cost: Forecast) -> str:
 
 
 def findings(findings: Sequence[Finding]) -> str:
-    """List the findings, a line each."""
-    labels = ["warning:" if f.warning else "ok" if f.done else "note:" for f in findings]
-    lines = zip(labels, findings, strict=True)
-    return "\n".join(f"{label:<8} {one_line(finding.text)}" for label, finding in lines)
+    """Count the checks that passed, then list the notes and, last, the warnings, a line each."""
+    passed = sum(finding.done and not finding.warning for finding in findings)
+    lines = [("ok", f"{counted(passed, 'check')} passed, listed by --json -")] if passed else []
+    lines += [("note:", f.text) for f in findings if not (f.done or f.warning)]
+    lines += [("warning:", f.text) for f in findings if f.warning]
+    return "\n".join(f"{label:<8} {one_line(text)}" for label, text in lines)
 
 
 def cleaning(cleaning: Cleaning) -> str:

@@ -11,6 +11,7 @@ import onnxruntime
 from seq2seq.engines.engine import Array
 from seq2seq.engines.onnx.approximate import ApproximateProjection, split_projection
 from seq2seq.engines.onnx.int8 import UNDEFINED
+from seq2seq.runtime.errors import RunError
 
 Arrays = dict[str, Array]  # parts of a memory or state by the names they have in the graphs
 
@@ -79,7 +80,7 @@ class Network:
             rows = slice(start, start + ENCODED_ROWS)
             longest = int(src_lengths[rows].max())
             inputs = {"src": src[rows, :longest], "src_lengths": src_lengths[rows]}
-            parts = self._encoder.run(None, inputs)
+            parts = computed(self._encoder, None, inputs)
             for (name, dims), part in zip(self._encoded.items(), parts, strict=True):
                 if name not in values:
                     values[name] = _padding(dims, src, part)
@@ -107,7 +108,7 @@ class _Decoder:
     def step(self, values: Arrays, read: Sequence[str]) -> Stepped:
         names = self._fixed + [name for name in read if name in self.outputs]
         inputs = {name: values[name] for name in self._inputs}
-        results = dict(zip(names, self._session.run(names, inputs), strict=True))
+        results = dict(zip(names, computed(self._session, names, inputs), strict=True))
         scores = results[LOG_PROBS] if LOG_PROBS in results else results[LOGITS]
         undefined = np.isnan(results[UNDEFINED] if UNDEFINED in results else scores[:, 0])
         state = {
@@ -135,6 +136,20 @@ def session(content: bytes) -> onnxruntime.InferenceSession:
     options.log_severity_level = 4  # fatal errors: others are raised
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def computed(
+    graph: onnxruntime.InferenceSession, names: Sequence[str] | None, inputs: Arrays
+) -> list[Array]:
+    """Return outputs of a session; raises RunError for graphs that cannot be computed."""
+    try:
+        outputs: list[Array] = graph.run(names, inputs)
+    except Exception as error:  # ONNX Runtime has its own classes
+        if "Failed to allocate memory" in str(error):
+            raise MemoryError from error
+        reason = ascii(" ".join(str(error).split())[:200])
+        raise RunError(f"the graphs cannot be computed ({reason}); use another model") from error
+    return outputs
 
 
 def threads() -> int:

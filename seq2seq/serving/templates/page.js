@@ -5,6 +5,10 @@ const DETAILS_DELAY = 400; // ms that a line stays current until its alternative
 const SLOW = 400; // ms until the page says that it waits
 const UNCERTAIN = 0.5; // words of a lower probability are marked
 const FAINT = 0.04; // smaller weights are not marked in the source
+const MANY = 60; // words of a line of which the heat map is shown at once
+const RARE = 0.001; // words of a lower probability are not offered in place of one
+const CHOICES = 8; // words that are searched in place of one
+const LONG = 2000; // characters of a text that the address holds
 const SPACE = "\u2581"; // starts a word in SentencePiece's tokens
 const END = "</s>";
 const WITHOUT_SPACES = /[\p{sc=Han}\p{sc=Hiragana}\p{sc=Katakana}\p{sc=Thai}\p{sc=Lao}\p{sc=Khmer}\p{sc=Myanmar}]/u;
@@ -13,11 +17,12 @@ const element = (id) => document.getElementById(id);
 const [pair, swap, src, backdrop, tgt, message, hint] =
   ["pair", "swap", "src", "backdrop", "tgt", "status", "hint"].map(element);
 let lines = []; // translated lines, as `show` makes them
+let noted = ""; // notes on the lines
 let current = null; // [line, word] of the marked word
 let pinned = null; // the word that a click, a tap or a key chose
 let shownLine = -1; // line of the heat map
 let typing = 0, waiting = 0, searching = 0; // timers
-let request = new AbortController(), details = new AbortController();
+let request = new AbortController(), details = new AbortController(), others = new AbortController();
 
 // Words
 
@@ -93,7 +98,7 @@ function lineOf(text, translation) {
     row.probability = Math.exp(row.span.reduce((sum, t) => sum + translation.log_probs[t], 0));
   }
   const weights = weightsOf(matrixOf(translation), rows, columns);
-  return { source: text, text: translation.text, columns, rows, weights };
+  return { source: text, text: translation.text, score: translation.score, columns, rows, weights };
 }
 
 // Requests
@@ -108,6 +113,7 @@ async function ask(fields, signal) {
   const body = JSON.stringify({ source, target, ...fields });
   const answer = await fetch("v1/translate", { method: "POST", headers, body, signal });
   const found = await answer.json();
+  if (answer.status === 401) throw new Error("Enter the token above.");
   if (!answer.ok) throw new Error(found.error);
   return found;
 }
@@ -117,6 +123,7 @@ async function translate() {
   request = new AbortController();
   const signal = request.signal, text = src.value;
   clearTimeout(waiting);
+  describeInput(text);
   if (!text.trim()) {
     show([], []);
     say("");
@@ -137,6 +144,51 @@ async function translate() {
   }
 }
 
+// Examples, the address and the call, which follow the text.
+function describeInput(text) {
+  const { src: source, tgt: target, introduction, examples } = chosen();
+  element("introduction").textContent = introduction;
+  const buttons = JSON.parse(examples).map((sentence) => button(sentence, () => {
+    src.value = sentence;
+    src.focus();
+    translate();
+  }));
+  element("examples").replaceChildren(...buttons);
+  element("examples").hidden = text !== "" || !buttons.length;
+  element("clear").hidden = text === "";
+  const fields = new URLSearchParams({ source, target, ...(text.length <= LONG ? { text } : {}) });
+  history.replaceState(null, "", text ? `#${fields}` : location.pathname);
+  const body = JSON.stringify({ source, target, text: (text || "\u2026").split("\n") });
+  const token = element("token") ? " \\\n  -H 'Authorization: Bearer TOKEN'" : "";
+  element("call").textContent = `curl ${location.origin}${location.pathname}v1/translate${token} \\\n` +
+    `  -H 'Content-Type: application/json' \\\n  -d '${body.replaceAll("'", "'\\''")}'`;
+}
+
+function button(text, onClick) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.dir = "auto";
+  made.textContent = text;
+  made.addEventListener("click", onClick);
+  return made;
+}
+
+async function copy(text, from) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // not allowed without TLS
+    const field = document.createElement("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+    from.focus();
+  }
+  from.textContent = "Copied";
+  setTimeout(() => { from.textContent = "Copy"; }, 1500);
+}
+
 function say(text, isError = false) {
   clearTimeout(waiting);
   message.classList.toggle("error", isError);
@@ -149,14 +201,16 @@ function show(found, notes) {
   tgt.classList.remove("stale");
   lines = found;
   pinned = null;
+  offer([]);
   shownLine = -1;
   tgt.lang = chosen().tgt;
   tgt.replaceChildren(...lines.map(paragraph));
   mark(null);
   hint.hidden = !lines.some((line) => line.weights);
-  const noted = notes.flatMap((each, n) =>
-    each.map((note) => (lines.length > 1 ? `Line ${n + 1}: ${note}.` : `${note}.`)));
-  say(noted.join(" "));
+  noted = notes.flatMap((each, n) =>
+    each.map((note) => (lines.length > 1 ? `Line ${n + 1}: ${note}.` : `${note}.`))).join(" ");
+  say(noted);
+  element("copy").hidden = !lines.some((line) => line.text);
   const first = lines.findIndex((line) => line.rows.length > 0);
   element("details").hidden = first < 0;
   if (first >= 0) explain(first);
@@ -173,10 +227,7 @@ function paragraph(line, n) {
     word.textContent = line.text.slice(row.start, row.end);
     word.className = "word";
     word.dataset.place = `${n} ${index}`;
-    if (row.probability < UNCERTAIN) {
-      word.classList.add("uncertain");
-      word.title = `probability ${percent(row.probability)}`;
-    }
+    if (row.probability < UNCERTAIN) word.classList.add("uncertain");
     row.element = word;
     p.append(word);
     from = row.end;
@@ -185,7 +236,22 @@ function paragraph(line, n) {
   return p;
 }
 
-const percent = (value) => `${Number((100 * value).toPrecision(value < 0.1 ? 1 : 2))}\u00a0%`;
+const percent = (value) => `${Number((100 * value).toPrecision(value < 0.1 ? 1 : 2))}%`;
+
+// Say the figures of a word; null: the notes on the lines.
+function describe(place) {
+  if (!place) {
+    say(noted);
+    return;
+  }
+  const [n, index] = place, line = lines[n], row = line.rows[index], weights = line.weights?.[index];
+  let text = `${row.text}: probability ${percent(row.probability)}`;
+  if (weights) {
+    const best = weights.indexOf(Math.max(...weights));
+    text += `; attends to ${line.columns[best].text || END} ${percent(weights[best])}`;
+  }
+  say(text);
+}
 
 // Mark a word of the translation and the source words that it attends to; null: none.
 function mark(place) {
@@ -223,13 +289,27 @@ function explain(n) {
   shownLine = n;
   const line = lines[n];
   element("map").hidden = !line.weights;
-  if (line.weights) element("weights").replaceChildren(...table(line));
+  if (line.weights) drawMap(line, MANY);
+  element("mean").textContent = percent(Math.exp(line.score));
   element("n-best").replaceChildren();
   element("alternatives").hidden = true;
   details.abort();
   clearTimeout(searching);
   const n_best = Number(chosen().nBest);
   if (n_best > 1) searching = setTimeout(() => alternatives(line, n_best), DETAILS_DELAY);
+}
+
+function drawMap(line, most) {
+  element("weights").replaceChildren(...table(line, most));
+  element("all").hidden = Math.max(line.rows.length, line.columns.length) <= most;
+  element("all").onclick = () => drawMap(line, Infinity);
+  fade();
+}
+
+// Fade the edge at which a heat map goes on.
+function fade() {
+  const box = element("weights").parentElement;
+  box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
 }
 
 function header(word, scope) {
@@ -244,20 +324,19 @@ function header(word, scope) {
   return cell;
 }
 
-function table(line) {
+function table(line, most) {
   const head = document.createElement("thead"), body = document.createElement("tbody");
   const top = head.insertRow();
-  top.append(document.createElement("td"), ...line.columns.map((word) => header(word, "col")));
-  top.cells[0].style.background = "none";
-  line.rows.forEach((word, index) => {
-    if (word.isEnd) return;
+  const columns = line.columns.slice(0, most);
+  top.append(document.createElement("td"), ...columns.map((word) => header(word, "col")));
+  line.rows.slice(0, most).forEach((word, index) => {
     const row = body.insertRow();
     row.dataset.row = index;
     row.append(header(word, "row"));
-    line.weights[index].forEach((weight, s) => {
+    line.weights[index].slice(0, most).forEach((weight, s) => {
       const cell = row.insertCell();
       cell.style.setProperty("--weight", weight.toFixed(3));
-      cell.title = `${word.text} \u2190 ${line.columns[s].text}: ${percent(weight)}`;
+      cell.title = `${word.text || END} attends to ${line.columns[s].text || END} ${percent(weight)}`;
     });
   });
   return [head, body];
@@ -277,18 +356,101 @@ async function alternatives(line, n_best) {
   for (const each of found.translations[0].n_best) {
     if (seen.has(each.text)) continue;
     seen.add(each.text);
-    const item = document.createElement("li"), text = document.createElement("span");
-    const score = document.createElement("small");
-    text.dir = "auto";
+    const item = document.createElement("li"), bar = document.createElement("span");
+    const text = button("", () => require(line, each.text)), mean = document.createElement("small");
     text.lang = chosen().tgt;
-    text.textContent = each.text;
-    score.textContent = percent(Math.exp(each.log_probs.reduce((sum, value) => sum + value, 0)));
-    score.title = "probability";
-    item.append(text, score);
+    text.append(...differences(each.text, line.text));
+    bar.className = "bar";
+    bar.style.setProperty("--weight", Math.exp(each.score).toFixed(3));
+    mean.textContent = percent(Math.exp(each.score));
+    item.append(text, bar, mean);
     items.push(item);
   }
   element("n-best").replaceChildren(...items);
   element("alternatives").hidden = items.length === 0;
+}
+
+// The words of a text; those that are not in another one, in its order, are marked.
+function differences(text, other) {
+  const [words, base] = [text, other].map((each) => each.split(/(\s+)/));
+  const lengths = words.map(() => Array(base.length + 1).fill(0)).concat([Array(base.length + 1).fill(0)]);
+  for (let i = words.length - 1; i >= 0; i--) {
+    for (let j = base.length - 1; j >= 0; j--) {
+      lengths[i][j] = words[i] === base[j] ? lengths[i + 1][j + 1] + 1 :
+        Math.max(lengths[i + 1][j], lengths[i][j + 1]);
+    }
+  }
+  const parts = [];
+  for (let i = 0, j = 0; i < words.length;) {
+    if (j < base.length && words[i] !== base[j] && lengths[i][j + 1] >= lengths[i + 1][j]) {
+      j++;
+      continue;
+    }
+    const isSame = j < base.length && words[i] === base[j];
+    const part = document.createElement(isSame || !words[i].trim() ? "span" : "b");
+    part.textContent = words[i++];
+    if (isSame) j++;
+    parts.push(part);
+  }
+  return parts;
+}
+
+// Translate a line again so that its translation begins with a text; "" translates it freely.
+async function require(line, prefix) {
+  const n = lines.indexOf(line);
+  try {
+    const found = await ask({ text: [line.source], prefix }, request.signal);
+    if (lines[n] !== line) return;
+    const all = [...lines];
+    all[n] = lineOf(line.source, found.translations[0]);
+    all[n].isRequired = prefix !== "";
+    show(all, lines.map((_, index) => (index === n ? found.notes[0] : [])));
+    explain(n);
+    tgt.focus();
+  } catch (error) {
+    if (!request.signal.aborted) say(error.message, true);
+  }
+}
+
+// Offer words in place of one: the first words of translations that begin with those before it.
+async function replaceable(place) {
+  others.abort();
+  others = new AbortController();
+  const signal = others.signal, [n, index] = place, line = lines[n], row = line.rows[index];
+  const before = line.text.slice(0, row.start), offered = new Map();
+  let found;
+  try {
+    found = await ask({
+      text: [line.source], prefix: before, attention: false,
+      beam_size: CHOICES, groups: CHOICES, n_best: CHOICES, diversity: 9,
+    }, signal);
+  } catch {
+    return; // the word itself is described
+  }
+  if (signal.aborted) return;
+  for (const { text, tokens, log_probs } of found.translations[0].n_best) {
+    const next = wordsOf(tokens, text).find((word) => word.start >= before.length);
+    if (!next || !text.startsWith(before) || next.text === row.text || offered.has(next.text)) continue;
+    const probability = Math.exp(next.span.reduce((sum, t) => sum + log_probs[t], 0));
+    const end = next.end + (text[next.end] === " " ? 1 : 0);
+    if (probability >= RARE) offered.set(next.text, [probability, text.slice(0, end)]);
+  }
+  const words = [...offered].sort((one, other) => other[1][0] - one[1][0]);
+  const buttons = words.map(([word, [probability, prefix]]) => {
+    const made = button(`${word} `, () => require(line, prefix)), figure = document.createElement("small");
+    figure.textContent = percent(probability);
+    made.append(figure);
+    return made;
+  });
+  if (line.isRequired) buttons.push(button("\u21ba", () => require(line, "")));
+  if (line.isRequired) buttons.at(-1).title = "Translate freely again";
+  offer(buttons);
+}
+
+function offer(buttons) {
+  others.abort();
+  element("choices").replaceChildren(...buttons);
+  element("choices").hidden = !buttons.length;
 }
 
 // Events
@@ -298,12 +460,8 @@ const placeOf = (node) => node.closest?.(".word[data-place]")?.dataset.place.spl
 function choose(place) {
   pinned = place;
   mark(place);
-  if (!place) return;
-  const [n, index] = place, line = lines[n], weights = line.weights?.[index];
-  if (!weights) return;
-  const best = weights.indexOf(Math.max(...weights));
-  const probability = percent(line.rows[index].probability);
-  say(`${line.rows[index].text} (${probability}) \u2190 ${line.columns[best].text || END} (${percent(weights[best])})`);
+  describe(place);
+  offer([]);
 }
 
 function step(by) {
@@ -320,16 +478,25 @@ src.addEventListener("input", () => {
 });
 tgt.addEventListener("pointerover", (event) => {
   const place = placeOf(event.target);
-  if (event.pointerType === "mouse" && place) mark(place);
+  if (event.pointerType !== "mouse" || !place) return;
+  mark(place);
+  describe(place);
 });
 tgt.addEventListener("pointerleave", (event) => {
-  if (event.pointerType === "mouse") mark(pinned);
+  if (event.pointerType !== "mouse" || !current) return;
+  mark(pinned);
+  describe(pinned);
 });
-tgt.addEventListener("click", (event) => choose(placeOf(event.target)));
+tgt.addEventListener("click", (event) => {
+  const place = placeOf(event.target);
+  choose(place);
+  if (place) replaceable(place);
+});
 tgt.addEventListener("keydown", (event) => {
   const forward = getComputedStyle(pinned ? lines[pinned[0]].rows[pinned[1]].element : tgt).direction === "rtl" ? -1 : 1;
   if (event.key === "ArrowRight") step(forward);
   else if (event.key === "ArrowLeft") step(-forward);
+  else if (event.key === "Enter" && pinned) replaceable(pinned);
   else if (event.key === "Escape") choose(null);
   else return;
   event.preventDefault();
@@ -349,4 +516,25 @@ function chooseLanguages() {
 pair.addEventListener("change", chooseLanguages);
 element("access")?.addEventListener("submit", (event) => event.preventDefault());
 element("token")?.addEventListener("change", translate);
-chooseLanguages();
+element("clear").addEventListener("click", () => {
+  src.value = "";
+  src.focus();
+  translate();
+});
+element("copy").addEventListener("click", (event) =>
+  copy(lines.map((line) => line.text).join("\n"), event.target));
+element("copy-call").addEventListener("click", (event) => copy(element("call").textContent, event.target));
+element("weights").parentElement.addEventListener("scroll", fade);
+addEventListener("resize", fade);
+
+// The address after # names languages and text, so that a link has them.
+function followAddress() {
+  const fields = new URLSearchParams(location.hash.slice(1));
+  const named = [...pair.options].find((each) =>
+    each.dataset.src === fields.get("source") && each.dataset.tgt === fields.get("target"));
+  if (named) pair.value = named.value;
+  if (fields.has("text")) src.value = fields.get("text");
+  chooseLanguages();
+}
+addEventListener("hashchange", followAddress);
+followAddress();
