@@ -180,10 +180,8 @@ def _charts(runs: Sequence[RunFacts]) -> str:
             for curve in run.charts.get(title, ())
         ]
         figures.append(line_chart(title, curves))
-    if not any(run.charts for run in runs):
-        figures_note = "<p>No figures of training yet.</p>"
-    else:
-        figures_note = ""
+    trained = any(run.charts for run in runs)
+    figures_note = "" if trained else "<p>No figures of training yet.</p>"
     wide = [" class=wide" if figure.get_figwidth() > SMALL[0] else "" for figure in figures]
     drawn = "".join(
         f"<figure{size}>{as_svg(figure)}</figure>"
@@ -229,8 +227,8 @@ def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) 
         [row for row in order if gains[row] < 0],
     )
     for name, rows in zip(names, better, strict=True):
-        yield f"<h2>Better in {_text(name)}</h2><p>{counted(len(rows), 'sentence')}, by chrF2. "
-        yield f"{_MARKED}</p>"
+        note = f"{counted(len(rows), 'sentence')}, by chrF2. {_MARKED}"
+        yield f"<h2>Better in {_text(name)}</h2><p>{note}</p>"
         for pair in (pairs[row] for row in rows[:SHOWN_SENTENCES]):
             texts = {
                 f"{name}, chrF2 {line.score.chrf:.1f}": line.translation
