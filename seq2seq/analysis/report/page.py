@@ -19,7 +19,7 @@ from seq2seq.analysis.report.facts import (
 )
 from seq2seq.analysis.scored_text import WORDS, length_unit
 from seq2seq.config.fields import LoadContext, show
-from seq2seq.config.schema import Config
+from seq2seq.config.schema import Config, dump_config
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.inference.heat_map import SCALE, heat_map, style
@@ -84,7 +84,7 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
     for name, run in zip(_names(runs), runs, strict=True):
         summary = "all keys" + f" of {_text(name)}" * (len(runs) > 1)
         yield f"<details><summary>{summary}</summary>"
-        yield f'<pre tabindex="0">{_text(run.config_text)}</pre></details>'
+        yield f'<pre tabindex="0">{_text(dump_config(run.config))}</pre></details>'
     yield "<h2>Versions and hardware</h2><p>Those with which this report was made.</p>"
     yield _grid([("", ""), *runs[0].environment])
 
