@@ -18,8 +18,8 @@ BUDGETS = {
     "export": (130, 130),
     "inference": (6560, 3620),
     "evaluation": (660, 650),
-    "training": (3660, 3210),
-    "analysis": (4740, 2960),
+    "training": (3670, 3210),
+    "analysis": (4750, 2960),
     "serving": (1790, 1150),
     "cli": (4310, 3300),
 }
