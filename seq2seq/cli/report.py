@@ -64,8 +64,7 @@ def run(options: argparse.Namespace) -> int:
     facts = runs[0]
     if not options.against and options.split in (None, "test" if config.data.test else "valid"):
         logger.info(write_model_card(facts))
-    for facts in runs:
-        if facts.unscored:
-            logger.info(f"note: no scores: {facts.unscored}")
+    for facts in (facts for facts in runs if facts.unscored):
+        logger.info(f"note: no scores: {facts.unscored}")
     logger.info(f"Open {shlex.quote(str(path))} in a browser.")
     return 0
