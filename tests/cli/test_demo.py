@@ -66,7 +66,9 @@ def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     expected = "" if shutil.which("seq2seq") else ", after `source "
     assert f"What to try next{expected}" in out
     entries = out.partition("Done. Files:\n")[2].partition("\n\n")[0].splitlines()
-    assert len({line.index(re.split(" {2,}", line.strip())[1]) for line in entries}) == 1  # one column
+    assert (
+        len({line.index(re.split(" {2,}", line.strip())[1]) for line in entries}) == 1
+    )  # one column
     weights = Path("runs/demo/best.safetensors").read_bytes()
     assert main(["demo", *SHORT]) == 2
     error = capsys.readouterr().err
