@@ -72,12 +72,12 @@ def run(options: argparse.Namespace) -> int:
 
     device = choose_device(options.device)
     _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
-    _note_codes(options)
     held_out = [read_pairs(texts[part]) for part in ("valid", "test") if part in texts]
     for text in held_out:
         usable(text)  # raises if it has no text
     facts = _measure(texts["train"])
     check_directions(facts.sample, held_out, options.src_lang)
+    _note_codes(options)
     if "valid" not in texts:
         texts |= _hold_out(options, texts["train"], inputs)
         facts = _measure(texts["train"])
