@@ -9,7 +9,7 @@ PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
     "runtime": (2120, 1680),
-    "config": (1880, 1700),
+    "config": (1890, 1700),
     "names": (1390, 1200),
     "data": (6090, 5000),
     "model": (2900, 2800),
@@ -21,7 +21,7 @@ BUDGETS = {
     "training": (3670, 3210),
     "analysis": (4750, 2960),
     "serving": (1820, 1150),
-    "cli": (4430, 3300),
+    "cli": (4420, 3300),
 }
 MODULES = 275  # at most; to come to: 230
 PRONOUNS = frozenset(

@@ -2,12 +2,12 @@
 
 import argparse
 import re
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from seq2seq.cli import schema
 from seq2seq.cli.output import check_replaced, open_output
+from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import aligned_table, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import write_errors
@@ -50,9 +50,11 @@ def run(options: argparse.Namespace) -> int:
     with write_errors(options.output):
         options.output.mkdir(parents=True, exist_ok=True)
     for name, path in paths.items():
+        text = shipped[name].read_text(encoding="utf-8")
         with open_output(path) as output:
-            output.write(shipped[name].read_text(encoding="utf-8"))
-        say(f"{path}: {_summary(shipped[name])}")
+            output.write(text)
+        commands = re.findall(r"^#(   .*)", text.partition("\nname:")[0], re.M)
+        say("\n".join([f"{path}: {_summary(shipped[name])}", *commands]))
     if not (path := options.output / schema.FILE).exists():
         schema.write_schema(path)
     if any("demo" in name for name in names) and not (_DATA / "demo").exists():
@@ -61,14 +63,6 @@ def run(options: argparse.Namespace) -> int:
         for line in unpack_demo_corpora(_DATA):
             say(line)
     return 0
-
-
-def shipped_configs() -> list[Traversable]:
-    """Return the configs, by name: those in the wheel, or those of the clone."""
-    packaged = files("seq2seq").joinpath("shipped_configs")
-    folder = packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "configs"
-    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    return [folder.joinpath(name) for name in names if name.endswith(".yaml")]
 
 
 def _summary(config: Traversable) -> str:

@@ -1,6 +1,8 @@
 """Parse the YAML file of a config into text by key, with the line number of every key."""
 
 from dataclasses import dataclass, field
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import yaml
@@ -80,6 +82,14 @@ def _remedy(error: yaml.MarkedYAMLError) -> str:
     return next((f"; {remedy}" for words, remedy in _REMEDIES if words in message), "")
 
 
+def shipped_configs() -> list[Traversable]:
+    """Return the configs that come with the package, by name: of the wheel, or of the clone."""
+    packaged = files("seq2seq").joinpath("shipped_configs")
+    folder = packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "configs"
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    return [folder.joinpath(name) for name in names if name.endswith(".yaml")]
+
+
 def _read_text(path: Path) -> str:
     check_paths(path)
     try:
@@ -89,6 +99,8 @@ def _read_text(path: Path) -> str:
         return content.decode("utf-8-sig")
     except FileNotFoundError:
         hint = suggest_file(path) or "; seq2seq init writes a config that suits your text"
+        if path.name in [config.name for config in shipped_configs()]:
+            hint = f"; `seq2seq configs {path.stem}` copies it to configs/"
         raise ConfigError(f"{path}: no such file{hint}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.cli.configs import shipped_configs
 from seq2seq.cli.explain import explanations
 from seq2seq.cli.main import main
 from seq2seq.cli.parser import COMMANDS, GROUPS
+from seq2seq.config.document import shipped_configs
 from seq2seq.config.fields import section_class
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runtime.errors import UserError
@@ -66,8 +66,12 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     assert "configs/demo.yaml: exists; pass --overwrite" in capsys.readouterr().err
     assert main(["configs", "demo-mr"]) == 2
     assert "no config 'demo-mr'; did you mean 'demo-" in capsys.readouterr().err
-    printed(["configs", "multi30k-en-de", "-o", "mine/here"], capsys)
+    out = printed(["configs", "multi30k-en-de", "-o", "mine/here"], capsys)
+    assert out.splitlines()[1] == "   seq2seq download multi30k"
     assert Path("mine/here/multi30k-en-de.yaml").is_file()
+    assert main(["train", "configs/compare-ladder.yaml"]) == 2
+    hint = "; `seq2seq configs compare-ladder` copies it to configs/"
+    assert f"configs/compare-ladder.yaml: no such file{hint}\n" in capsys.readouterr().err
 
 
 def test_the_wheel_has_the_configs() -> None:
