@@ -1,5 +1,6 @@
 """Read a run folder without torch: its config, its vocabularies, and what its weights record."""
 
+import difflib
 import os
 import shlex
 from collections.abc import Iterable
@@ -18,9 +19,17 @@ from seq2seq.runs.provenance import Header, recorded_vocabularies
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, check_readable
-from seq2seq.runtime.suggestions import suggest_file
 
 SOURCE = "source"  # header field of the source profile
+
+
+def _similar_run(folder: Path) -> str:
+    """Return a hint at the run with the closest name in runs/ or beside a folder that is absent."""
+    places = folder.parent, "runs" / folder.parent  # the second one of an absolute path is the same
+    configs = [path for place in places for path in place.glob(f"*/{CONFIG}")]
+    runs = {path.parent.name: path.parent for path in configs}
+    close = difflib.get_close_matches(folder.name, runs, n=1)
+    return f"; did you mean '{runs[close[0]]}'?" if close else ""
 
 
 def read_config(folder: Path) -> Config:
@@ -28,10 +37,7 @@ def read_config(folder: Path) -> Config:
     if folder.is_file():
         raise UserError(f"{folder}: {_kind_of_file(folder)}")
     if not folder.is_dir():
-        similar = suggest_file(folder) if folder.parent.is_dir() else ""
-        if (run := "runs" / folder).is_dir() and not folder.is_absolute():
-            similar = f"; did you mean '{run}'?"
-        hint = similar or "; `seq2seq train CONFIG` creates one"
+        hint = _similar_run(folder) or "; `seq2seq train CONFIG` creates one"
         raise UserError(f"{folder}: no such run folder{hint}")
     check_paths(folder / CONFIG)
     check_readable(folder / CONFIG)

@@ -107,8 +107,11 @@ def test_runs_are_listed_by_date_with_step_and_score(
     assert rows[1].split()[5].startswith("1970-01-0")
     assert rows[2].split()[:3] == ["damaged", "?", "?"]
     assert printed(["runs", "runs/luong"], capsys).splitlines()[1].startswith("runs/luong ")
-    assert main(["translate", "-m", "luong", "a"]) == 2
-    assert "luong: no such run folder; did you mean 'runs/luong'?" in capsys.readouterr().err
+    (tmp_path / "luong.txt").touch()  # a file is no run
+    for name in ("luong", "luogn", "runs/luogn"):
+        assert main(["translate", "-m", name, "a"]) == 2
+        hint = "; did you mean 'runs/luong'?"
+        assert f"{name}: no such run folder{hint}\n" in capsys.readouterr().err
     (tmp_path / "empty").mkdir()
     assert main(["runs", "empty"]) == 2
     assert "empty: has no runs" in capsys.readouterr().err
