@@ -82,7 +82,7 @@ def report(run: Path, browser: Path) -> None:
 def server(run: Path, browser: Path) -> None:
     """Picture the server's page with a translation, of which a word is chosen."""
     with _served(run):
-        _picture(f"http://127.0.0.1:{PORT}/", browser, "server", (1000, 800), SENTENCE)
+        _picture(f"http://127.0.0.1:{PORT}/", browser, "server", (1000, 1150), SENTENCE)
 
 
 @contextmanager

@@ -109,16 +109,21 @@ def _main_script(lines: list[str]) -> str:
 
 
 class Sizes(NamedTuple):
-    """Sizes of a model, and the fewest epochs for which they are worth their time."""
+    """Sizes of a model, and the fewest epochs and steps for which they are worth their time."""
 
     embedding: int
     hidden: int
     layers: int
     epochs: float
+    steps: int
 
 
-_SIZES = (Sizes(256, 512, 2, 4.5), Sizes(256, 512, 1, 2), Sizes(192, 320, 1, 0))
-_FEW_PAIRS, _SMALL_SIZES = 5000, Sizes(128, 256, 1, 0)  # for texts with fewer pairs
+_SMALLEST = Sizes(128, 256, 1, 0, 0)
+_SIZES = (
+    *(Sizes(256, 512, 2, 4.5, 2500), Sizes(256, 512, 1, 2, 1000), Sizes(192, 320, 1, 0, 700)),
+    _SMALLEST,
+)
+_FEW_PAIRS = 5000  # texts with fewer have the smallest
 
 
 class Recipe(NamedTuple):
@@ -170,7 +175,7 @@ def choose(
     trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
     needed = _wanted_epochs(facts.pairs)
     tokens = {"batch_tokens": _batch_tokens(int(np.sum(pairs.tgt.lengths[:])) * trial.scale)}
-    for sizes in _SIZES if facts.pairs >= _FEW_PAIRS else (_SMALL_SIZES,):
+    for sizes in _SIZES if facts.pairs >= _FEW_PAIRS else (_SMALLEST,):
         sections: Sections = {
             "data": _data(pairs),
             "vocabulary": vocabulary,
@@ -179,7 +184,8 @@ def choose(
         }
         cost = trial.forecast(sections, device)
         epochs = needed if minutes is None else min(needed, 60 * minutes / cost.epoch_seconds)
-        if epochs >= min(sizes.epochs, needed):
+        steps = epochs * cost.steps_per_epoch
+        if epochs >= min(sizes.epochs, needed) and steps >= sizes.steps:
             break
     _fit_to_length(sections, epochs, cost, minutes if epochs < needed else None)
     return Recipe(facts.pairs, sections, _reasons(facts, epochs, minutes), cost, epochs)

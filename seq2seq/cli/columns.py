@@ -3,15 +3,20 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from seq2seq.data.affixes import has_letters
 from seq2seq.data.corpus import iter_column
-from seq2seq.data.lines import iter_lines, lines_of
+from seq2seq.data.formats.cells import is_header
+from seq2seq.data.lines import is_blank, iter_lines, lines_of
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_column_number, is_table, table_format
 
 STDIN = "standard input"
+_SAMPLE = 100  # cells that show whether a column is text
 
 
 class TextFile(NamedTuple):
@@ -34,7 +39,26 @@ class TextFile(NamedTuple):
         """Yield the sentences; raises UserError as `iter_lines` or the reader of the table does."""
         if self.is_stdin:
             return lines_of(sys.stdin.buffer, STDIN)
-        return iter_lines(self.path) if self.column is None else iter_column(self.path, self.column)
+        if self.column is None:
+            return iter_lines(self.path)
+        return _checked(iter_column(self.path, self.column), self.path, self.column)
+
+
+def _checked(cells: Iterator[str], path: Path, column: str) -> Iterator[str]:
+    """Yield the cells of a column; note a header. Raises UserError if the first have no letter."""
+    first = list(islice(cells, _SAMPLE))
+    filled = [cell for cell in first if not is_blank(cell)]
+    if filled and not any(map(has_letters, filled)):
+        raise UserError(
+            f"{path}: column {column} has numbers or signs, such as {filled[0][:20]!r}, not text; "
+            "give --columns with that of the text"
+        )
+    if filled and is_header(first[0]):
+        logger.warning(
+            f"{path}:1: {first[0]!r} seems to be a header, and is taken for a line; delete it"
+        )
+    yield from first
+    yield from cells
 
 
 def add_columns(parser: argparse.ArgumentParser, sides: str = "SRC,TGT") -> None:

@@ -5,36 +5,77 @@ import importlib.util
 import shlex
 import shutil
 import sys
-from importlib.resources import as_file, files
+from collections.abc import Iterator, Sequence
+from importlib.resources import as_file
 from pathlib import Path
+from typing import NamedTuple
 
 from seq2seq.cli import schema
+from seq2seq.cli.configs import shipped_configs
 from seq2seq.cli.loading import frozen_objects
-from seq2seq.runtime.console import say
+from seq2seq.runtime.console import aligned_table, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, write_errors
 
-_PACKAGED = files("seq2seq").joinpath("demo_data", "demo.yaml")
-CONFIG, RUN, DATA = Path("configs/demo.yaml"), Path("runs/demo"), Path("data")
-SENTENCES = (
-    "The small cat is black.",
-    "The actors are opening a window.",
-    "Our uncle bought a new house in August 1992.",
-    "She did not write my beautiful poem.",
-    "The agreement on the European Economic Area was signed in August 1992.",
-)
-_NEXT = f"""
-Done. Files:
-  {DATA}/demo, {DATA}/demo-en-mr         corpora: train, valid and test, one sentence per line
-  {CONFIG}                  the config: copy it for your own text
-  {RUN}/best.safetensors         the model, next to its log, metrics and vocabulary
-  {RUN}/test.hyp.fr              translations of the test set
-  {RUN}/attention.html           note the reordering in "European Economic Area"
+DATA = Path("data")
 
-What to try next%s:
-  seq2seq translate -m {RUN} "The red car is old."
-  seq2seq train {CONFIG} model.decoder=luong run_dir=runs/demo-luong
-  seq2seq serve -m {RUN}
+
+class Demo(NamedTuple):
+    """A pair of languages to show."""
+
+    name: str  # its config, its run and its corpus have it
+    tgt_lang: str
+    sentences: tuple[str, ...]
+    remark: str  # on the attention map
+    example: str
+
+    @property
+    def config(self) -> Path:
+        """Return the path of the config."""
+        return Path("configs", f"{self.name}.yaml")
+
+    @property
+    def folder(self) -> Path:
+        """Return the run folder."""
+        return Path("runs", self.name)
+
+
+DEMOS = {
+    "en-fr": Demo(
+        "demo",
+        "fr",
+        (
+            "The small cat is black.",
+            "The actors are opening a window.",
+            "Our uncle bought a new house in August 1992.",
+            "She did not write my beautiful poem.",
+            "The agreement on the European Economic Area was signed in August 1992.",
+        ),
+        'note the reordering in "European Economic Area"',
+        "The red car is old.",
+    ),
+    "en-mr": Demo(
+        "demo-en-mr",
+        "mr",
+        (
+            "This is a tall tree.",
+            "Rahul is a good boy.",
+            "Kavita was a clever student.",
+            "Meena was not a famous doctor.",
+            "The woman washes the red car in the morning.",
+        ),
+        "note the verbs, which come last in Marathi",
+        "Rahul is a good boy.",
+    ),
+}
+_NEXT = """
+Done. Files:
+{files}
+
+What to try next{preparation}:
+  seq2seq translate -m {run} "{example}"
+  seq2seq train {config} model.decoder=luong run_dir={run}-luong
+  seq2seq serve -m {run}
 
 Your own text, one sentence per line, in train.en and train.de:
   seq2seq init my-run.yaml --src-lang en --tgt-lang de --train train.en train.de"""
@@ -42,9 +83,11 @@ Your own text, one sentence per line, in train.en and train.de:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Train a small English-French model in two to four minutes, translate with it, score it\n"
-        "and draw its attention, printing each command. Writes configs/, data/ and runs/ here."
+        "Train a small model in two to four minutes, translate with it, score it and draw its\n"
+        "attention, printing each command. Writes configs/, data/ and runs/ here."
     )
+    text = "English with French or with Marathi (default: en-fr)"
+    parser.add_argument("--pair", choices=DEMOS, default="en-fr", help=text)
     text = "override a key of the demo's config"
     parser.add_argument("overrides", nargs="*", default=[], metavar="section.key=value", help=text)
     text = "replace an earlier run of the demo"
@@ -53,58 +96,94 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Unpack, train, translate, evaluate and plot; return the exit code of the first failure."""
-    if RUN.exists() and not options.overwrite:
+    demo = DEMOS[options.pair]
+    if demo.folder.exists() and not options.overwrite:
         raise UserError(
-            f"{RUN}: already exists; replace it with seq2seq demo --overwrite, or resume its "
-            f"training with seq2seq train {CONFIG} run_dir={RUN} --resume"
+            f"{demo.folder}: already exists; replace it with seq2seq demo --overwrite, or resume "
+            f"its training with seq2seq train {demo.config} run_dir={demo.folder} --resume"
         )
     with frozen_objects():  # if a package is missing, before anything is written
         import seq2seq.training.loop  # noqa: F401
     from seq2seq.config.schema import read_config_file
     from seq2seq.data.demo_corpora import unpack_demo_corpora
 
-    with as_file(_PACKAGED) as packaged:  # overrides are refused before anything is written
-        read_config_file(CONFIG if CONFIG.exists() else packaged, options.overrides)
+    (shipped,) = [config for config in shipped_configs() if config.name == demo.config.name]
+    with as_file(shipped) as packaged:  # overrides are refused before anything is written
+        read_config_file(demo.config if demo.config.exists() else packaged, options.overrides)
     say("1. Unpack the demo corpora: English with French and with Marathi")
     for line in unpack_demo_corpora(DATA):
         say(line)
-    _write_config()
-    say("\n2. Train")
-    if code := _call(
-        options, "train", str(CONFIG), *options.overrides, f"run_dir={RUN}", "--overwrite"
-    ):
-        return code
-    say("\n3. Translate a handful of sentences that are not in the training data")
-    source, translations = RUN / "handful.en", RUN / "handful.fr"
-    with write_errors(source):
-        atomic_write(source, "".join(f"{line}\n" for line in SENTENCES).encode())
-    if code := _call(
-        options, "translate", "-m", str(RUN), "-i", str(source), "-o", str(translations)
-    ):
-        return code
-    lines = translations.read_text(encoding="utf-8").splitlines()
-    for pair in zip(SENTENCES, lines, strict=True):
-        say("   {}\n-> {}".format(*pair))
-    say("\n4. Score the test set: 500 sentences, none of them in the training data")
-    if code := _call(options, "evaluate", "-m", str(RUN), "-o", str(RUN / "test.hyp.fr")):
-        return code
-    say("\n5. Plot the attention weights")
-    suffixes = [".html", *([".png"] if importlib.util.find_spec("matplotlib") else [])]
-    for suffix in suffixes:
-        plot = RUN / f"attention{suffix}"
-        if code := _call(options, "attention", "-m", str(RUN), "-i", str(source), "-o", str(plot)):
+    _write_config(demo.config, shipped.read_bytes())
+    for title, words in _commands(demo, options.overrides):
+        say((f"\n{title}\n" if title else "") + f"$ seq2seq {shlex.join(words)}")
+        code: int = options.call(words)
+        if code:
             return code
-    say(_NEXT % _preparation())
+        if words[0] == "train":
+            _write_sentences(demo)
+        elif words[0] == "translate":
+            lines = Path(words[-1]).read_text(encoding="utf-8").splitlines()
+            for pair in zip(demo.sentences, lines, strict=True):
+                say("   {}\n-> {}".format(*pair))
+    say(_closing(demo))
     return 0
 
 
-def _write_config() -> None:
+def _commands(demo: Demo, overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the commands of the demo, each after its title, "" for none."""
+    run, source = demo.folder, str(_sentences(demo))
+    words = [str(demo.config), *overrides, f"run_dir={run}", "--overwrite"]
+    yield "2. Train", ["train", *words]
+    words = ["-m", str(run), "-i", source, "-o", str(run / f"handful.{demo.tgt_lang}")]
+    yield (
+        "3. Translate a handful of sentences that are not in the training data",
+        ["translate", *words],
+    )
+    words = ["-m", str(run), "-o", str(run / f"test.hyp.{demo.tgt_lang}")]
+    yield "4. Score the test set, which is not in the training data", ["evaluate", *words]
+    title = "5. Plot the attention weights"
+    for suffix in (".html", *([".png"] if importlib.util.find_spec("matplotlib") else [])):
+        words = ["-m", str(run), "-i", source, "-o", str(run / f"attention{suffix}")]
+        yield title, ["attention", *words]
+        title = ""
+
+
+def _sentences(demo: Demo) -> Path:
+    return demo.folder / "handful.en"
+
+
+def _write_sentences(demo: Demo) -> None:
+    with write_errors(_sentences(demo)):
+        content = "".join(f"{line}\n" for line in demo.sentences)
+        atomic_write(_sentences(demo), content.encode())
+
+
+def _closing(demo: Demo) -> str:
+    """Return what the demo has made, and what to try next."""
+    run = demo.folder
+    rows = [
+        (f"  {DATA}/demo, {DATA}/demo-en-mr", "corpora: train, valid, test, a sentence per line"),
+        (f"  {demo.config}", "the config: copy it for your own text"),
+        (f"  {run}/best.safetensors", "the model, next to its log, metrics and vocabulary"),
+        (f"  {run}/test.hyp.{demo.tgt_lang}", "translations of the test set"),
+        (f"  {run}/attention.html", demo.remark),
+    ]
+    return _NEXT.format(
+        files=aligned_table(rows, "left"),
+        preparation=_preparation(),
+        run=run,
+        config=demo.config,
+        example=demo.example,
+    )
+
+
+def _write_config(path: Path, content: bytes) -> None:
     """Write the config of the demo and the schema that it names, unless they exist."""
-    with write_errors(CONFIG):
-        CONFIG.parent.mkdir(exist_ok=True)
-        if not CONFIG.exists():
-            atomic_write(CONFIG, _PACKAGED.read_bytes())
-    if not (path := CONFIG.with_name(schema.FILE)).exists():
+    with write_errors(path):
+        path.parent.mkdir(exist_ok=True)
+        if not path.exists():
+            atomic_write(path, content)
+    if not (path := path.with_name(schema.FILE)).exists():
         schema.write_schema(path)
 
 
@@ -119,10 +198,3 @@ def _preparation() -> str:
     if script.exists():
         return f", after `source {shlex.quote(str(script))}`"
     return f", with `{shlex.quote(sys.executable)} -m seq2seq` for `seq2seq`"
-
-
-def _call(options: argparse.Namespace, *words: str) -> int:
-    """Print a command, then run it in this process; return its exit code."""
-    say(f"$ seq2seq {shlex.join(words)}")
-    code: int = options.call(words)
-    return code

@@ -263,29 +263,40 @@ def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[st
 
 
 def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
-    """Format scores as a table, one metric per row, followed by the significance test if any."""
+    """Format scores as a table, signatures below it, then the significance test if there is one."""
     from seq2seq.evaluation.metrics import METRICS
 
-    rows = [("", "score", "95% interval", "signature")]
+    rows = [("", "score", "95% interval")]
+    signatures: list[tuple[str, ...]] = []
     for key, kind in METRICS.items():
         value = scores.get(key)
-        cells = value and (f"{value.score:.1f}", _interval(value.ci), value.signature)
-        rows.append((kind.name, *(cells or "---")))
-    if comparison is None:
-        return aligned_table(rows, "left")
+        rows.append((kind.name, *((f"{value.score:.1f}", _interval(value.ci)) if value else "--")))
+        signatures += [(kind.name, value.signature)] if value else []
+    tables: list[list[tuple[str, ...]]] = [[*rows], signatures]
+    if comparison is not None:
+        tables += _paired(comparison)
+    return "\n\n".join(aligned_table(table, "left") for table in tables)
+
+
+def _paired(comparison: "Comparison") -> list[list[tuple[str, ...]]]:
+    """Return the rows of a significance test, and those of its signatures."""
+    from seq2seq.evaluation.metrics import METRICS
+
     paired: list[tuple[str, ...]] = [
-        ("", "baseline", "95% interval", "system", "95% interval", "p", "signature")
+        ("", "baseline", "95% interval", "system", "95% interval", "p")
     ]
+    signatures: list[tuple[str, ...]] = []
     for key, kind in METRICS.items():
         pair = comparison.get(key)
         if pair is None:
-            paired.append((kind.name, *"------"))
+            paired.append((kind.name, *"-----"))
             continue
         sides = (pair.baseline, pair.system)
         numbers = [text for side in sides for text in (f"{side.score:.1f}", _interval(side.ci))]
         p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
-        paired.append((kind.name, *numbers, p_value, pair.signature))
-    return f"{aligned_table(rows, 'left')}\n\n{aligned_table(paired, 'left')}"
+        paired.append((kind.name, *numbers, p_value))
+        signatures.append((kind.name, pair.signature))
+    return [paired, signatures]
 
 
 def _interval(ci: tuple[float, float] | None) -> str:

@@ -51,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
     check_output(path, *config.data.paths(), runs=[run_folder, *filter(None, [options.against])])
     if options.against and options.output is None:
         raise UserError("report RUN RUN2: needs -o FILE.html, a page of both")
+    if options.against and options.against.resolve() == run_folder.resolve():
+        raise UserError(f"{options.against}: is the first run again; name another")
     with progress("translated", None) as advance:
         runs = [
             gather(folder, options.split, options.beam, options.device, advance)
@@ -62,8 +64,7 @@ def run(options: argparse.Namespace) -> int:
     facts = runs[0]
     if not options.against and options.split in (None, "test" if config.data.test else "valid"):
         logger.info(write_model_card(facts))
-    for facts in runs:
-        if facts.unscored:
-            logger.info(f"note: no scores: {facts.unscored}")
+    for facts in (facts for facts in runs if facts.unscored):
+        logger.info(f"note: no scores: {facts.unscored}")
     logger.info(f"Open {shlex.quote(str(path))} in a browser.")
     return 0

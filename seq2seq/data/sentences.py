@@ -35,6 +35,8 @@ _COMMON_ABBREVIATIONS = frozenset(
 _DOTTED = re.compile(rf"([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
 _WORD = re.compile(rf"[^\s{_OPENING}{CLOSING},;:!?]+")
 _LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
+_MAX_ABBREVIATION = 40  # characters before a full stop that are examined
+_MAX_ADDRESS = 200  # characters on either side of a mark that are examined
 _LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _DOTTED_SHARE = (
     0.8  # least share of the occurrences of an abbreviation that have a full stop within a line
@@ -107,8 +109,9 @@ def _sentence_ends(line: str, abbreviations: Collection[str], before_lower: bool
 
 def _is_plain_word(line: str, boundary: re.Match[str]) -> bool:
     """Return whether a mark without a space after it is within no address or file name."""
-    before = line[: boundary.start()].rpartition(" ")[2]
-    after = line[boundary.end() :].partition(" ")[0]
+    start, end = boundary.span()
+    before = line[max(0, start - _MAX_ADDRESS) : start].rpartition(" ")[2]
+    after = line[end : end + _MAX_ADDRESS].partition(" ")[0]
     return not set(before + after[:-1]) & set("./\\@_:")
 
 
@@ -118,7 +121,8 @@ def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection
         return bool(boundary["opening"])  # a quotation follows; not so in `"Stop!" Tom said.`
     if end != ".":
         return True
-    last = _LAST_WORD.search(line, 0, boundary.start())
+    place = boundary.start()
+    last = _LAST_WORD.search(line, max(0, place - _MAX_ABBREVIATION), place)
     word = _key(last[0]) if last else ""
     if is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS:
         return False

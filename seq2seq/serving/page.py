@@ -11,6 +11,7 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from seq2seq.inference.heat_map import style
 from seq2seq.runs.layout import LOG, METRICS, SAMPLES
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runtime.console import one_line
@@ -18,6 +19,7 @@ from seq2seq.serving.language_pairs import language_name
 from seq2seq.serving.service import Service
 
 FOLDER = Path(__file__).with_name("templates")
+_ATTENTION = "attention.css"  # palette of all attention maps
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _MAX_ALTERNATIVES = 5  # hypotheses that the page asks for
 _MAX_EXAMPLES, _MAX_EXAMPLE = 3, 120  # sentences, and characters of each
@@ -47,6 +49,7 @@ def router(service: Service) -> APIRouter:
         for pair, translator in service.pairs.items()
     ]
     static = {name: (FOLDER / name).read_bytes() for name in _STATIC}
+    static[_ATTENTION] = style().encode()
 
     @routes.get("/")
     async def page() -> Response:
@@ -63,7 +66,7 @@ def router(service: Service) -> APIRouter:
         """Return a style sheet, a script or the icon."""
         if name not in static:
             raise HTTPException(404, "Not Found")
-        return Response(static[name], media_type=_STATIC[name])
+        return Response(static[name], media_type=_STATIC.get(name, "text/css"))
 
     @routes.get("/favicon.ico")
     async def favicon() -> Response:

@@ -67,7 +67,7 @@ class Reporter:
         return []
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
-        """Report sample translations."""
+        """Report sample translations, one of them in the log."""
 
     def advance(self, step: int) -> None:
         """Move the bar by one step, to `step`."""
@@ -121,6 +121,7 @@ class RunReporter(Reporter):
             bar_format="{percentage:3.0f}%|{bar}| {desc}",
         )
         self._last_step = last_step
+        self._reported = 0  # validations; they take turns with the samples that the log shows
         self._described = -math.inf  # time of the last description
         if problem:
             self.log(problem)
@@ -167,8 +168,10 @@ class RunReporter(Reporter):
         return read_metrics(self._folder)
 
     def samples(self, step: int, samples: Sequence[Sample]) -> None:
+        for row in samples[self._reported % len(samples)].rows() if samples else ():
+            self.log(row)
+        self._reported += 1
         for number, sample in enumerate(samples, start=1):
-            self.log(str(sample))
             self._files.write(SAMPLES, json_text({"step": step, **sample._asdict()}))
             if self._board is not None:
                 with self._files.writing(TENSORBOARD):

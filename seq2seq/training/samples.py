@@ -17,9 +17,12 @@ class Sample(NamedTuple):
     reference: str
     translation: str
 
-    def __str__(self) -> str:
-        source, reference, translation = (_shortened(text) for text in self[1:])
-        return f"line {self.line}: {source} | reference: {reference} | translation: {translation}"
+    def rows(self) -> list[str]:
+        """Return source, reference and translation, one below the other."""
+        names = f"line {self.line}", "reference", "translation"
+        return [
+            f"{name:<12} {_shortened(text)}" for name, text in zip(names, self[1:], strict=True)
+        ]
 
 
 def _shortened(text: object) -> str:

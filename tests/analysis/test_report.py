@@ -135,7 +135,14 @@ def test_two_runs_are_side_by_side(trained: Path, tmp_path: Path) -> None:
     text, _ = checked(path)
     first, second = str(trained / "run"), str(tmp_path / "other")  # both runs are called small
     assert f"<h1>{first} and {second}</h1>" in text
-    assert text.count("<h2>Better in ") == 2
+    sections = text.partition("<h2>Samples over training")[0].split("<h2>Better in ")[1:]
+    assert len(sections) == 2
+    for place, section in enumerate(sections):
+        scores = [float(score) for score in re.findall(r", chrF2 ([\d.]+)</dt>", section)]
+        gains = [first - second for first, second in zip(scores[::2], scores[1::2], strict=True)]
+        assert all(gain <= 0 if place else gain >= 0 for gain in gains)  # 0 where rounded
+        count = int(re.findall(r"<p>(\d+) sentences?, by chrF2", section)[0])
+        assert len(gains) == min(5, count)
     assert f"beam size {beam} and {beam + 1}." in text
     assert '<th scope="row">BLEU</th>' in text
     assert "by the paired bootstrap" in text
@@ -318,6 +325,7 @@ def test_names_and_texts_are_escaped(small_corpus: Path) -> None:
         (["run", "-o", "-"], "-: the report is an HTML page; give -o FILE.html"),
         (["run", "-o", "no/page.html"], "no/page.html: there is no folder no; create it first"),
         (["run", "run"], "report RUN RUN2: needs -o FILE.html, a page of both"),
+        (["run", "run", "-o", "a.html"], "run: is the first run again; name another"),
         (["run", "-b", "0"], "argument -b/--beam: must be an integer of at least 1"),
         ([], "the following arguments are required: RUN"),
     ],

@@ -11,10 +11,11 @@ from conftest import toy_pairs
 
 from seq2seq.analysis.check.data_statistics import split_order
 from seq2seq.analysis.check.findings import order_findings
-from seq2seq.analysis.check.text_form import column_findings, form_findings, is_header
+from seq2seq.analysis.check.text_form import column_findings, form_findings
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.demo_corpora import _members
+from seq2seq.data.formats.cells import is_header
 from seq2seq.data.natural_language import not_language, note_not_language
 
 LINES = [

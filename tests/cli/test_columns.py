@@ -231,3 +231,19 @@ def test_a_large_table_streams(tmp_path: Path) -> None:
     path.write_bytes(b"zu\tx\n" * 3 + b"\xff\tx\n")
     with pytest.raises(UserError, match=r"a.tsv:4: byte 0xff"), open_input(TextFile(path, "1")):
         pass
+
+
+def test_a_column_of_numbers_is_refused_and_a_header_noted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A table with identifiers first, as of Tatoeba, whose column must be chosen."""
+    table = tmp_path / "sentences.tsv"
+    table.write_text("id\tenglish\n1\tbuda ki.\n2\tki ba.\n", encoding="utf-8")
+    assert list(TextFile(table, "2").lines()) == ["english", "buda ki.", "ki ba."]
+    assert f"{table}:1: 'english' seems to be a header" in caplog.text
+    table.write_text("1\tbuda ki.\n\t\n20\tki ba.\n", encoding="utf-8")
+    with pytest.raises(UserError, match="column 1 has numbers or signs, such as '1', not text"):
+        list(TextFile(table, "1").lines())
+    caplog.clear()
+    assert list(TextFile(table, "2").lines()) == ["buda ki.", "", "ki ba."]
+    assert caplog.text == ""

@@ -3,23 +3,17 @@
 import re
 import shutil
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from seq2seq.cli import schema
-from seq2seq.cli.demo import SENTENCES, _preparation
+from seq2seq.cli.demo import DEMOS, _preparation
 from seq2seq.cli.main import main
 from seq2seq.runtime.console import printable
 
-ROOT = Path(__file__).resolve().parents[2]
+SENTENCES = DEMOS["en-fr"].sentences
 SHORT = ("training.max_steps=4", "decoding.beam_size=1", "decoding.max_length=9")
-
-
-def test_the_config_of_the_package_equals_the_shipped_one() -> None:
-    packed = files("seq2seq").joinpath("demo_data", "demo.yaml").read_bytes()
-    assert packed == (ROOT / "configs" / "demo.yaml").read_bytes()
 
 
 def test_a_wrong_override_is_refused_before_anything_is_written(
@@ -72,7 +66,9 @@ def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     expected = "" if shutil.which("seq2seq") else ", after `source "
     assert f"What to try next{expected}" in out
     entries = out.partition("Done. Files:\n")[2].partition("\n\n")[0].splitlines()
-    assert len({line.index(re.split(" {3,}", line)[1]) for line in entries}) == 1  # one column
+    assert (
+        len({line.index(re.split(" {2,}", line.strip())[1]) for line in entries}) == 1
+    )  # one column
     weights = Path("runs/demo/best.safetensors").read_bytes()
     assert main(["demo", *SHORT]) == 2
     error = capsys.readouterr().err
@@ -86,6 +82,20 @@ def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     assert main(["demo", "--overwrite", *SHORT]) == 0
     assert "seed: 2" in config.read_text("utf-8")
     assert Path("runs/demo/best.safetensors").read_bytes() != weights
+
+
+@pytest.mark.thorough
+def test_the_second_pair_is_shown_by_its_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["demo", "--pair", "en-mr", *SHORT]) == 0
+    out = capsys.readouterr().out
+    assert "$ seq2seq train configs/demo-en-mr.yaml " in out
+    assert '  seq2seq translate -m runs/demo-en-mr "Rahul is a good boy."\n' in out
+    lines = Path("runs/demo-en-mr/handful.mr").read_text("utf-8").splitlines()
+    assert len(lines) == len(DEMOS["en-mr"].sentences)
+    assert len(Path("runs/demo-en-mr/test.hyp.mr").read_text("utf-8").splitlines()) == 400
 
 
 def test_a_failure_ends_the_demo_with_its_exit_code(

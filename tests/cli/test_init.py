@@ -19,6 +19,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 CPU = torch.device("cpu")
 LANGUAGES = ["--src-lang", "en", "--tgt-lang", "de"]
 ALL = ["--train", "all.en", "all.de"]
+COST_STEPS: dict[str, int] = {}  # replaced by a test
 COST = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0)  # one second an epoch
 
 
@@ -246,7 +247,7 @@ def recipe_for(
     epoch_seconds: float,
 ) -> Recipe:
     """Choose for a machine that needs this time for an epoch of the sample."""
-    cost = COST._replace(epoch_seconds=epoch_seconds)
+    cost = COST._replace(epoch_seconds=epoch_seconds, **COST_STEPS)
     monkeypatch.setattr(recipe, "forecast", lambda _session: cost)
     return choose(facts, data, minutes, CPU)
 
@@ -255,6 +256,8 @@ def test_much_time_gives_a_deep_model_and_a_limit_of_epochs(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
 ) -> None:
     monkeypatch.setattr(recipe, "_FEW_PAIRS", 0)
+    sizes = [sizes._replace(steps=0) for sizes in recipe._SIZES]
+    monkeypatch.setattr(recipe, "_SIZES", sizes)
     found = recipe_for(monkeypatch, facts, data, 60, 1.0)
     assert found.sections["model"]["layers"] == 2
     assert found.sections["training"]["max_epochs"] == 40
@@ -270,12 +273,32 @@ def test_little_time_gives_a_small_model_and_a_limit_of_minutes(
     monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
 ) -> None:
     monkeypatch.setattr(recipe, "_FEW_PAIRS", 0)
+    sizes = [sizes._replace(steps=0) for sizes in recipe._SIZES]
+    monkeypatch.setattr(recipe, "_SIZES", sizes)
     found = recipe_for(monkeypatch, facts, data, 1, 50.0)
     model, training = found.sections["model"], found.sections["training"]
     assert (model["hidden_size"], model["layers"], model["dropout"]) == (320, 1, 0.1)
     assert (training["max_minutes"], training.get("max_epochs")) == (1, None)
     assert found.epochs == pytest.approx(1.2)
     assert training["validate_every"] == 2  # 12 steps in total
+
+
+@pytest.mark.parametrize(
+    ("steps_per_epoch", "hidden", "layers"),
+    [(63, 512, 2), (62, 512, 1), (25, 512, 1), (24, 320, 1), (18, 320, 1), (17, 256, 1)],
+)
+def test_few_steps_give_a_small_model(
+    monkeypatch: pytest.MonkeyPatch,
+    facts: TextFacts,
+    data: DataConfig,
+    steps_per_epoch: int,
+    hidden: int,
+    layers: int,
+) -> None:
+    monkeypatch.setattr(recipe, "_FEW_PAIRS", 0)
+    monkeypatch.setitem(COST_STEPS, "steps_per_epoch", steps_per_epoch)
+    model = recipe_for(monkeypatch, facts, data, None, 1.0).sections["model"]  # for 40 epochs
+    assert (model["hidden_size"], model["layers"]) == (hidden, layers)
 
 
 @pytest.mark.parametrize("pairs", [50, 200, 3000])

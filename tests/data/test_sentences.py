@@ -134,8 +134,10 @@ def test_abbreviations_are_words_with_a_full_stop_within_lines() -> None:
     assert find_abbreviations(ordinals) == [NUMBER]
 
 
-@pytest.mark.parametrize("text", [".", "\u3002", '."', ".\u00b9", "? (", "a.B", "\u3002)", "1. "])
+@pytest.mark.parametrize(
+    "text", [".", "\u3002", '."', ".\u00b9", "? (", "a.B", "\u3002)", "1. ", "Dr. ", "ab.Ab"]
+)
 def test_lines_of_marks_take_linear_time(text: str) -> None:
     """In time that grows with the square of its length this line would take hours."""
-    line = text * 100_000
+    line = text * 30_000
     assert sum(map(len, split_sentences(line))) >= len(line) - line.count(" ")

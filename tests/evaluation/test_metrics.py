@@ -234,18 +234,25 @@ def test_references_that_are_not_nfc_give_a_note_and_are_unchanged() -> None:
 def test_the_table_shows_all_fields_of_the_scores() -> None:
     scores = score(SYSTEM, [REFERENCE], bootstrap=RESAMPLES)
     test = compare(BASELINE, SYSTEM, [REFERENCE], bootstrap=RESAMPLES)
-    single, paired = as_table(scores, test).split("\n\n")
-    assert single == as_table(scores)
+    single, signatures, paired, further = as_table(scores, test).split("\n\n")
+    assert f"{single}\n\n{signatures}" == as_table(scores)
+    assert [line.split() for line in signatures.splitlines()] == [
+        [name, value.signature]
+        for name, value in zip(PROGRAM_NAMES.values(), scores.values(), strict=True)
+    ]
+    assert [line.split()[1] for line in further.splitlines()] == [
+        pair.signature for pair in test.values()
+    ]
     for line, name, value in zip(
         single.splitlines()[1:], PROGRAM_NAMES.values(), scores.values(), strict=True
     ):
         assert value.ci is not None
         low, high = (f"{bound:.1f}" for bound in value.ci)
-        assert line.split() == [name, f"{value.score:.1f}", low, "to", high, value.signature]
+        assert line.split() == [name, f"{value.score:.1f}", low, "to", high]
     for line, pair in zip(paired.splitlines()[1:], test.values(), strict=True):
         assert f"{pair.baseline.score:.1f}" in line
         assert f"{pair.system.score:.1f}" in line
-        assert line.endswith(f"{pair.p_value:.4f}  {pair.signature}")
+        assert line.endswith(f"  {pair.p_value:.4f}")
     assert "-" in as_table(score(SYSTEM, [REFERENCE], bootstrap=0)).splitlines()[1].split()
     json.dumps(as_json(scores, test))
 

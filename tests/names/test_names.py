@@ -94,6 +94,26 @@ def test_common_words_are_not_names(names: Names) -> None:
         assert texts(names.mask(line)) == [line]
 
 
+@pytest.mark.parametrize("name", UNKNOWN[:3])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        *(("Mr. ", " sleeps."), ("Mr ", " sleeps."), ("The house of Prof. ", " sleeps.")),
+        *(("Captain ", " walks."), ("Hello, ", "!"), ("Yes, ", " walks."), ("Dear ", ", walks.")),
+        *(("Good day, ", "."), ("Sir, ", " walks."), ("Se\u00f1ora ", " walks.")),
+        *(("Uncle ", "'s house sleeps."), ("The tree sleeps. Oh, ", " walks.")),
+    ],
+)
+def test_titles_and_greetings_are_words(names: Names, name: str, before: str, after: str) -> None:
+    assert texts(names.mask(f"{before}{name}{after}")) == [f"{before}{A}{after}"]
+
+
+def test_titles_alone_are_names_where_names_are(names: Names) -> None:
+    """A surname such as King is none of a title."""
+    assert texts(names.mask("The house of King sleeps.")) == [f"The house of {A} sleeps."]
+    assert texts(names.mask("The house of Hello sleeps.")) == [f"The house of {A} sleeps."]
+
+
 @pytest.mark.parametrize("name", UNKNOWN[:10])
 def test_unknown_words_are_names_alone_in_capitals_or_after_a_title(
     names: Names, name: str

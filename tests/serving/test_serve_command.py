@@ -272,7 +272,7 @@ def test_requirements_on_all_translations(tiny_runs: dict[str, Path], tmp_path: 
 
 
 def test_the_page_loads_nothing_from_the_network(served: Served) -> None:
-    paths = ("/", "/static/page.js", "/static/page.css")
+    paths = ("/", "/static/page.js", "/static/page.css", "/static/attention.css")
     texts = [served.call(path).body.decode() for path in paths]
     for text in texts:
         assert re.findall(r"(?:\w+:)?//[\w.]\S*", text) == []

@@ -179,9 +179,12 @@ def test_samples_and_the_table_follow_a_resume_and_a_roll_back(tmp_path: Path) -
     found = [json.loads(line) for line in text_of(tmp_path / SAMPLES).splitlines()]
     assert [(each.pop("step"), each["line"]) for each in found] == [(2, 3), (2, 5), (3, 3)]
     assert found[0] == SAMPLE._asdict()
-    assert "line 3: \\u0085 a | b | reference: r\\u2028e | translation: t" in text_of(
-        tmp_path / LOG
-    )
+    rows = [line.split(" ", 2)[2] for line in text_of(tmp_path / LOG).splitlines()[-3:]]
+    assert rows == [
+        "line 3       \\u0085 a | b",
+        "reference    r\\u2028e",
+        "translation  t\\u000ax",
+    ]
 
 
 def rows_of(run: Path) -> list[dict[str, str]]:

@@ -50,8 +50,12 @@ def test_blank_sentences_are_not_sampled() -> None:
 
 
 def test_long_texts_are_shortened_in_the_log() -> None:
-    shown = str(Sample(7, "a" * 201, "b" * 200, "c"))
-    assert shown == f"line 7: {'a' * 200}... | reference: {'b' * 200} | translation: c"
+    shown = Sample(7, "a" * 201, "b" * 200, "c").rows()
+    assert shown == [
+        f"line 7       {'a' * 200}...",
+        f"reference    {'b' * 200}",
+        "translation  c",
+    ]
 
 
 def test_every_validation_reports_sample_translations_of_the_run(small_corpus: Path) -> None:
@@ -70,7 +74,9 @@ def test_every_validation_reports_sample_translations_of_the_run(small_corpus: P
     found = [each.text for each in translator.translate([valid.src[n] for n in rows], 1)]
     assert [each["translation"] for each in lines if each["step"] == best] == found
     log = (run / LOG).read_text("utf-8")
-    assert log.count(f"line {rows[0] + 1}: {valid.src[rows[0]]} | reference: ") == 3
+    logged = [log.index(f"line {row + 1:<7} {valid.src[row]}\n") for row in rows]
+    assert logged == sorted(logged), "they take turns"
+    assert log.count(" reference    ") == log.count(" translation  ") == 3
 
 
 def best_lines(run: Path) -> list[str]:

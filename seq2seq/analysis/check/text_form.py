@@ -11,6 +11,7 @@ from pathlib import Path
 from seq2seq.analysis.check.data_statistics import TABLE
 from seq2seq.analysis.check.findings import Finding, list_and_count
 from seq2seq.data.compression import commands
+from seq2seq.data.formats.cells import is_header
 from seq2seq.data.lines import iter_lines
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
@@ -33,11 +34,6 @@ MIN_LINES = 20  # with punctuation, or with text
 MANY = 0.5  # share of lines that are tokenised, or in quotes
 CONSTANT = 0.95  # share of lines that begin with the same word
 TABLE_SAMPLE = 5000  # first lines of a table from which its columns are judged
-HEADER_WORDS = frozenset(
-    """column columns english french german id index label lang language line original pair
-    reference score segment sentence sentences source src target text tgt translated translation
-    trg""".split()  # noqa: SIM905
-)
 
 
 def form_findings(
@@ -56,13 +52,6 @@ def form_findings(
         yield Finding("header", True, text)
     for check, warnings in CHECKS:
         yield from (Finding(check, True, f"{file}: {text}") for text in warnings(lines))
-
-
-def is_header(line: str, languages: Sequence[str]) -> bool:
-    """Return whether all words of a line are names of columns or languages."""
-    words = re.findall(r"[^\W\d_]+", line.lower())
-    names = HEADER_WORDS | {language.lower() for language in languages}
-    return 0 < len(words) <= 3 and names.issuperset(words) and not line.rstrip().endswith(".")
 
 
 def _segments(lines: Sequence[str]) -> Iterator[str]:

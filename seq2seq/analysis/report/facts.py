@@ -21,7 +21,7 @@ from seq2seq.analysis.scored_text import (
     score_text,
 )
 from seq2seq.config.corpora import files_by_name
-from seq2seq.config.schema import Config, ParallelFiles, dump_config, with_paths
+from seq2seq.config.schema import Config, ParallelFiles, with_paths
 from seq2seq.data.corpus import iter_pairs, read_pairs, source_name
 from seq2seq.data.lines import is_blank
 from seq2seq.engines.onnx.network import threads
@@ -116,11 +116,6 @@ class RunFacts(NamedTuple):
     scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
     environment: list[tuple[str, str]]
-
-    @property
-    def config_text(self) -> str:
-        """Return the resolved config as YAML."""
-        return dump_config(self.config)
 
 
 def gather(

@@ -19,7 +19,7 @@ from seq2seq.analysis.report.facts import (
 )
 from seq2seq.analysis.scored_text import WORDS, length_unit
 from seq2seq.config.fields import LoadContext, show
-from seq2seq.config.schema import Config
+from seq2seq.config.schema import Config, dump_config
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.inference.heat_map import SCALE, heat_map, style
@@ -84,7 +84,7 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
     for name, run in zip(_names(runs), runs, strict=True):
         summary = "all keys" + f" of {_text(name)}" * (len(runs) > 1)
         yield f"<details><summary>{summary}</summary>"
-        yield f'<pre tabindex="0">{_text(run.config_text)}</pre></details>'
+        yield f'<pre tabindex="0">{_text(dump_config(run.config))}</pre></details>'
     yield "<h2>Versions and hardware</h2><p>Those with which this report was made.</p>"
     yield _grid([("", ""), *runs[0].environment])
 
@@ -180,10 +180,8 @@ def _charts(runs: Sequence[RunFacts]) -> str:
             for curve in run.charts.get(title, ())
         ]
         figures.append(line_chart(title, curves))
-    if not any(run.charts for run in runs):
-        figures_note = "<p>No figures of training yet.</p>"
-    else:
-        figures_note = ""
+    trained = any(run.charts for run in runs)
+    figures_note = "" if trained else "<p>No figures of training yet.</p>"
     wide = [" class=wide" if figure.get_figwidth() > SMALL[0] else "" for figure in figures]
     drawn = "".join(
         f"<figure{size}>{as_svg(figure)}</figure>"
@@ -216,15 +214,22 @@ def _heading(line: ScoredSentence) -> str:
 
 def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) -> Iterator[str]:
     """Yield the sentences that one run translates better than the other, by chrF2."""
+    numbers = {line.number for line in shown(scored[0].lines, scored[0].unit)}
     pairs = [
         pair
         for pair in zip(*(text.lines for text in scored), strict=True)
-        if pair[0] in shown(scored[0].lines, scored[0].unit)
+        if pair[0].number in numbers
     ]
-    pairs.sort(key=lambda pair: pair[0].score.chrf - pair[1].score.chrf)
-    for name, best in ((names[0], pairs[::-1]), (names[1], pairs)):
-        yield f"<h2>Better in {_text(name)}</h2><p>By chrF2. {_MARKED}</p>"
-        for pair in best[:SHOWN_SENTENCES]:
+    gains = [pair[0].score.chrf - pair[1].score.chrf for pair in pairs]
+    order = sorted(range(len(pairs)), key=gains.__getitem__)
+    better = (
+        [row for row in order[::-1] if gains[row] > 0],
+        [row for row in order if gains[row] < 0],
+    )
+    for name, rows in zip(names, better, strict=True):
+        note = f"{counted(len(rows), 'sentence')}, by chrF2. {_MARKED}"
+        yield f"<h2>Better in {_text(name)}</h2><p>{note}</p>"
+        for pair in (pairs[row] for row in rows[:SHOWN_SENTENCES]):
             texts = {
                 f"{name}, chrF2 {line.score.chrf:.1f}": line.translation
                 for name, line in zip(names, pair, strict=True)

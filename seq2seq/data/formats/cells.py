@@ -12,6 +12,11 @@ from seq2seq.runtime.suggestions import did_you_mean, shorten
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _SHOWN_NAMES = 10
 _REMEDY = ". Choose columns by these names"
+_HEADER_WORDS = frozenset(
+    """column columns english french german id index label lang language line original pair
+    reference score segment sentence sentences source src target text tgt translated translation
+    trg""".split()  # noqa: SIM905
+)
 
 
 def as_line(text: str, place: str) -> str:
@@ -69,3 +74,10 @@ def as_numbers(columns: Sequence[str]) -> list[int] | None:
     if not all(map(is_column_number, columns)):
         return None
     return [int(column) - 1 for column in columns]
+
+
+def is_header(line: str, languages: Sequence[str] = ()) -> bool:
+    """Return whether all words of a line are names of columns or languages."""
+    words = re.findall(r"[^\W\d_]+", line.lower())
+    names = _HEADER_WORDS | {language.lower() for language in languages}
+    return 0 < len(words) <= 3 and names.issuperset(words) and not line.rstrip().endswith(".")

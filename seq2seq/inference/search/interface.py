@@ -43,7 +43,7 @@ class SearchOptions(NamedTuple):
 
     size: int  # hypotheses per sentence; 1: greedy search
     length_penalty: float = 1.0  # log-probabilities are divided by length to this power
-    coverage_penalty: float = 0.0  # beta of Wu et al. (2016), eq. 14; not for greedy search
+    coverage_penalty: float = 0.0  # beta of Wu et al. (2016), eq. 14; greedy: with phrases
     no_repeat_ngram: int = 0  # no n-gram of this size occurs twice in a hypothesis; 0: any may
     forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)  # tokens that no hypothesis contains
     min_length: int = 0  # tokens at least, end-of-sentence not counted
