@@ -24,12 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the explanation of each key, or a list of all."""
-    if not options.keys:
-        schema = json_schema()
-        say("\n".join(key for key, value in _keys(schema, schema, "") if "description" in value))
-        return 0
-    say("\n\n".join(text for key in options.keys for text in explanations(key)))
+    texts = (text for key in options.keys for text in explanations(key))
+    say("\n\n".join(texts) if options.keys else "\n".join(config_keys()))
     return 0
+
+
+def config_keys() -> list[str]:
+    """Return the names of all keys with a description, section by section."""
+    schema = json_schema()
+    return [key for key, value in _keys(schema, schema, "") if "description" in value]
 
 
 def explanations(name: str) -> list[str]:

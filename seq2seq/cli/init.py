@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from seq2seq.cli import arguments, schema
 from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.output import check_output, check_replaced, open_output
-from seq2seq.runtime.console import counted, duration, say
+from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import part_of, same_file, write_errors
 
@@ -72,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
 
     device = choose_device(options.device)
     _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
+    _note_codes(options)
     held_out = [read_pairs(texts[part]) for part in ("valid", "test") if part in texts]
     for text in held_out:
         usable(text)  # raises if it has no text
@@ -96,6 +97,14 @@ def _check_endings(options: argparse.Namespace) -> None:
                 f"init --{part}: the endings are those of {codes[1]} to {codes[0]}, the languages "
                 f"{' to '.join(codes)}; pass --{part} {shlex.join(map(str, paths[::-1]))}"
             )
+
+
+def _note_codes(options: argparse.Namespace) -> None:
+    from seq2seq.serving.language_pairs import unknown_code_hint
+
+    for option, code in (("--src-lang", options.src_lang), ("--tgt-lang", options.tgt_lang)):
+        if (hint := unknown_code_hint(code)) is not None:
+            logger.info(f"note: init {option}: {code!r} is not a language code known here{hint}")
 
 
 def _measure(files: "ParallelFiles") -> "TextFacts":

@@ -156,6 +156,8 @@ class _PrintCompletion(argparse.Action):
             import shtab
         except ImportError:
             raise not_installed("--print-completion needs shtab", "all") from None
+        from seq2seq.cli.explain import config_keys
+
         (commands,) = (action.choices for action in parser._actions if action.dest == "command")
         assert isinstance(commands, dict)
         for action in (action for command in commands.values() for action in command._actions):
@@ -163,6 +165,8 @@ class _PrintCompletion(argparse.Action):
                 action.complete = shtab.DIRECTORY
             elif action.type is Path:
                 action.complete = shtab.FILE
+            elif action.dest in ("keys", "overrides") and action.metavar != "CONFIG":
+                action.choices = config_keys()
         print(shtab.complete(parser, values[1]))
         parser.exit()
 
@@ -216,7 +220,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         epilog="`seq2seq help COMMAND` describes a command.",
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
-    text, shells = "print the completion script of a shell", ("bash", "zsh", "tcsh")
+    text, shells = "print the completion script of a shell", ("bash", "zsh", "fish", "tcsh")
     parser.add_argument("--print-completion", action=_PrintCompletion, choices=shells, help=text)
     commands = parser.add_subparsers(
         title="commands",

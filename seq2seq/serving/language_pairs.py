@@ -117,6 +117,15 @@ def language_name(code: str) -> str:
     return _known_languages()[0].get(code.replace("_", "-"), code)
 
 
+def unknown_code_hint(code: str) -> str | None:
+    """Return the hint for a text that is no language code, "" if none is close; None for a code."""
+    names, _ = _known_languages()
+    if _language(code) in names:
+        return None
+    meant = next((key for key, name in names.items() if name.lower() == code.lower()), None)
+    return f"; did you mean '{meant}'?" if meant else ""
+
+
 @cache
 def _known_languages() -> tuple[dict[str, str], dict[str, str]]:
     """Return the English name of each code, and the code that replaces each other one."""

@@ -75,6 +75,16 @@ def test_files_of_the_other_languages_are_refused(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_language_that_is_no_code_is_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    languages = ["--src-lang", "English", "--tgt-lang", "de"]
+    assert main(["init", "my.yaml", *languages, *ALL, "--valid", "absent.en", "absent.de"]) == 2
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note")]
+    assert notes == [
+        "note: init --src-lang: 'English' is not a language code known here; did you mean 'en'?"
+    ]
+
+
+@pytest.mark.usefixtures("folder")
 def test_a_refused_language_leaves_no_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "my.yaml", "--src-lang", "", "--tgt-lang", "de", *ALL]) == 2
     assert capsys.readouterr().err == "seq2seq: error: init --src-lang: must not be empty\n"

@@ -222,13 +222,14 @@ def printed_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     return out
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
 def test_a_completion_script_names_all_subcommands(
     shell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = printed_completion(shell, capsys)
     assert all(command in script for command in COMMANDS)
     assert "overwrite" in script  # tcsh lists the dashes separately
+    assert "training.decay" in script
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="runs bash")
@@ -241,6 +242,11 @@ def test_a_completion_script_names_all_subcommands(
         (["translate", "-m", "te"], {"texts"}),  # a run is a folder
         (["train", "te"], {"text.en", "texts"}),
         (["compare", "--split", "v"], {"valid"}),
+        (
+            ["train", "text.en", "training.max_"],
+            {"training.max_epochs", "training.max_minutes", "training.max_steps"},
+        ),
+        (["explain", "training.dec"], {"training.decay"}),
     ],
 )
 def test_bash_completes_commands_options_and_paths(
@@ -293,7 +299,7 @@ def test_without_shtab_one_line_says_how_to_install_it(
 
 
 def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'fish' (choose from" in refusal(["--print-completion", "fish"], capsys)
+    assert "'cmd' (choose from" in refusal(["--print-completion", "cmd"], capsys)
 
 
 def test_a_config_may_have_an_equals_sign_in_its_name(

@@ -9,7 +9,12 @@ pytest.importorskip("fastapi")
 
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.runtime.errors import UserError
-from seq2seq.serving.language_pairs import LanguagePair, LanguagePairs, language_name
+from seq2seq.serving.language_pairs import (
+    LanguagePair,
+    LanguagePairs,
+    language_name,
+    unknown_code_hint,
+)
 
 EN_DE, DE_EN, FR_EN = LanguagePair("en", "de"), LanguagePair("de", "en"), LanguagePair("fr", "en")
 TRANSLATOR: Any = None
@@ -85,3 +90,16 @@ def test_the_script_of_a_text_shows_its_language() -> None:
     assert pairs.find("auto", "de", "\u0930\u093e\u0939\u0941\u0932") == LanguagePair("mr", "de")
     with pytest.raises(UserError, match="en-de, fr-de fit; name both languages"):
         pairs.find("auto", "de", "The cat")
+
+
+@pytest.mark.parametrize("code", ["en", "mr", "mar", "EN_gb", "zh-Hant", "pt-BR", "gsw", "tok"])
+def test_a_language_code_needs_no_hint(code: str) -> None:
+    assert unknown_code_hint(code) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("English", "; did you mean 'en'?"), ("swiss german", "; did you mean 'gsw'?"), ("q7", "")],
+)
+def test_the_name_of_a_language_is_answered_with_its_code(text: str, hint: str) -> None:
+    assert unknown_code_hint(text) == hint
