@@ -42,7 +42,7 @@ _VALIDATIONS = 5  # in a training shorter than as many epochs
 _LONG = 0.99  # share of the pairs that data.max_length keeps at least
 _REGULARIZED, _SAMPLED = 6, 10  # fewest epochs for more dropout, and for subword sampling
 _MOST_TOKENS, _FEWEST_TOKENS = 1000, 50  # target tokens of a batch
-_STEPS_PER_EPOCH = 60  # at least, as far as batches may be smaller
+_STEPS_PER_EPOCH = 120  # at least, as far as batches may be smaller
 _TRAINING: Section = {
     "learning_rate": 2e-3,
     "warmup_steps": 200,

@@ -165,7 +165,7 @@ def _port(text: str) -> int:
 
 def _origin(text: str) -> str:
     """Return an origin as browsers send it: others would never match."""
-    if text != "*" and not re.fullmatch(r"https?://[^/\s]+", text):
+    if text != "*" and not re.fullmatch(r"[a-z-]+://[^/\s]+", text):
         raise argparse.ArgumentTypeError(f"must be like https://example.org, not {text!r}")
     return text.lower()
 

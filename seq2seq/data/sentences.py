@@ -36,6 +36,7 @@ _DOTTED = re.compile(rf"([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
 _WORD = re.compile(rf"[^\s{_OPENING}{CLOSING},;:!?]+")
 _LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
+_ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
 _MAX_ADDRESS = 200  # characters on either side of a mark that are examined
 _LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
 _DOTTED_SHARE = (
@@ -61,7 +62,8 @@ def split_sentences(
     where white space follows, or a capital letter at once, and then anything but closing
     punctuation or (unless `before_lower`) a lower-case letter. A full stop ends no sentence after
     initials (`J.`), a Latin word without a vowel (`Dr.`), an abbreviation (a common one, or given
-    without its full stop) or the number of a label (`Step 1.`), nor before a digit.
+    without its full stop) or the number of a label (`Step 1.`), nor before a digit, unless that
+    begins a label (`2)`).
     """
     parts, start = [], 0
     ends = _sentence_ends(line, abbreviations, before_lower)
@@ -126,7 +128,8 @@ def _ends_sentence(line: str, boundary: re.Match[str], abbreviations: Collection
     word = _key(last[0]) if last else ""
     if is_shortened(word) or word in abbreviations or word in _COMMON_ABBREVIATIONS:
         return False
-    return bool(boundary["opening"]) or not boundary["next"].isdigit()
+    is_label = _ITEM.match(line, boundary.end()) is not None
+    return bool(boundary["opening"]) or is_label or not boundary["next"].isdigit()
 
 
 def _key(word: str) -> str:

@@ -85,7 +85,7 @@ _TYPES = (  # by first bytes that hardly begin a text, the more special ones fir
     (rb"7z\xbc\xaf|Rar!\x1a", FileType("a 7z or rar archive", "Unpack it: 7z x {path}")),
     (
         rb"PK\x03\x04.{26}mimetypeapplication/epub",
-        FileType("an e-book (EPUB)", "Convert it: pandoc {path} -o NEW_FILE.html"),
+        FileType("an e-book (EPUB)", "Convert it: pandoc {path} -t html > NEW_FILE.html"),
     ),
     (rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis", _office("an OpenDocument file (odt, ods)")),
     (

@@ -169,7 +169,7 @@ class Guard:
         if not self._access.accepts_host(headers):
             return 400, "the Host header names another server than those allowed", {}
         if scope["method"] == "POST" and not self._access.accepts_page(headers):
-            return 403, "a page of another site asks; --allow-origin of the server admits it", {}
+            return 403, "a page of another site asks, which this server does not allow", {}
         return None
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import resource
 import signal
 import socket
 from collections.abc import AsyncIterator
@@ -26,6 +27,7 @@ from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.service import Service
 from seq2seq.serving.translation_queue import TranslationQueue
 
+_OTHER_FILES = 200  # besides connections
 _SECONDS_TO_CLOSE = 5  # beyond the longest request
 _DESCRIPTION = (
     "Translation by attention-based recurrent models. `/translate`, `/languages` and `/health` "
@@ -102,9 +104,18 @@ class _Server(uvicorn.Server):
             await self.lifespan.shutdown()  # or the process would end with its thread in torch
 
 
+def _allow_files(count: int) -> None:
+    """Let this process have as many open files, as far as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; raises UserError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    _allow_files(MAX_CONNECTIONS + _OTHER_FILES)
     try:
         return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
     except OSError as error:

@@ -159,6 +159,10 @@ def test_the_usual_length_ratio_is_that_of_the_text() -> None:
         ("zero width", "a\u200bb"),
         ("zero width", "a\u00adb"),
         ("zero width", "a\u202eb"),
+        ("space", "the\u00a0car"),
+        ("space", "the\u2009car is\u3000old"),
+        ("compatibility", "the o\ufb03ce"),
+        ("compatibility", "the c\uff41r"),
         ("HTML", "Tom &amp; Ann"),
         ("HTML", "&#39;"),
         (NOT_NFC, "e\u0301"),
@@ -169,6 +173,20 @@ def test_each_unusual_character_is_found_with_its_line(kind: str, text: str) -> 
     found = unusual_characters(["plain", text, "plain"])
     assert found[kind] == [2]
     assert kind in UNUSUAL_KINDS
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Qui est l\u00e0\u00a0?",  # French punctuation
+        "12\u202f000 euros",
+        "\u7537\u306e\u5b50\u3000\u72ac",  # Japanese
+        "\uff34\u30b7\u30e3\u30c4",
+        "\uff35\uff33\uff22\u30e1\u30e2\u30ea",
+    ],
+)
+def test_characters_that_languages_use_are_not_unusual(text: str) -> None:
+    assert unusual_characters([text]) == {}
 
 
 SENTENCES = {

@@ -216,7 +216,8 @@ def test_a_plot_shows_every_head(
         pytest.importorskip("matplotlib")
     path = text.with_suffix(suffix)
     assert attention("-m", headed, "-i", text, "--lines", "1-2", "--heads", "-o", path) == 0
-    assert capsys.readouterr().err == ""
+    notes = capsys.readouterr().err.splitlines()  # this model has hardly learned to attend
+    assert [note for note in notes if "hardly any attention" not in note] == []
     content = path.read_bytes()
     if suffix in (".html", ".svg"):
         for number in range(1, HEADS + 1):

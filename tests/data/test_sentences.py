@@ -141,3 +141,14 @@ def test_lines_of_marks_take_linear_time(text: str) -> None:
     """In time that grows with the square of its length this line would take hours."""
     line = text * 30_000
     assert sum(map(len, split_sentences(line))) >= len(line) - line.count(" ")
+
+
+@pytest.mark.parametrize("label", ["2)", "12]"])
+def test_a_number_of_a_list_begins_a_sentence(label: str) -> None:
+    assert split_sentences(f"One is old. {label} Two is new.") == [
+        "One is old.",
+        f"{label} Two is new.",
+    ]
+    assert split_sentences("In version No. 2 it is 3. 5 cars") == [
+        "In version No. 2 it is 3. 5 cars"
+    ]

@@ -180,8 +180,8 @@ def test_a_score_may_use_its_weights_in_any_way(
             "scores have the shape [2, 2, 3, 5], not [B,",
         ),
         (
-            "return self.gain *",
-            "query = query.cumsum(1)\n        return self.gain *",
+            "unit = functional",
+            "query = query.cumsum(1)\n        unit = functional",
             "the scores of a query depend on the other queries of the call",
         ),
     ],

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import resource
 import select
 import socket
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from test_access import until
 
 from seq2seq.serving import connection
 from seq2seq.serving.access import Limits
+from seq2seq.serving.app import listen
 from seq2seq.serving.language_pairs import LanguagePairs
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
@@ -131,3 +133,17 @@ def test_pipelined_requests_wait_in_the_network(tiny_pairs: LanguagePairs) -> No
                 sent += client.send(requests[sent : sent + (1 << 16)])
         assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
         assert sent < len(requests) / 2  # buffers of the system
+
+
+def test_the_server_may_have_as_many_files_as_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limits = []
+    for hard, expected in ((4096, 2200), (1500, 1500), (resource.RLIM_INFINITY, 2200)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _kind, hard=hard: (1024, hard))
+        monkeypatch.setattr(resource, "setrlimit", lambda _kind, pair: limits.append(pair))
+        listen("127.0.0.1", 0).close()
+        assert limits.pop() == (expected, hard)
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (8192, 8192))
+    listen("127.0.0.1", 0).close()
+    assert limits == []

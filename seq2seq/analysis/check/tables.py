@@ -9,6 +9,7 @@ from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
 from seq2seq.analysis.check.forecast import Forecast, size, training_seconds
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.runtime.console import aligned_table, counted, duration, one_line
+from seq2seq.runtime.errors import argument
 
 Row = Sequence[str]
 
@@ -94,7 +95,11 @@ def cost(settings: TrainingConfig, cost: Forecast) -> str:
 def findings(findings: Sequence[Finding]) -> str:
     """Count the checks that passed, then list the notes and, last, the warnings, a line each."""
     passed = sum(finding.done and not finding.warning for finding in findings)
-    lines = [("ok", f"{counted(passed, 'check')} passed, listed by --json -")] if passed else []
+    lines = (
+        [("ok", f"{counted(passed, 'check')} passed, listed by {argument('json', '-')}")]
+        if passed
+        else []
+    )
     lines += [("note:", f.text) for f in findings if not (f.done or f.warning)]
     lines += [("warning:", f.text) for f in findings if f.warning]
     return "\n".join(f"{label:<8} {one_line(text)}" for label, text in lines)
