@@ -132,10 +132,10 @@ def _lines(text: str, is_vtt: bool) -> Iterator[_Line]:
     for number, line in enumerate(lines, start=1):
         content = line.rstrip("\r\n")
         following = lines[number] if number < len(lines) else ""
-        is_times, is_blank = _TIMES.match(content) is not None, not content.strip()
+        is_times, is_empty = _TIMES.match(content) is not None, not content.strip()
         is_number = _TIMES.match(following) is not None and (is_vtt or content.strip().isdigit())
-        in_text = is_times or (in_text and not is_number and not (is_vtt and is_blank))
-        is_text = in_text and not is_times and not is_blank
+        in_text = is_times or (in_text and not is_number and not (is_vtt and is_empty))
+        is_text = in_text and not is_times and not is_empty
         yield _Line(content, line[len(content) :], number, is_text)
 
 
