@@ -262,6 +262,8 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "log.en": texts["en"][:2],
         "a.de": texts["de"][180:210],
         "b.de": texts["de"][150:180],
+        "film.srt": ["1", "00:00:01,000 --> 00:00:02,000", texts["en"][0]],
+        "page.html": [f"<p>{texts['en'][1]}</p>"],
     }.items():
         (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     for name in ("my-run", "other", "a", "b"):
@@ -285,6 +287,11 @@ def workplace(
     page = request.node.callspec.params["page"]
     if any("seq2seq train my-run.yaml" in line.text for line in command_lines(page)):
         shutil.rmtree(tmp_path / "work/runs/my-run")
+    if page == "docs/how-to/evaluate.md":
+        shutil.copytree(tmp_path / "work/runs/my-run", tmp_path / "work/runs/my-run-luong")
+    if page == "docs/how-to/deploy.md":
+        run, exported = tmp_path / "work/runs/my-run", tmp_path / "work/exported"
+        assert main(["export", "-m", str(run), "-o", str(exported)]) == 0
     if page == "README.md":
         config = CONFIG.replace(": train.", ": data/train.").replace(": valid.", ": data/valid.")
         config = config.replace(": test.", ": data/test.")
