@@ -118,12 +118,10 @@ class Sizes(NamedTuple):
     steps: int
 
 
-_SMALLEST = Sizes(128, 256, 1, 0, 0)
 _SIZES = (
     *(Sizes(256, 512, 2, 4.5, 2500), Sizes(256, 512, 1, 2, 1000), Sizes(192, 320, 1, 0, 700)),
-    _SMALLEST,
+    Sizes(128, 256, 1, 0, 0),
 )
-_FEW_PAIRS = 5000  # texts with fewer have the smallest
 
 
 class Recipe(NamedTuple):
@@ -175,7 +173,7 @@ def choose(
     trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
     needed = _wanted_epochs(facts.pairs)
     tokens = {"batch_tokens": _batch_tokens(int(np.sum(pairs.tgt.lengths[:])) * trial.scale)}
-    for sizes in _SIZES if facts.pairs >= _FEW_PAIRS else (_SMALLEST,):
+    for sizes in _SIZES:
         sections: Sections = {
             "data": _data(pairs),
             "vocabulary": vocabulary,
