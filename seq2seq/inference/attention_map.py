@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.subword_sampling import SPACE
 from seq2seq.inference.nbest import NBestEntry
-from seq2seq.inference.token_labels import EOS, joined, legible, word_spans
+from seq2seq.inference.token_labels import joined, legible, text_of, word_spans
 
 
 class AttentionMap(NamedTuple):
@@ -61,9 +60,9 @@ def entry_maps(
     """
     parts = list(token_parts(entry, src_tokens))
     for part in parts:
-        texts = _text_of(part.src_tokens) if source is None else source, entry.text
+        texts = text_of(part.src_tokens) if source is None else source, entry.text
         if len(parts) > 1:
-            texts = _text_of(part.src_tokens), _text_of(part.tgt_tokens)
+            texts = text_of(part.src_tokens), text_of(part.tgt_tokens)
         attention = AttentionMap(*texts, part.src_tokens, part.tgt_tokens, part.weights)
         if part.head_weights is None:
             yield attention
@@ -98,11 +97,6 @@ def word_weights(weights: NDArray[Any], part: TokenPart | AttentionMap) -> NDArr
 def join_spans(tokens: Sequence[str], spans: Sequence[range]) -> list[str]:
     """Return the text of each span of tokens."""
     return [joined([tokens[index] for index in span]) for span in spans]
-
-
-def _text_of(tokens: Sequence[str]) -> str:
-    """Return the text that tokens of a part spell, for its heading."""
-    return joined([token for token in tokens if token != EOS]).replace(SPACE, " ").strip()
 
 
 def _starts(spans: Sequence[range]) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.engines.engine import Array
-from seq2seq.inference.token_labels import EOS, joined
+from seq2seq.inference.token_labels import EOS, joined, text_of
 
 COVERED = 0.6  # maximum coverage of words in a run that is noted, on average
 MISSING = 4.0  # least number of letters of such a run that would have to be attended to
@@ -37,7 +37,7 @@ def notes_on_coverage(tokens: Sequence[str], weights: Array | None) -> list[str]
                 worst, run = lacking, range(first.start, span.stop)
     if worst < MISSING:
         return []
-    return [NOTE + joined(tokens[run.start : run.stop]).replace(SPACE, " ").strip()]
+    return [NOTE + text_of(tokens[run.start : run.stop])]
 
 
 def _words(tokens: Sequence[str]) -> Iterator[range]:

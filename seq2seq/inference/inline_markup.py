@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seq2seq.data.affixes import has_letters
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.inference.search.lexical import is_letter
+from seq2seq.inference.token_labels import EOS
 from seq2seq.inference.translation import Translation
 
 Gains = NDArray[np.float32]  # one for each word of a translation
@@ -23,7 +24,6 @@ MAX_FRAGMENTS = 500  # maximum of a segment, whose time grows with their square
 MAX_COMPARED = 500  # characters by which a text and its tokens may differ
 _WHITE = re.compile(r"[ \t\n\r\f]+")
 _TAKEN = np.float32(-1e9)
-_END = "</s>"
 
 
 class Fragment(NamedTuple):
@@ -208,7 +208,7 @@ def _spelled(text: str, tokens: Sequence[str]) -> list[int]:
     of_tokens = [
         (_form(c), number)
         for number, token in enumerate(tokens)
-        if token != _END
+        if token != EOS
         for c in token.replace(SPACE, "")
         if not c.isspace()
     ]

@@ -32,6 +32,11 @@ def joined(tokens: Sequence[str]) -> str:
     )
 
 
+def text_of(tokens: Sequence[str]) -> str:
+    """Return the text that tokens spell, without EOS."""
+    return joined([token for token in tokens if token != EOS]).replace(SPACE, " ").strip()
+
+
 def label_of(token: str) -> str:
     """Return a token without its word boundary; invisible or illegal characters as U+XXXX."""
     text = token.removeprefix(SPACE) or token

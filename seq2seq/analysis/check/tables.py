@@ -95,11 +95,11 @@ def cost(settings: TrainingConfig, cost: Forecast) -> str:
 def findings(findings: Sequence[Finding]) -> str:
     """Count the checks that passed, then list the notes and, last, the warnings, a line each."""
     passed = sum(finding.done and not finding.warning for finding in findings)
-    lines = (
-        [("ok", f"{counted(passed, 'check')} passed, listed by {argument('json', '-')}")]
-        if passed
-        else []
-    )
+    lines = []
+    if passed:
+        lines.append(
+            ("ok", f"{counted(passed, 'check')} passed, listed by {argument('json', '-')}")
+        )
     lines += [("note:", f.text) for f in findings if not (f.done or f.warning)]
     lines += [("warning:", f.text) for f in findings if f.warning]
     return "\n".join(f"{label:<8} {one_line(text)}" for label, text in lines)
