@@ -5,6 +5,7 @@ import importlib.util
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from importlib.resources import as_file
 from pathlib import Path
@@ -162,14 +163,14 @@ def _closing(demo: Demo) -> str:
     """Return what the demo has made, and what to try next."""
     run = demo.folder
     rows = [
-        (f"  {DATA}/demo, {DATA}/demo-en-mr", "corpora: train, valid, test, a sentence per line"),
-        (f"  {demo.config}", "the config: copy it for your own text"),
-        (f"  {run}/best.safetensors", "the model, next to its log, metrics and vocabulary"),
-        (f"  {run}/test.hyp.{demo.tgt_lang}", "translations of the test set"),
-        (f"  {run}/attention.html", demo.remark),
+        (f"{DATA}/demo, {DATA}/demo-en-mr", "corpora: train, valid, test, a sentence per line"),
+        (f"{demo.config}", "the config: copy it for your own text"),
+        (f"{run}/best.safetensors", "the model, next to its log, metrics and vocabulary"),
+        (f"{run}/test.hyp.{demo.tgt_lang}", "translations of the test set"),
+        (f"{run}/attention.html", demo.remark),
     ]
     return _NEXT.format(
-        files=aligned_table(rows, "left"),
+        files=textwrap.indent(aligned_table(rows, "left"), "  "),
         preparation=_preparation(),
         run=run,
         config=demo.config,

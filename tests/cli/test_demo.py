@@ -66,6 +66,7 @@ def test_demo_trains_translates_and_evaluates_in_an_empty_folder(
     expected = "" if shutil.which("seq2seq") else ", after `source "
     assert f"What to try next{expected}" in out
     entries = out.partition("Done. Files:\n")[2].partition("\n\n")[0].splitlines()
+    assert all(line.startswith("  ") for line in entries)
     assert (
         len({line.index(re.split(" {2,}", line.strip())[1]) for line in entries}) == 1
     )  # one column
