@@ -14,10 +14,10 @@ CLOSING = QUOTES + r")\]\uff09"  # quotation marks and brackets, in a class of c
 OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
 _LABEL = re.compile(
     r"\s*(?:[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]|[(\[]?[^\W\d_][)\]]"
-    r"|[(\[]?[ivxIVX]{2,5}[.)\]]|[a-z]\.)\s+"
+    r"|[(\[]?[ivxIVX]{2,5}[.)\]]|[a-z]\.|[A-Z]:|[#@]\w+)\s+"
 )
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
-_TAIL = re.compile(rf"[{MARKS}][{CLOSING}]*(?:(?=[{RAISED}])|(?![\w{MARKS}{CLOSING}]))")
+_TAIL = re.compile(rf"(?:\.{{2,}}|[{MARKS}])[{CLOSING}]*(?:(?=[{RAISED}])|(?!\w))")
 _SYMBOLS = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
 
@@ -31,10 +31,11 @@ class Affixes(NamedTuple):
 
 
 def split_affixes(text: str) -> Affixes:
-    """Set aside a label (`1.`, `II.`, `a)`) or symbols before a text, and a tail without letters.
+    """Set aside a label (`1.`, `a)`, `Q:`, `#tag`) or symbols before a text, and its tail.
 
-    A tail follows the last end mark of the text and its closing quotation marks, or it consists of
-    symbols such as emoji. A text without letters is all body.
+    A tail has no letters and follows the first end mark after them, with closing quotation marks:
+    further end marks, numbers, symbols; or it consists of symbols such as emoji. A text without
+    letters is all body.
     """
     if not has_letters(text):
         return Affixes("", text, "")

@@ -9,7 +9,7 @@ from functools import cache, cached_property
 from itertools import islice, takewhile
 from typing import Any
 
-from seq2seq.data.affixes import Affixes, has_letters, split_affixes
+from seq2seq.data.affixes import CLOSING, MARKS, Affixes, has_letters, split_affixes
 from seq2seq.data.copied_words import CopyHabits, copy_habits
 from seq2seq.data.sentences import (
     find_abbreviations,
@@ -32,6 +32,7 @@ TELLING = 20  # least ratio of the frequencies of a word of one side, here and o
 MAX_WORDS = 150  # such words of a side
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 _WORDS = re.compile(r"[^\W\d_]{2,}")
+_WORDS_OR_IDEOGRAPHS = re.compile(rf"{_WORDS.pattern}|[\u3400-\u9fff]")
 _UNLIMITED = 1 << 31
 
 
@@ -91,6 +92,9 @@ class SourceProfile:
         if self.heads and self.tails:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text)
+        end = body.rstrip(CLOSING)
+        if self.characters and end[-1:] in MARKS and end[-1:] not in self._characters:
+            body, tail = end[:-1], body[len(end) - 1 :] + tail
         if self.heads:
             return Affixes("", head + body, tail)
         return Affixes(head, body + tail, "") if self.tails else Affixes(head, body, tail)
@@ -327,14 +331,14 @@ def in_lower_case(line: str) -> bool:
 
 
 def scripts_of(line: str) -> Iterator[str]:
-    """Yield the script of each word of at least two letters, such as "LATIN".
+    """Yield the script of each word of at least two letters or an ideograph, such as "LATIN".
 
     Vowel signs are marks, not letters, to Python: without them the words of an Indic text would be
     letters alone.
     """
     if not line.isascii():
         line = "".join(character for character in line if unicodedata.category(character)[0] != "M")
-    for word in _WORDS.findall(line):
+    for word in _WORDS_OR_IDEOGRAPHS.findall(line):
         yield "LATIN" if word.isascii() else _script(word[0])
 
 

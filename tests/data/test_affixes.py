@@ -5,7 +5,10 @@ import pytest
 from seq2seq.data.affixes import has_letters, split_affixes
 
 
-@pytest.mark.parametrize("label", ["1. ", "12.3. ", "(4) ", "II. ", "a) ", "• ", "- ", "→ ", "😀 "])
+@pytest.mark.parametrize(
+    "label",
+    ["1. ", "12.3. ", "(4) ", "II. ", "a) ", "Q: ", "#cats ", "@ann ", "• ", "- ", "→ ", "😀 "],
+)
 def test_labels_and_symbols_before_a_sentence_are_set_aside(label: str) -> None:
     assert split_affixes(f"{label}The red car is old.") == (label, "The red car is old.", "")
 
@@ -39,6 +42,21 @@ def test_symbols_and_numbers_after_a_mark_are_set_aside(tail: str, mark: str) ->
 )
 def test_a_text_without_affixes_is_left_alone(text: str) -> None:
     assert split_affixes(text) == ("", text, "")
+
+
+@pytest.mark.parametrize(
+    ("body", "tail"),
+    [
+        ("old!", "!!"),
+        ("old?", "!"),
+        ("old.", "…"),
+        ("old...", "!"),
+        ("old.”", "."),
+        ("old?", "??)"),
+    ],
+)
+def test_further_end_marks_are_set_aside(body: str, tail: str) -> None:
+    assert split_affixes(f"The car is {body}{tail}") == ("", f"The car is {body}", tail)
 
 
 def test_emoji_after_a_text_without_a_mark_are_set_aside() -> None:
