@@ -202,7 +202,7 @@ def _write(
 
 
 def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
-    from seq2seq.inference.translation_json import translation_as_json
+    from seq2seq.inference.translation import translation_as_json
 
     with open_output(path) as output:
         start = "["

@@ -10,6 +10,7 @@ of the host. An engine may compute lazily, as one graph: the values of a step ar
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
@@ -160,3 +161,9 @@ class Engine(Protocol):
 
     def log_probs(self, step: Any, rows: Array, tokens: Array) -> Array:
         """Return the log-probabilities [M] of places, float32, nats."""
+
+
+def spread(slots: Array, count: int) -> Array:
+    """Return the `count` places of each slot [M], such as its rows: [M * count]."""
+    places: Array = (slots[:, None] * count + np.arange(count)).ravel()
+    return places

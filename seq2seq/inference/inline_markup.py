@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from seq2seq.data.affixes import has_letters
 from seq2seq.data.subword_sampling import SPACE
+from seq2seq.inference.attention_map import EOS
 from seq2seq.inference.search.lexical import is_letter
-from seq2seq.inference.token_labels import EOS
 from seq2seq.inference.translation import Translation
 
 Gains = NDArray[np.float32]  # one for each word of a translation

@@ -4,9 +4,14 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.inference.attention_map import AttentionMap
-from seq2seq.inference.heat_map import BLUE, is_split, is_upright
-from seq2seq.inference.token_labels import labels_of, word_spans
+from seq2seq.inference.attention_map import (
+    BLUE,
+    AttentionMap,
+    is_split,
+    is_upright,
+    labels_of,
+    word_spans,
+)
 from seq2seq.runtime.figures import installed_families, save, widest
 
 if TYPE_CHECKING:

@@ -9,22 +9,23 @@ from seq2seq.data.alignment_targets import check_words, note_unaligned
 from seq2seq.data.corpus import ParallelText, checksum_of_text, same_sides, usable
 from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.training_data import TrainingData, training_data
+from seq2seq.data.vocabulary.existing import check_same_models
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
 from seq2seq.runs import checkpoint, layout
-from seq2seq.runs.metrics_file import restore_metrics
-from seq2seq.runs.provenance import recorded_vocabularies
+from seq2seq.runs.run_config import recorded_vocabularies
 from seq2seq.runs.run_folder import OpenFolder, clear, remove_parts
 from seq2seq.runs.training_state import (
     TrainingState,
     check_texts,
     read_state,
     recorded_digests,
+    restore_metrics,
     text_checksums,
 )
-from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabularies
+from seq2seq.runs.warm_start import WarmStart, read_warm_start
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError, argument
@@ -60,7 +61,7 @@ def prepare(
         valid, checksums = _valid_text(config, source)
         if state is not None:
             check_texts(config.run_dir, state.header, checksums)
-        vocabularies, repairs = _vocabularies(config, source, state, start, init_from)
+        vocabularies = _vocabularies(config, source, state, start)
         data = _encoded(config, source, vocabularies, valid, state)
     pretrained = NOT_PRETRAINED
     if state is None and start is None:
@@ -68,7 +69,7 @@ def prepare(
     session = new_session(config, device, data, start, pretrained)
     session.group, session.writer = group, RunWriter(folder.lock)
     session.writer.verify_lock()
-    repairs += _create(session) if state is None else _reopen(session, state)
+    repairs = _create(session) if state is None else _reopen(session, state)
     notes = [*_describe(session, source.blank), *source.notes, *repairs, *pretrained.notes()]
     notes += _describe_start(session, start) + _suspicious_texts(session, source)
     trim_memory()
@@ -99,23 +100,20 @@ def _describe_start(session: TrainingSession, start: WarmStart | None) -> list[s
     """Describe a warm start for the log."""
     if start is None:
         return []
-    notes = [start.note(session.data.vocabularies)]
+    notes = [start.note]
     if session.config.data.embeddings is not None:
         notes.append(f"data.embeddings is not read: {argument('init_from')} gives all weights")
     return notes
 
 
 def _vocabularies(
-    config: Config,
-    source: TrainingData,
-    state: TrainingState | None,
-    start: WarmStart | None,
-    init_from: Path | None,
-) -> tuple[Vocabularies, list[str]]:
-    """Return the vocabularies of the state or of the warm start, or new ones; and repairs."""
-    repairs: list[str] = []
+    config: Config, source: TrainingData, state: TrainingState | None, start: WarmStart | None
+) -> Vocabularies:
+    """Return the vocabularies of the state or of the warm start, or new ones."""
     if state is not None:
-        vocabularies, repairs = resumed_vocabularies(state, config, source, init_from)
+        folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
+        vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
+        check_same_models(config.vocabulary, vocabularies, source.tags)
     elif start is not None and start.keeps_vocabulary:
         vocabularies = start.trained
     else:
@@ -123,7 +121,7 @@ def _vocabularies(
     check_tags(vocabularies, config.data.tags)
     if config.training.losses.guided_alignment > 0:
         check_words(vocabularies)
-    return vocabularies, repairs
+    return vocabularies
 
 
 def _create(session: TrainingSession) -> list[str]:

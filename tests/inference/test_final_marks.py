@@ -11,12 +11,12 @@ from conftest import toy_pairs
 
 from seq2seq.data.sentences import without_mark
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
-from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runs.graphs import export_runs
 
 MARKED, _ = toy_pairs(60, seed=22)
 BARE = [line[:-1] for line in MARKED]

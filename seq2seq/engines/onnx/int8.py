@@ -11,16 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from onnx import NodeProto, TensorProto
 
-from seq2seq.engines.onnx.bounds import Bounds, bounds_of, loop_body, recurrent_bounds
 from seq2seq.engines.onnx.graph import (
     CONTRIB,
     FLOAT,
     Array,
+    Bounds,
     Graph,
     attribute,
+    bounds_of,
     declare,
+    loop_body,
     make,
     rank_of,
+    recurrent_bounds,
     types_of,
 )
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, StepOptions
+from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, StepOptions, spread
 from seq2seq.engines.torch.engine import (
     MAX_SLOTS,
     Model,
@@ -29,7 +29,6 @@ from seq2seq.engines.torch.engine import (
     TorchRows,
     Weights,
     best_of,
-    hypotheses_of,
     joined,
     split,
 )
@@ -99,13 +98,11 @@ class CapturedEngine(TorchEngine):
         self._unused: dict[Any, list[_Tensors]] = defaultdict(list)
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
-        """Return the number of slots: the next of SLOTS, fewer for long sentences."""
         most = min(self._limit, MAX_POSITIONS // width)
         sizes = [size for size in SLOTS if size <= most] or [1]
         return next((size for size in sizes if size >= count), sizes[-1])
 
     def shrink(self) -> bool:
-        """Return fewer slots from now on, and free the memory of graphs."""
         with self._lock:
             self._graphs.clear()
             self._unused.clear()
@@ -113,7 +110,6 @@ class CapturedEngine(TorchEngine):
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Ids], width: int) -> TorchRows:
-        """Return one row for each source."""
 
         def start(src: Tensor, lengths: Tensor) -> Any:
             return self.model.start(self.model.encode(src, lengths))
@@ -125,21 +121,18 @@ class CapturedEngine(TorchEngine):
 
     @torch.inference_mode()
     def spread(self, rows: TorchRows, beam_size: int, options: StepOptions) -> StaticRows:
-        """Return slots of K hypotheses."""
         with self._lock:
             return self._placed(super().spread(rows, beam_size, options))
 
     @torch.inference_mode()
     def put(self, rows: TorchRows, slots: Array, encoded: TorchRows, sentences: Array) -> TorchRows:
-        """Overwrite the rows of slots, all hypotheses of each alike, so that parents may follow."""
         with self._lock:
             return super().put(rows, slots, encoded, sentences)
 
     @torch.inference_mode()
     def keep(self, rows: TorchRows, slots: Array) -> StaticRows:
-        """Return the rows of these slots."""
         assert isinstance(rows, StaticRows), "made by spread"
-        hypotheses = hypotheses_of(slots, rows.size)
+        hypotheses = spread(slots, rows.size)
         if rows.parents is not None:
             hypotheses = rows.parents[hypotheses]
         with self._lock:
@@ -148,18 +141,15 @@ class CapturedEngine(TorchEngine):
             return self._placed(TorchRows(memory, state, len(slots), rows.size, rows.options))
 
     def select(self, rows: TorchRows, parents: Array) -> TorchRows:
-        """Return the rows whose states are those of `parents` [N], when the next step is run."""
         assert isinstance(rows, StaticRows), "made by spread"
         rows.parents = parents
         return rows
 
     def step(self, rows: TorchRows, ids: Array) -> Any:
-        """Advance all rows, given their last ids [N], when a result is read."""
         assert isinstance(rows, StaticRows), "made by spread"
         return LazyStep(self, rows, ids)
 
     def mask(self, step: Any, mask: Mask) -> None:
-        """Change the log-probabilities of a step."""
         if mask.scaled is None and mask.allowed is None and mask.forbidden is None:
             step.ends = mask.ends if mask.ends.any() else None
             return
@@ -168,7 +158,6 @@ class CapturedEngine(TorchEngine):
 
     @torch.inference_mode()
     def best(self, step: Any, scores: Array, count: int) -> Best:
-        """Return the best continuations of groups of hypotheses."""
         with self._lock:
             # Without forbidden ids, as with phrases, a step is read several times.
             if step.outputs is None and step.rows.options.forbidden_ids:
@@ -177,13 +166,11 @@ class CapturedEngine(TorchEngine):
             return super().best(step, scores, count)
 
     def draw(self, step: Any, *arguments: Any) -> Best:
-        """Draw a token for each row."""
         with self._lock:
             self._apply_ends(step)
             return super().draw(step, *arguments)
 
     def log_probs(self, step: Any, rows: Array, tokens: Array) -> Array:
-        """Return the log-probabilities [M] of places."""
         with self._lock:
             self._apply_ends(step)
             return super().log_probs(step, rows, tokens)

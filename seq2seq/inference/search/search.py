@@ -15,25 +15,26 @@ from threading import Event, Thread
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
-from seq2seq.engines.engine import Array, Engine, StepOptions
+from seq2seq.engines.engine import Array, Engine, StepOptions, spread
 from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
 from seq2seq.inference.search.interface import (
     Hypothesis,
     NonFiniteError,
+    Request,
     SearchOptions,
+    Sentence,
+    make_sentence,
+    queues,
 )
-from seq2seq.inference.search.rule_states import RuleStates
-from seq2seq.inference.search.rules import rules_of
-from seq2seq.inference.search.sentences import Request, Sentence, make_sentence, queues
+from seq2seq.inference.search.rules import RuleStates, rules_of
 from seq2seq.inference.search.strategies import (
     Greedy,
     Sampled,
     Slots,
     Strategy,
+    Trail,
     rows_of,
-    spread,
 )
-from seq2seq.inference.search.trail import Trail
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import is_out_of_memory
 
@@ -115,25 +116,6 @@ class _Queue:
         self._entries.extendleft(reversed(list(entries)))
 
 
-class _Unfinished:
-    """A queue, and what a batch has taken from it and not finished, to be searched again."""
-
-    def __init__(self, queue: _Queue, entries: Iterable[Entry]) -> None:
-        self._queue, self.width = queue, queue.width
-        self.entries = {number: (number, sentence) for number, sentence in entries}
-
-    @property
-    def share(self) -> int:
-        """Return the number of sentences that one thread should take next, at most."""
-        return self._queue.share
-
-    def take(self, count: int) -> list[Entry]:
-        """Return the next sentences, and remember them."""
-        taken = self._queue.take(count)
-        self.entries.update((number, (number, sentence)) for number, sentence in taken)
-        return taken
-
-
 def _side_by_side(
     engine: Engine, waiting: Sequence[_Queue], options: SearchOptions, workers: int
 ) -> Iterator[Found]:
@@ -176,15 +158,15 @@ def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) 
     """Search queues, or what other threads leave of them, one after the other."""
     for queue in waiting:
         while entering := queue.take(engine.slots(queue.width, options.size, queue.share)):
-            batch = _Unfinished(queue, entering)
+            unfinished = dict(entering)
             try:
-                for number, hypotheses in _Batch(engine, batch, entering, options).run():
-                    del batch.entries[number]
+                for number, hypotheses in _Batch(engine, queue, unfinished, options).run():
+                    del unfinished[number]
                     yield number, hypotheses
             except (RuntimeError, MemoryError) as error:
                 if not (is_out_of_memory(error) and engine.shrink()):
                     raise
-                queue.put_back(batch.entries.values())
+                queue.put_back(unfinished.items())
 
 
 class _Encoded:
@@ -207,16 +189,20 @@ class _Encoded:
 
 
 class _Batch:
-    """Slots of one padded width, filled with sentences from a queue."""
+    """Slots of one padded width, filled with sentences from a queue.
+
+    What it has taken from the queue and not finished is in `unfinished`, to be searched again.
+    """
 
     def __init__(
         self,
         engine: Engine,
-        queue: _Unfinished,
-        entering: Sequence[Entry],
+        queue: _Queue,
+        unfinished: dict[int, Sentence],
         options: SearchOptions,
     ) -> None:
         self.engine, self.queue, self.options = engine, queue, options
+        self.unfinished, entering = unfinished, list(unfinished.items())
         count = engine.slots(queue.width, options.size, len(entering))
         self.slots, self.trail = Slots(count), Trail(count, options.size)
         kind = _strategy(entering[0][1], options)
@@ -294,6 +280,7 @@ class _Batch:
                 count = min(len(self.slots.limits), max(len(free), self.queue.share))
                 if not (waiting := self.queue.take(count)):
                     break
+                self.unfinished.update(waiting)
                 width, size = self.queue.width, self.options.size
                 self.encoded = _Encoded(self.engine, width, size, waiting)
             entering, rows = self.encoded.take(len(free))
