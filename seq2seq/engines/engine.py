@@ -8,6 +8,7 @@ of the host. An engine may compute lazily, as one graph: the values of a step ar
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +17,6 @@ from numpy.typing import NDArray
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 
 Array = NDArray[Any]
-Rows = Any  # memory and state of sentences or hypotheses, opaque to search
 
 FREE, MUST_END, MAY_NOT_END = 0, 1, -1  # values of `Mask.ends`
 
@@ -31,6 +31,17 @@ class StepOptions(NamedTuple):
 
 
 DEFAULT_OPTIONS = StepOptions()
+
+
+@dataclass
+class Rows:
+    """Memory, a row per sentence, and state, a row per hypothesis, opaque to search."""
+
+    memory: Any
+    state: Any
+    count: int  # sentences
+    size: int = 1  # hypotheses per sentence
+    options: StepOptions = DEFAULT_OPTIONS
 
 
 class Sampling(NamedTuple):
@@ -89,7 +100,7 @@ class EngineStep(Protocol):
 class Engine(Protocol):
     """A model, or an ensemble by the mean of probabilities, that advances hypotheses.
 
-    Rows and steps are of classes of its own.
+    Steps are of a class of its own.
     """
 
     @property

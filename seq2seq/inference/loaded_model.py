@@ -1,7 +1,7 @@
 """A trained or exported model in memory, with all that turns text into its ids and back."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -9,8 +9,6 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.engine import Engine
-from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
-from seq2seq.inference.search.search import search
 from seq2seq.runs.engine_folder import Decoding
 
 if TYPE_CHECKING:
@@ -66,12 +64,3 @@ class LoadedModel:
     def has_heads(self) -> bool:
         """Return True if translations have attention weights of several heads."""
         return self.engine.has_heads
-
-    def search(
-        self,
-        requests: Sequence[Request],
-        options: SearchOptions,
-        on_found: Callable[[int], None] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses for each request, best first; see `search.search.search`."""
-        return search(self.engine, requests, options, on_found)

@@ -24,6 +24,7 @@ from seq2seq.inference.nbest import (
 )
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.text_steps import Part
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
@@ -189,7 +190,7 @@ class PartSearch:
             for part in parts
         ]
         try:
-            return loaded.search(requests, options, on_found)
+            return search(loaded.engine, requests, options, on_found)
         except NonFiniteError as error:
             text = loaded.vocabularies.src.decode(requests[error.sentence].source)
             raise RunError(

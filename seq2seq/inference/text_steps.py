@@ -95,7 +95,6 @@ class Tags(LineStep):
         self._vocabulary = vocabulary
 
     def apply(self, line: SourceLine) -> None:
-        """Put the tags of a line before its parts that do not begin with them."""
         line.tag = tag = line.tag or self._source.tag_of(line.text, self._vocabulary)
         if tag is not None:
             line.cut(lambda part: [_with_tag(part.masked.text, tag)])
@@ -105,7 +104,6 @@ class Characters(LineStep):
     """White space and characters of other forms are written as the training text writes them."""
 
     def apply(self, line: SourceLine) -> None:
-        """Replace the characters that the training text hardly has."""
         for place, part in enumerate(line.parts):
             text = self._source.ordinary(part.masked.text)
             if text != part.masked.text:
@@ -119,7 +117,6 @@ class Copies(LineStep):
     """Lines without letters are copied, if the training text hardly has any."""
 
     def apply(self, line: SourceLine) -> None:
-        """Let a line that has only numbers and symbols be its own translation."""
         text = line.text.removeprefix(line.tag or "")
         if is_blank(line.text) or line.prefix or line.phrases or not self._source.copies(text):
             return
@@ -128,10 +125,12 @@ class Copies(LineStep):
 
 
 class AffixesAside(LineStep):
-    """Labels before a sentence, and symbols after its final mark, are set aside and put back."""
+    """Labels before a sentence, and symbols after its final mark, are set aside and put back.
+
+    Nothing is set aside before a prefix.
+    """
 
     def apply(self, line: SourceLine) -> None:
-        """Set aside what the training text hardly has, but nothing before a prefix."""
         for place, part in enumerate(line.parts):
             tag = f"{line.tag} " if line.tag else ""
             text = part.masked.text
@@ -148,15 +147,16 @@ class AffixesAside(LineStep):
                 )
 
     def undo(self, part: Part, text: str) -> str:
-        """Put back what was set aside."""
         return f"{part.head}{text}{part.tail}".strip()
 
 
 class FinalMarks(LineStep):
-    """Parts without a final mark get the usual one, if the training text always has one."""
+    """Parts without a final mark get the usual one, if the training text always has one.
+
+    The mark of the translation stays where a prefix ends in one.
+    """
 
     def apply(self, line: SourceLine) -> None:
-        """Add the mark; that of the translation stays where a prefix ends in one."""
         for place, part in enumerate(line.parts):
             text = self._source.with_final_mark(part.masked.text, line.tag)
             if text == part.masked.text:
@@ -169,7 +169,6 @@ class FinalMarks(LineStep):
             )
 
     def undo(self, part: Part, text: str) -> str:
-        """Remove the final mark of the translation, if the part had none."""
         return self._source.without_final_mark(text) if part.lacks_mark else text
 
 
@@ -177,7 +176,6 @@ class Sentences(LineStep):
     """Lines of more sentences than is usual are cut at sentence ends, unless more is required."""
 
     def apply(self, line: SourceLine) -> None:
-        """Split the line."""
         if is_blank(line.prefix) and not line.phrases:
             line.cut(lambda part: self._source.parts(part.masked.text))
         if len(line.parts) > 1:
@@ -201,7 +199,6 @@ class NameMasks(LineStep):
         self._names, self._requirements, self._settings = names, requirements, settings
 
     def apply(self, line: SourceLine) -> None:
-        """Mask the names of each part, and those of the prefix."""
         masked = [self._masked(part) for part in line.parts]
         line.prefix = self._names.mask_target(normalized(line.prefix), masked[0][0].names)
         line.parts = [
@@ -211,7 +208,6 @@ class NameMasks(LineStep):
         ]
 
     def undo(self, part: Part, text: str) -> str:
-        """Replace the placeholders of a translation by the spellings of names."""
         return self._names.restore(text, part.masked)
 
     def _masked(self, part: Part) -> list[Masked]:

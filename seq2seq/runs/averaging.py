@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
 from seq2seq.runs.run_config import model_changes, provenance_of
-from seq2seq.runtime.errors import UserError, argument
+from seq2seq.runtime.errors import RunError, UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 
 _TOO_FEW = "an average needs at least 2 checkpoints"
@@ -133,7 +134,8 @@ def save_average(
 ) -> None:
     """Write a run folder for the averaged model, recording the checkpoints that went into it.
 
-    Raises UserError as `check_destination` does: another process may have written there since.
+    Nothing is left if it cannot be written. Raises UserError as `check_destination` does: another
+    process may have written there since.
     """
     first = checkpoints[0]
     vocabularies, config = first.vocabularies, first.config
@@ -148,5 +150,11 @@ def save_average(
         step = max(run.step for run in checkpoints)
         header = CheckpointHeader(first.limit, step, bleu, provenance)
         placed = config.model_copy(update={"run_dir": folder})
-        checkpoint.create_run(folder, placed, vocabularies)
-        checkpoint.save_weights(folder / layout.BEST, named_weights(model), header)
+        try:
+            checkpoint.create_run(folder, placed, vocabularies)
+            checkpoint.save_weights(folder / layout.BEST, named_weights(model), header)
+        except RunError:
+            with suppress(RunError, OSError):
+                run_folder.clear(folder)
+                folder.rmdir()
+            raise

@@ -110,8 +110,9 @@ def recovery_hint(folder: Path, damaged: str = "") -> str:
 
 def _use_of(path: Path) -> str:
     if path.name in (LAST, PREVIOUS):
-        there = path.name == PREVIOUS and path.with_name(LAST).exists()
-        return f"{f'delete {LAST}, and ' * there}`seq2seq train CONFIG --resume` continues from it"
+        first = path.name == PREVIOUS and path.with_name(LAST).exists()
+        resume = f"training with {argument('resume', True)} continues from it"
+        return f"delete {LAST}, and {resume}" if first else resume
     if path.name == BEST:
         return f"it translates; to train again, {argument('overwrite', True)} or another run_dir"
     return f"copied to {BEST}, it translates"
@@ -128,7 +129,11 @@ def writing(path: Path, folder: Path | None = None) -> Iterator[None]:
 
 def write_failure(path: Path, folder: Path, error: OSError) -> RunError:
     """Return the error for a file of a run that cannot be written: what is left was verified."""
-    remedy = recovery_hint(folder) if folder.is_dir() else f"The run folder {folder} does not exist"
+    remedy = "Fix the problem and start again"
+    if not folder.is_dir():
+        remedy = f"The run folder {folder} does not exist"
+    elif existing(folder, (LAST, PREVIOUS, BEST)):
+        remedy = recovery_hint(folder)
     return RunError(f"{path}: cannot be written ({error.strerror or error}). {remedy}")
 
 

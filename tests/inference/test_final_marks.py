@@ -134,7 +134,7 @@ def test_a_line_is_kept_if_its_translation_is_only_the_mark(
 
         return [[Hypothesis([*ids, 3], -1.0, None)]]
 
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", always)
+    monkeypatch.setattr("seq2seq.inference.part_search.search", always)
     assert [each.text for each in translator.translate(["ba ka"], 1)] == ["ba ka"]
     assert [each.text for each in translator.translate(["ba ka."], 1)] == ["!"]
 

@@ -21,7 +21,7 @@ from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.runs.checkpoint import CONFIG
+from seq2seq.runs.layout import CONFIG
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]

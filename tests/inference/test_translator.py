@@ -161,7 +161,7 @@ def test_text_is_free_of_line_breaks(
     def always(*_: object) -> list[list[Hypothesis]]:
         return [[Hypothesis([*emitted, EOS_ID], -1.0, None)]]
 
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", always)
+    monkeypatch.setattr("seq2seq.inference.part_search.search", always)
     (translation,) = translator.translate(["ba"], beam_size=1)
     assert translation.text == f"a{' ' * len(breaks)}b"
     assert [(each.text, each.score) for each in translation.n_best] == [(translation.text, -1.0)]
@@ -561,7 +561,7 @@ def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blank = [[Hypothesis([EOS_ID], -1.0, np.ones((1, 3)) / 3)]]
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: blank)
+    monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: blank)
     assert of_words.translate("xa xb", 1).text == "xa xb"
     for word, text in (("xb", UNKNOWN), ("xc", "xa xb")):
         settings = SearchSettings(forbidden=(word,))
@@ -590,14 +590,14 @@ def test_every_n_best_entry_uses_its_own_attention(
         Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, attention),
         Hypothesis([UNK_ID, EOS_ID], -2.0, attention[1:]),
     ]
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: [both])
+    monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
     assert [(entry.text, entry.score) for entry in found.n_best] == [("xb xa", -1.0), ("xa", -2.0)]
     settings = SearchSettings(forbidden=("xb",))
     (found,) = of_words.translate(["xa xb xc"], 2, 2, settings=settings)
     assert [entry.text for entry in found.n_best] == [f"{UNKNOWN} xa", "xa"]
     blind = [each._replace(attention_weights=None) for each in both]
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: [blind])
+    monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
 
 

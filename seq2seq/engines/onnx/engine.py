@@ -10,12 +10,12 @@ from onnxruntime import InferenceSession
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import (
-    DEFAULT_OPTIONS,
     MAY_NOT_END,
     MUST_END,
     Array,
     Best,
     Mask,
+    Rows,
     Sampling,
     StepOptions,
     spread,
@@ -36,21 +36,10 @@ MAX_ROWS = 320  # hypotheses searched together
 
 
 @dataclass
-class HostRows:
-    """Memory, a row per sentence, and state, a row per hypothesis, of each network."""
-
-    memory: list[Arrays]
-    state: list[Arrays]
-    count: int  # sentences
-    size: int = 1  # hypotheses per sentence
-    options: StepOptions = DEFAULT_OPTIONS
-
-
-@dataclass
 class HostStep:
     """Result of one step."""
 
-    rows: HostRows
+    rows: Rows
     values: Array  # [N, V], log-probabilities, or logits if only the best is read
     undefined: Array  # [N], rows whose log-probabilities are not numbers
     attention: Array | None
@@ -136,7 +125,7 @@ class OnnxEngine:
     def shrink(self) -> bool:
         return False
 
-    def encode(self, sources: Sequence[Ids], width: int) -> HostRows:
+    def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         src = np.full((len(sources), width), PAD_ID, np.int64)
         for row, ids in zip(src, sources, strict=True):
             row[: len(ids)], row[len(ids)] = ids, EOS_ID
@@ -144,29 +133,29 @@ class OnnxEngine:
         memory, state = zip(
             *(network.encode(src, lengths) for network in self.networks), strict=True
         )
-        return HostRows(list(memory), list(state), len(sources))
+        return Rows(list(memory), list(state), len(sources))
 
-    def spread(self, rows: HostRows, beam_size: int, options: StepOptions) -> HostRows:
+    def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> Rows:
         state = rows.state
         if beam_size > 1:
             state = _select(state, np.arange(rows.count).repeat(beam_size))
-        return HostRows(rows.memory, state, rows.count, beam_size, options)
+        return Rows(rows.memory, state, rows.count, beam_size, options)
 
-    def put(self, rows: HostRows, slots: Array, encoded: HostRows, sentences: Array) -> HostRows:
+    def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
         _put(rows.memory, slots, encoded.memory, sentences)
         hypotheses = sentences.repeat(rows.size)
         _put(rows.state, spread(slots, rows.size), encoded.state, hypotheses)
         return rows
 
-    def keep(self, rows: HostRows, slots: Array) -> HostRows:
+    def keep(self, rows: Rows, slots: Array) -> Rows:
         memory = _select(rows.memory, slots)
         state = _select(rows.state, spread(slots, rows.size))
         return replace(rows, memory=memory, state=state, count=len(slots))
 
-    def select(self, rows: HostRows, parents: Array) -> HostRows:
+    def select(self, rows: Rows, parents: Array) -> Rows:
         return replace(rows, state=_select(rows.state, parents))
 
-    def step(self, rows: HostRows, ids: Array) -> HostStep:
+    def step(self, rows: Rows, ids: Array) -> HostStep:
         options = rows.options
         read = [ATTENTION] * options.attention + [HEADS] * options.heads
         log_probs = options.log_probs or len(self.networks) > 1

@@ -1,7 +1,7 @@
 """Search engine over a plain torch model: greedy, beam and sampling wait for a GPU once a step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -13,12 +13,12 @@ from torch.nn import functional as F
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids
 from seq2seq.engines.engine import (
-    DEFAULT_OPTIONS,
     MAY_NOT_END,
     MUST_END,
     Array,
     Best,
     Mask,
+    Rows,
     Sampling,
     StepOptions,
     spread,
@@ -29,22 +29,6 @@ MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
 BLOCK, MIN_BLOCKS = 64, 32  # tokens of a block of the vocabulary on CUDA, and blocks at least
 MAX_SLOTS = 1024
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
-
-
-class ModelStep(Protocol):
-    """Result of one step for N rows: outputs to project, next state, attention weights.
-
-    The weights are [N, S], and [N, M, S] of M heads apart, or None.
-    """
-
-    @property
-    def outputs(self) -> Any: ...
-    @property
-    def state(self) -> Any: ...
-    @property
-    def attention_weights(self) -> Tensor | None: ...
-    @property
-    def head_weights(self) -> Tensor | None: ...
 
 
 class Model(Protocol):
@@ -59,22 +43,15 @@ class Model(Protocol):
     def start(self, encoded: Any) -> tuple[Any, Any]:
         """Return memory and initial state, both the caller's to overwrite."""
 
-    def step(self, ids: Tensor, state: Any, memory: Any) -> ModelStep:
-        """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
+    def step(self, ids: Tensor, state: Any, memory: Any) -> Any:
+        """Advance N = B * K hypotheses, given their last ids [N], by one target position.
+
+        The result has `outputs` to project, the next `state`, and `attention_weights` [N, S] and
+        `head_weights` [N, M, S] of M heads, or None.
+        """
 
     def project(self, outputs: Any) -> Tensor:
         """Return logits [N, V], which the caller may overwrite, for the outputs of N rows."""
-
-
-@dataclass
-class TorchRows:
-    """Memory, a row per sentence, and state, a row per hypothesis."""
-
-    memory: Any
-    state: Any
-    count: int  # sentences
-    size: int = 1  # hypotheses per sentence
-    options: StepOptions = DEFAULT_OPTIONS
 
 
 Weights = tuple[Tensor | None, Tensor | None]  # attention weights, and those of heads
@@ -83,7 +60,7 @@ Weights = tuple[Tensor | None, Tensor | None]  # attention weights, and those of
 class TorchStep:
     """Result of one step: log-probabilities on the device, attention weights once copied."""
 
-    def __init__(self, rows: TorchRows, values: Tensor, weights: Weights) -> None:
+    def __init__(self, rows: Rows, values: Tensor, weights: Weights) -> None:
         self.rows, self.values, self.weights = rows, values, weights
         self.attention: Array | None = None
         self.heads: Array | None = None
@@ -137,41 +114,41 @@ class TorchEngine:
         return self._limit > 0
 
     @torch.inference_mode()
-    def encode(self, sources: Sequence[Ids], width: int) -> TorchRows:
+    def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         src, lengths = pad_sources(sources, width)
         encoded = self.model.encode(src.to(self.device), lengths.to(self.device))
-        return TorchRows(*self.model.start(encoded), len(sources))
+        return Rows(*self.model.start(encoded), len(sources))
 
     @torch.inference_mode()
-    def spread(self, rows: TorchRows, beam_size: int, options: StepOptions) -> TorchRows:
+    def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> Rows:
         state = rows.state
         if beam_size > 1:
             state = state.select(self._tensor(np.arange(rows.count).repeat(beam_size)))
-        return TorchRows(rows.memory, state, rows.count, beam_size, options)
+        return Rows(rows.memory, state, rows.count, beam_size, options)
 
     @torch.inference_mode()
-    def put(self, rows: TorchRows, slots: Array, encoded: TorchRows, sentences: Array) -> TorchRows:
+    def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
         rows.memory.put(self._tensor(slots), encoded.memory, self._tensor(sentences))
         hypotheses = self._tensor(spread(slots, rows.size))
         rows.state.put(hypotheses, encoded.state, self._tensor(sentences.repeat(rows.size)))
         return rows
 
     @torch.inference_mode()
-    def keep(self, rows: TorchRows, slots: Array) -> TorchRows:
+    def keep(self, rows: Rows, slots: Array) -> Rows:
         memory = rows.memory.select(self._tensor(slots))
         state = rows.state.select(self._tensor(spread(slots, rows.size)))
-        return TorchRows(memory, state, len(slots), rows.size, rows.options)
+        return Rows(memory, state, len(slots), rows.size, rows.options)
 
     @torch.inference_mode()
-    def select(self, rows: TorchRows, parents: Array) -> TorchRows:
+    def select(self, rows: Rows, parents: Array) -> Rows:
         return replace(rows, state=rows.state.select(self._tensor(parents)))
 
     @torch.inference_mode()
-    def step(self, rows: TorchRows, ids: Array) -> TorchStep:
+    def step(self, rows: Rows, ids: Array) -> TorchStep:
         state, values, weights = self._advance(rows, rows.state, self._tensor(ids))
         return TorchStep(replace(rows, state=state), values, weights)
 
-    def _advance(self, rows: TorchRows, state: Any, ids: Tensor) -> tuple[Any, Tensor, Weights]:
+    def _advance(self, rows: Rows, state: Any, ids: Tensor) -> tuple[Any, Tensor, Weights]:
         """Return the next state, log-probabilities [N, V], and weights as far as they are read."""
         options = rows.options
         step = self.model.step(ids, state, rows.memory)

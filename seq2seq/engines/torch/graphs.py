@@ -21,12 +21,20 @@ from torch import Tensor
 
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, StepOptions, spread
+from seq2seq.engines.engine import (
+    MAY_NOT_END,
+    MUST_END,
+    Array,
+    Best,
+    Mask,
+    Rows,
+    StepOptions,
+    spread,
+)
 from seq2seq.engines.torch.engine import (
     MAX_SLOTS,
     Model,
     TorchEngine,
-    TorchRows,
     Weights,
     best_of,
     joined,
@@ -48,7 +56,7 @@ class _Tensors(NamedTuple):
 
 
 @dataclass(eq=False)
-class StaticRows(TorchRows):
+class StaticRows(Rows):
     """Rows whose tensors stay the same; states are those of `parents` [N] once the step is run."""
 
     number: int = 0
@@ -109,7 +117,7 @@ class CapturedEngine(TorchEngine):
             return super().shrink()
 
     @torch.inference_mode()
-    def encode(self, sources: Sequence[Ids], width: int) -> TorchRows:
+    def encode(self, sources: Sequence[Ids], width: int) -> Rows:
 
         def start(src: Tensor, lengths: Tensor) -> Any:
             return self.model.start(self.model.encode(src, lengths))
@@ -117,20 +125,20 @@ class CapturedEngine(TorchEngine):
         src, lengths = pad_sources(sources, width)
         with self._lock:
             memory, state = self._graphs.call(("encode", src.shape), start, src, lengths)
-            return TorchRows(_copied(memory), _copied(state), len(sources))
+            return Rows(_copied(memory), _copied(state), len(sources))
 
     @torch.inference_mode()
-    def spread(self, rows: TorchRows, beam_size: int, options: StepOptions) -> StaticRows:
+    def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> StaticRows:
         with self._lock:
             return self._placed(super().spread(rows, beam_size, options))
 
     @torch.inference_mode()
-    def put(self, rows: TorchRows, slots: Array, encoded: TorchRows, sentences: Array) -> TorchRows:
+    def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
         with self._lock:
             return super().put(rows, slots, encoded, sentences)
 
     @torch.inference_mode()
-    def keep(self, rows: TorchRows, slots: Array) -> StaticRows:
+    def keep(self, rows: Rows, slots: Array) -> StaticRows:
         assert isinstance(rows, StaticRows), "made by spread"
         hypotheses = spread(slots, rows.size)
         if rows.parents is not None:
@@ -138,14 +146,14 @@ class CapturedEngine(TorchEngine):
         with self._lock:
             memory = rows.memory.select(self._tensor(slots))
             state = rows.state.select(self._tensor(hypotheses))
-            return self._placed(TorchRows(memory, state, len(slots), rows.size, rows.options))
+            return self._placed(Rows(memory, state, len(slots), rows.size, rows.options))
 
-    def select(self, rows: TorchRows, parents: Array) -> TorchRows:
+    def select(self, rows: Rows, parents: Array) -> Rows:
         assert isinstance(rows, StaticRows), "made by spread"
         rows.parents = parents
         return rows
 
-    def step(self, rows: TorchRows, ids: Array) -> Any:
+    def step(self, rows: Rows, ids: Array) -> Any:
         assert isinstance(rows, StaticRows), "made by spread"
         return LazyStep(self, rows, ids)
 
@@ -231,7 +239,7 @@ class CapturedEngine(TorchEngine):
         chosen = [*best_of(values, scores, count), *(_floats(weights))]
         return chosen, joined(chosen), values, weights
 
-    def _placed(self, rows: TorchRows) -> StaticRows:
+    def _placed(self, rows: Rows) -> StaticRows:
         """Return the rows in tensors that no search uses now."""
         shapes = tuple(part.shape for part in (*_tensors(rows.memory), *_tensors(rows.state)))
         unused = self._unused[rows.count, rows.size, shapes]

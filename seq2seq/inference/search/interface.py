@@ -70,34 +70,27 @@ class Request(NamedTuple):
     prefix: Prefix = NO_PREFIX
     lexical: Lexical = NO_LEXICAL
     marks: tuple[int, ...] = ()  # tokens that wait for all that the translation contains
+    placeholders: tuple[int, ...] = ()  # source tokens that the translation contains once
+    seed: str = ""  # of what is drawn
 
 
-class Sentence(NamedTuple):
-    """A request as search reads it."""
+def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> Request:
+    """Return a request whose limit leaves room for what its translation must contain.
 
-    source: Ids  # without end-of-sentence
-    limit: int  # tokens at most, end-of-sentence included
-    prefix: Prefix
-    lexical: Lexical
-    seed: str
-    placeholders: tuple[int, ...]  # source tokens that the translation contains once
-    marks: tuple[int, ...] = ()
-
-
-def make_sentence(request: Request, options: SearchOptions, seed: str = "") -> Sentence:
-    """Return a sentence whose limit leaves room for what its translation must contain.
-
-    The limit counts from the end of a prefix that leaves no room.
+    The limit counts from the end of a prefix that leaves no room, and has end-of-sentence. What is
+    drawn for a sentence depends on it alone, not on the others.
     """
-    source, limit, prefix, lexical, marks = request
-    forced = len(prefix.states)  # tokens at most
-    placeholders: tuple[int, ...] = ()
+    source, limit, prefix, lexical, marks, *_ = request
+    forced, seed = len(prefix.states), ""
+    kept: tuple[int, ...] = ()
     if options.kept_ids:
-        placeholders = tuple(dict.fromkeys(token for token in source if token in options.kept_ids))
-    limit = max(limit, 1 + len(placeholders))
-    limit = limit if forced + len(placeholders) < limit else limit + forced
-    limit = max(limit, options.min_length, forced + lexical.total + len(placeholders))
-    return Sentence(source, limit + 1, prefix, lexical, seed, placeholders, marks)
+        kept = tuple(dict.fromkeys(token for token in source if token in options.kept_ids))
+    limit = max(limit, 1 + len(kept))
+    limit = limit if forced + len(kept) < limit else limit + forced
+    limit = max(limit, options.min_length, forced + lexical.total + len(kept))
+    if options.sampling is not None:
+        seed = f"{options.sampling.seed} {sample} {' '.join(map(str, source))}"
+    return Request(source, limit + 1, prefix, lexical, marks, kept, seed)
 
 
 def padded_width(source: Ids) -> int:
@@ -113,7 +106,7 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     return groups
 
 
-def queues(sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[int]]]:
+def queues(sentences: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
     """Yield padded lengths and the sentences searched together: those with phrases separately.
 
     They need beam search with any beam size, and the others must not depend on them.

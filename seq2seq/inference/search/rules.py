@@ -13,7 +13,7 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Engine, Mask
 from seq2seq.inference.search.forbidden import Forbidden, State
-from seq2seq.inference.search.interface import SearchOptions, Sentence
+from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 
 Tokens = Sequence[int] | Array
@@ -101,7 +101,7 @@ class NextTokens:
 class Rule(Protocol):
     """Restriction on the next token of a hypothesis, given those so far."""
 
-    def start(self, sentence: Sentence) -> Any:
+    def start(self, sentence: Request) -> Any:
         """Return the state of the empty hypothesis, or None if the rule does not apply."""
 
     def after(self, state: Any, token: int) -> Any:
@@ -128,7 +128,7 @@ def rules_of(options: SearchOptions) -> list[Rule]:
 class KeepPrefix:
     """A hypothesis starts with the prefix of its sentence."""
 
-    def start(self, sentence: Sentence) -> tuple[Prefix, int] | None:
+    def start(self, sentence: Request) -> tuple[Prefix, int] | None:
         return (sentence.prefix, 0) if sentence.prefix.states else None
 
     def after(self, state: tuple[Prefix, int], token: int) -> tuple[Prefix, int]:
@@ -160,7 +160,7 @@ class KeepTokens:
     def __init__(self, ids: range) -> None:
         self.ids = ids
 
-    def start(self, sentence: Sentence) -> MissingTokens:
+    def start(self, sentence: Request) -> MissingTokens:
         return MissingTokens(sentence.placeholders, sentence.lexical.total, sentence.marks)
 
     def after(self, state: MissingTokens, token: int) -> MissingTokens:
@@ -184,7 +184,7 @@ class PenalizeRepetition:
     those: both depend on a constant that softmax ignores. Log-probabilities are never positive.
     """
 
-    def start(self, sentence: Sentence) -> tuple[int, ...]:  # noqa: ARG002
+    def start(self, sentence: Request) -> tuple[int, ...]:  # noqa: ARG002
         return ()
 
     def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
@@ -203,7 +203,7 @@ class NoRepeatedNgram:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def start(self, sentence: Sentence) -> tuple[int, ...]:  # noqa: ARG002
+    def start(self, sentence: Request) -> tuple[int, ...]:  # noqa: ARG002
         return ()
 
     def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
@@ -227,7 +227,7 @@ class ForbidWords:
     def __init__(self, forbidden: Forbidden) -> None:
         self.forbidden = forbidden
 
-    def start(self, sentence: Sentence) -> State:  # noqa: ARG002
+    def start(self, sentence: Request) -> State:  # noqa: ARG002
         return self.forbidden.start
 
     def after(self, state: State, token: int) -> State:
@@ -252,7 +252,7 @@ class RequirePhrases:
     def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
         self.ngram, self.kept_ids = ngram, kept_ids
 
-    def start(self, sentence: Sentence) -> Phrases | None:
+    def start(self, sentence: Request) -> Phrases | None:
         lexical = sentence.lexical
         return Phrases(lexical, lexical.start(), sentence.marks) if lexical.phrases else None
 
@@ -293,7 +293,7 @@ class RuleStates:
         self._rules: dict[int, list[Rule]] = {}  # by slot, where a sentence has rules
         self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
 
-    def begin(self, slot: int, sentence: Sentence) -> None:
+    def begin(self, slot: int, sentence: Request) -> None:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
         starts = [(rule, rule.start(sentence)) for rule in self.rules]
         applied = [(rule, state) for rule, state in starts if state is not None]

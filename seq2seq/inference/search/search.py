@@ -22,7 +22,6 @@ from seq2seq.inference.search.interface import (
     NonFiniteError,
     Request,
     SearchOptions,
-    Sentence,
     make_sentence,
     queues,
 )
@@ -40,7 +39,7 @@ from seq2seq.runtime.errors import is_out_of_memory
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
-Entry = tuple[int, Sentence]  # with its number
+Entry = tuple[int, Request]  # with its number
 Found = tuple[int, list[Hypothesis]]  # likewise
 
 
@@ -61,7 +60,7 @@ def search(
     """
     samples = options.sampling.samples if options.sampling else 1
     sentences = [
-        _sentence(request, sample, options) for request in requests for sample in range(samples)
+        make_sentence(request, options, sample) for request in requests for sample in range(samples)
     ]
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     missing = [samples] * len(requests)
@@ -82,14 +81,6 @@ def search(
         [hypothesis for hypotheses in results[start : start + samples] for hypothesis in hypotheses]
         for start in range(0, len(results), samples)
     ]
-
-
-def _sentence(request: Request, sample: int, options: SearchOptions) -> Sentence:
-    """Return a sentence; what is drawn for it depends on it alone, not on the others."""
-    if options.sampling is None:
-        return make_sentence(request, options)
-    source = " ".join(map(str, request.source))
-    return make_sentence(request, options, f"{options.sampling.seed} {sample} {source}")
 
 
 class _Queue:
@@ -198,7 +189,7 @@ class _Batch:
         self,
         engine: Engine,
         queue: _Queue,
-        unfinished: dict[int, Sentence],
+        unfinished: dict[int, Request],
         options: SearchOptions,
     ) -> None:
         self.engine, self.queue, self.options = engine, queue, options
@@ -303,7 +294,7 @@ class _Batch:
         self.rules.keep(slots.tolist())
 
 
-def _strategy(sentence: Sentence, options: SearchOptions) -> type[Strategy]:
+def _strategy(sentence: Request, options: SearchOptions) -> type[Strategy]:
     """Return the strategy for a queue of sentences: all of them have phrases, or none."""
     if options.sampling is not None:
         return Sampled

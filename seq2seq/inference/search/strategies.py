@@ -14,8 +14,8 @@ from seq2seq.inference.search.interface import (
     MAX_FACTOR,
     MIN_COVERAGE,
     Hypothesis,
+    Request,
     SearchOptions,
-    Sentence,
 )
 from seq2seq.inference.search.rules import RuleStates
 
@@ -51,7 +51,7 @@ class Slots:
         self.starts = np.zeros(count, np.int64)  # number of the first step
         self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
 
-    def begin(self, slots: Array, entering: Sequence[tuple[int, Sentence]], step: int) -> None:
+    def begin(self, slots: Array, entering: Sequence[tuple[int, Request]], step: int) -> None:
         """Start sentences, given with their numbers, in slots."""
         self.sentences[slots] = [number for number, _ in entering]
         self.limits[slots] = [sentence.limit for _, sentence in entering]
@@ -174,12 +174,10 @@ class Strategy(ABC):
     def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
         self.engine, self.options, self.slots, self.trail = engine, options, slots, trail
 
-    @abstractmethod
-    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
-        """Reset the state of slots that sentences enter."""
+    def begin(self, slots: Array, sentences: Sequence[Request]) -> None:  # noqa: B027
+        """Reset the state of slots that sentences enter, if there is one."""
 
-    @abstractmethod
-    def keep(self, slots: Array) -> None:
+    def keep(self, slots: Array) -> None:  # noqa: B027
         """Drop all other slots and renumber these in the given order."""
 
     @abstractmethod
@@ -193,12 +191,6 @@ class Strategy(ABC):
 
 class Greedy(Strategy):
     """Take the most probable token at every step until end-of-sentence."""
-
-    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
-        pass
-
-    def keep(self, slots: Array) -> None:
-        pass
 
     def choose(self, step: EngineStep, rules: RuleStates) -> Selection:  # noqa: ARG002
         best = self._next(step)
@@ -239,7 +231,7 @@ class Sampled(Greedy):
         super().__init__(engine, options, slots, trail)
         self._generators = [random.Random(0) for _ in slots.lengths]
 
-    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
+    def begin(self, slots: Array, sentences: Sequence[Request]) -> None:
         for slot, sentence in zip(slots.tolist(), sentences, strict=True):
             self._generators[slot] = random.Random(sentence.seed)
 
