@@ -71,7 +71,7 @@ class Request(NamedTuple):
     lexical: Lexical = NO_LEXICAL
     marks: tuple[int, ...] = ()  # tokens that wait for all that the translation contains
     placeholders: tuple[int, ...] = ()  # source tokens that the translation contains once
-    seed: str = ""  # of what is drawn
+    seed: str = ""  # for sampling
 
 
 def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> Request:
