@@ -6,7 +6,6 @@ import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +31,7 @@ _LETTERS_END = 0x40000  # beyond are only variation selectors of ideographs, and
 _NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # printed for bytes that are no character
 
 
-class State(NamedTuple):
-    """Longest suffix of the text that begins a phrase, and bytes of an incomplete character."""
-
-    text: str
-    start: bytes = b""
+State = tuple[str, bytes]  # longest suffix that begins a phrase, bytes of a partial character
 
 
 class Forbidden:
@@ -59,27 +54,39 @@ class Forbidden:
         texts = (i for i in range(FIRST_ID, len(self._tokens)) if i not in self._bytes)
         self._ids = sorted(texts, key=self._tokens.__getitem__)
         self._sorted = [self._tokens[i] for i in self._ids]
-        self.start = State(self._phrases.after("", " "))
-        self._after_token: dict[tuple[State, int], State] = {}
-        self._forbidden: dict[tuple[State, bool], NDArray[np.int64]] = {}
+        self._states: list[State] = [("", b"")]
+        self._numbers: dict[State, int] = {("", b""): 0}
+        self._after_token: dict[tuple[int, int], int] = {}
+        self._forbidden: dict[tuple[int, bool], NDArray[np.int64]] = {}
+        self.start = self._number(self._phrases.after("", " "), b"")
 
     def occurs_in(self, text: str) -> bool:
         """Return whether a text between spaces contains a phrase."""
-        return self._phrases.complete(self.start.text, _AS_SPACE.sub(" ", text), is_last=True)
+        return self._phrases.complete(
+            self._states[self.start][0], _AS_SPACE.sub(" ", text), is_last=True
+        )
 
-    def after(self, state: State, token: int) -> State:
-        """Return the state after a token."""
+    def after(self, state: int, token: int) -> int:
+        """Return the number of the state after a token."""
         key = state, token
         if key not in self._after_token:
-            text, undecoded = self._decoded(state.start, token)
-            self._after_token[key] = State(self._phrases.after(state.text, text), undecoded)
+            before, start = self._states[state]
+            text, undecoded = self._decoded(start, token)
+            self._after_token[key] = self._number(self._phrases.after(before, text), undecoded)
         return self._after_token[key]
 
-    def forbidden_tokens(self, state: State, is_last: bool) -> NDArray[np.int64]:
+    def _number(self, text: str, start: bytes) -> int:
+        state = text, start
+        if state not in self._numbers:
+            self._numbers[state] = len(self._states)
+            self._states.append(state)
+        return self._numbers[state]
+
+    def forbidden_tokens(self, state: int, is_last: bool) -> NDArray[np.int64]:
         """Return the tokens [M] that a state forbids; `is_last` if end-of-sentence must follow."""
         key = state, is_last or self._are_words
         if key not in self._forbidden:
-            (text, start), is_last = key
+            (text, start), is_last = self._states[state], key[1]
             tokens = self._completing_bytes(text, start, is_last) | (
                 self._completing_after(text, is_last) if start else self._completing(text, is_last)
             )
@@ -132,7 +139,7 @@ class Forbidden:
                     following = self._tokens[i][len(remainder) :][:1]
                     if not at_word_end or (not is_of_word(following) if following else is_last):
                         tokens.add(i)
-        return tokens.union(self.forbidden_tokens(State(""), is_last).tolist())
+        return tokens.union(self.forbidden_tokens(0, is_last).tolist())
 
     @cached_property
     def _ending_word(self) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Engine, Mask
-from seq2seq.inference.search.forbidden import Forbidden, State
+from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 
@@ -81,7 +81,8 @@ class NextTokens:
     def forbidden(self) -> Array:
         """Return the tokens that are forbidden where `allowed` is None."""
         joined = self._joined()
-        return np.concatenate([joined[~np.isin(joined, self._exempt)], self._joined_strict()])
+        joined = joined[~np.isin(joined, self._exempt)] if len(self._exempt) else joined
+        return np.concatenate([joined, self._joined_strict()])
 
     def remaining(self) -> Array:
         """Return the tokens that are left of the allowed ones."""
@@ -227,13 +228,13 @@ class ForbidWords:
     def __init__(self, forbidden: Forbidden) -> None:
         self.forbidden = forbidden
 
-    def start(self, sentence: Request) -> State:  # noqa: ARG002
+    def start(self, sentence: Request) -> int:  # noqa: ARG002
         return self.forbidden.start
 
-    def after(self, state: State, token: int) -> State:
+    def after(self, state: int, token: int) -> int:
         return self.forbidden.after(state, token)
 
-    def mask(self, state: State, choice: NextTokens) -> None:
+    def mask(self, state: int, choice: NextTokens) -> None:
         tokens = self.forbidden.forbidden_tokens(state, choice.room == 1)  # then the sentence ends
         if choice.has_others(tokens):
             choice.unwanted = tokens
