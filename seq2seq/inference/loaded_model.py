@@ -54,13 +54,3 @@ class LoadedModel:
     def __getstate__(self) -> dict[str, Any]:
         """Pickle or copy the translator with its weights, without what it has cached."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-    @property
-    def attends(self) -> bool:
-        """Return True if translations have attention weights."""
-        return self.engine.attends
-
-    @property
-    def has_heads(self) -> bool:
-        """Return True if translations have attention weights of several heads."""
-        return self.engine.has_heads

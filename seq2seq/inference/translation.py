@@ -243,11 +243,11 @@ def translation_as_json(
         "log_probs": _rounded(translation.log_probs),
     }
     blocks = translation.attention_blocks if with_attention else None
-    matrices = [_matrix_as_json(block) for block in blocks.blocks] if blocks else []
+    matrices = [_weights_as_json(block) for block in blocks.blocks] if blocks else []
     text = json_text(fields)[:-1]
     text += _weights_field("attention", matrices)
     if with_attention and (heads := translation.head_blocks):
-        text += _weights_field("head", [_heads_as_json(block) for block in heads.blocks])
+        text += _weights_field("head", [_weights_as_json(block) for block in heads.blocks])
     if with_nbest:
         fields = {
             "n_best": [
@@ -271,13 +271,11 @@ def _weights_field(name: str, parts: Sequence[str]) -> str:
     return f', "{name}_weights": {parts[0] if parts else "null"}'
 
 
-def _heads_as_json(weights: NDArray[np.float32]) -> str:
-    return "[" + ", ".join(map(_matrix_as_json, weights)) + "]"
-
-
-def _matrix_as_json(weights: NDArray[np.float32]) -> str:
-    """Format a matrix row by row: as numbers of Python it would take ten times the memory."""
-    return "[" + ", ".join(json_text(_rounded(row.tolist())) for row in weights) + "]"
+def _weights_as_json(weights: NDArray[np.float32]) -> str:
+    """Format weights row by row: as numbers of Python they would take ten times the memory."""
+    if weights.ndim == 1:
+        return json_text(_rounded(weights.tolist()))
+    return "[" + ", ".join(map(_weights_as_json, weights)) + "]"
 
 
 def _rounded(values: Iterable[float]) -> list[float]:

@@ -270,7 +270,7 @@ def test_an_exported_model_has_the_heads_of_its_run(
 ) -> None:
     assert main(["export", "-m", str(headed), "-o", str(tmp_path / "new")]) == 0
     exported = Translator.load(tmp_path / "new")
-    assert exported.has_heads
+    assert exported.engine.has_heads
     for one, other in zip(
         exported.translate(LINES, settings=SETTINGS),
         translator.translate(LINES, settings=SETTINGS),

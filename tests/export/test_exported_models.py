@@ -616,8 +616,8 @@ def test_invalid_combinations_are_refused(
     with pytest.raises(UserError, match="combine runs of one direction"):
         export_runs([tiny_runs["luong"], other_languages], tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    assert run.attends
-    assert exported.attends
+    assert run.engine.attends
+    assert exported.engine.attends
 
 
 def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def check_shape(translator: Translator, line: str, translation: Translation) -> 
     assert spelled(translation.src_tokens) == without_spaces(line)
     weights = translation.attention
     size = len(translation.src_tokens) - translation.parts
-    assert (weights is not None) == (translator.attends and size <= MAX_ATTENTION_TOKENS)
+    assert (weights is not None) == (translator.engine.attends and size <= MAX_ATTENTION_TOKENS)
     if weights is not None:
         assert weights.shape == (len(translation.tokens), len(translation.src_tokens))
         assert weights.sum(axis=1) == pytest.approx(1, rel=1e-4)
@@ -395,7 +395,7 @@ def test_the_beam_size_defaults_to_that_of_the_config(tiny_runs: dict[str, Path]
 
 
 def test_only_models_with_attention_have_weights(tiny_runs: dict[str, Path]) -> None:
-    attends = {decoder: load(run).attends for decoder, run in tiny_runs.items()}
+    attends = {decoder: load(run).engine.attends for decoder, run in tiny_runs.items()}
     assert attends == {"bahdanau": True, "luong": True, "none": False}
 
 
@@ -649,7 +649,7 @@ def test_an_ensemble_of_one_model_twice_is_that_model(tiny_run: Path) -> None:
 
 def test_an_ensemble_of_different_decoders_translates(tiny_runs: dict[str, Path]) -> None:
     ensemble = Translator.load(*tiny_runs.values(), device="cpu")
-    assert ensemble.attends
+    assert ensemble.engine.attends
     translations = ensemble.translate(LINES, beam_size=2)
     for line, translation in zip(LINES, translations, strict=True):
         check_shape(ensemble, line, translation)
