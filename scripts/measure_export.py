@@ -26,9 +26,9 @@ from tabulate import tabulate
 
 from seq2seq.data.lines import iter_lines
 from seq2seq.evaluation.metrics import bleu_score
-from seq2seq.export.export import export_runs
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runs.graphs import export_runs
 from seq2seq.runtime.errors import UserError
 
 BEAMS = (1, 5)

@@ -122,10 +122,10 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
 
     from seq2seq.data.length_limit import LengthLimit
     from seq2seq.model.seq2seq import named_weights
-    from seq2seq.runs import engine_files
     from seq2seq.runs.checkpoint import CheckpointHeader, create_run, new_model, save_weights
+    from seq2seq.runs.graphs import store_engine
     from seq2seq.runs.layout import BEST
-    from seq2seq.runs.provenance import provenance_of
+    from seq2seq.runs.run_config import provenance_of
 
     run = Path(config.run_dir)
     create_run(run, config, vocabularies)
@@ -138,7 +138,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
     weights["projection.bias"][EOS_ID] = 3
     origin = provenance_of(config, vocabularies, model_keys_only=True)
     save_weights(run / BEST, weights, CheckpointHeader(LengthLimit(0.75, 3), 7, 1.25, origin))
-    engine_files.write(run)
+    store_engine(run)
     return run
 
 
@@ -149,7 +149,7 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     from seq2seq.model.seq2seq import named_weights
     from seq2seq.runs.checkpoint import CheckpointHeader, create_run, load_model, save_weights
     from seq2seq.runs.layout import BEST
-    from seq2seq.runs.provenance import provenance_of
+    from seq2seq.runs.run_config import provenance_of
 
     loaded = load_model(run, torch.device("cpu"))
     create_run(other, loaded.config, vocabularies)

@@ -17,10 +17,8 @@ from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import ATTENTION, LOG_PROBS, Arrays, Stepped
 from seq2seq.engines.torch.engine import Model, TorchEngine
 from seq2seq.inference.search import search as module
-from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
-from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
-from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
-from seq2seq.inference.search.sentences import Request
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
+from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 
 
 def requests_of(

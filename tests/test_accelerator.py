@@ -23,7 +23,7 @@ from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.data.batching import make_batch
-from seq2seq.engines.torch import sampling
+from seq2seq.engines.torch import engine as torch_engine
 from seq2seq.model import lstm
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
@@ -278,7 +278,7 @@ def test_a_device_without_float64_trains_and_samples(
     small_corpus: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Apple's GPUs have no float64: no tensor on them may have this type."""
-    for module in (runtime_device, training_state, sampling):
+    for module in (runtime_device, training_state, torch_engine):
         monkeypatch.setattr(module, "has_float64", lambda device: device.type == "cpu")
     source = small_corpus.parent / "source"
     source.write_text("".join(f"{line}\n" for line in toy_pairs(3, seed=5)[0]), encoding="utf-8")

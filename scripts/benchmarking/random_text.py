@@ -13,9 +13,8 @@ from benchmarking.standard import Work, work
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import Batch, make_batch
 from seq2seq.engines.torch.graphs import engine_for
-from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.search import search
-from seq2seq.inference.search.sentences import Request
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.training_state import Progress

@@ -64,7 +64,7 @@ def model_of(run: Path, mode: Mode) -> Iterator[Path]:
 
 
 def _export(run: Path, folder: Path, int8: bool) -> None:
-    from seq2seq.export.export import export_runs  # an extra
+    from seq2seq.runs.graphs import export_runs  # an extra
 
     export_runs([run], folder, int8)
 

@@ -107,12 +107,12 @@ def _read(options: argparse.Namespace) -> _ChosenLines:
 def _load(options: argparse.Namespace) -> "Translator":
     """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
     translator = load_translator(options)
-    if not translator.attends:
+    if not translator.engine.attends:
         raise UserError(
             f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
             "use a run with model.decoder bahdanau, luong or gnmt"
         )
-    if options.heads and not translator.has_heads:
+    if options.heads and not translator.engine.has_heads:
         raise UserError(
             f"{translator.name}: has no heads to plot apart; omit --heads, or use one run with "
             "several, such as model.score {scaled_dot: 4}"
@@ -202,7 +202,7 @@ def _write(
 
 
 def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
-    from seq2seq.inference.translation_json import translation_as_json
+    from seq2seq.inference.translation import translation_as_json
 
     with open_output(path) as output:
         start = "["

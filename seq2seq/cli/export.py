@@ -36,5 +36,5 @@ def run(options: argparse.Namespace) -> int:
 def export(runs: Sequence[str], folder: Path, int8: bool) -> list[Path]:
     """Export runs, whose engine is loaded for it."""
     with frozen_objects():
-        from seq2seq.export.export import export_runs
+        from seq2seq.runs.graphs import export_runs
     return export_runs([Path(run) for run in runs], folder, int8)

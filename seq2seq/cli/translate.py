@@ -242,7 +242,7 @@ def _translate(
 def _writer(options: argparse.Namespace) -> "tuple[Callable[[Translation, int], str], int]":
     """Return the format of a translation, by its index, and its number of lines."""
     if options.json:
-        from seq2seq.inference.translation_json import translation_as_json
+        from seq2seq.inference.translation import translation_as_json
 
         with_nbest = options.n_best is not None
         return lambda translation, _: f"{translation_as_json(translation, with_nbest)}\n", 1
@@ -370,6 +370,6 @@ def _check_prefixes(required: _Requirements) -> None:
     """Raise UserError for a prefix that is too long."""
     prefixes = required.prefixes.lines if required.prefixes else [required.prefix or ""]
     if any(prefixes):
-        from seq2seq.inference.search.prefixes import check_prefixes
+        from seq2seq.inference.search.lexical import check_prefixes
 
         check_prefixes(prefixes)

@@ -8,14 +8,15 @@ of the host. An engine may compute lazily, as one graph: the values of a step ar
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 
 Array = NDArray[Any]
-Rows = Any  # memory and state of sentences or hypotheses, opaque to search
 
 FREE, MUST_END, MAY_NOT_END = 0, 1, -1  # values of `Mask.ends`
 
@@ -30,6 +31,17 @@ class StepOptions(NamedTuple):
 
 
 DEFAULT_OPTIONS = StepOptions()
+
+
+@dataclass
+class Rows:
+    """Memory, a row per sentence, and state, a row per hypothesis, opaque to search."""
+
+    memory: Any
+    state: Any
+    count: int  # sentences
+    size: int = 1  # hypotheses per sentence
+    options: StepOptions = DEFAULT_OPTIONS
 
 
 class Sampling(NamedTuple):
@@ -88,7 +100,7 @@ class EngineStep(Protocol):
 class Engine(Protocol):
     """A model, or an ensemble by the mean of probabilities, that advances hypotheses.
 
-    Rows and steps are of classes of its own.
+    Steps are of a class of its own.
     """
 
     @property
@@ -160,3 +172,9 @@ class Engine(Protocol):
 
     def log_probs(self, step: Any, rows: Array, tokens: Array) -> Array:
         """Return the log-probabilities [M] of places, float32, nats."""
+
+
+def spread(slots: Array, count: int) -> Array:
+    """Return the `count` places of each slot [M], such as its rows: [M * count]."""
+    places: Array = (slots[:, None] * count + np.arange(count)).ravel()
+    return places

@@ -1,13 +1,21 @@
 """Attention maps: the weights of a line, of its parts or of its heads, by tokens or by words."""
 
-from collections.abc import Iterator, Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from html import escape
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import east_asian_width
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.engines.engine import Array
 from seq2seq.inference.nbest import NBestEntry
-from seq2seq.inference.token_labels import joined, legible, text_of, word_spans
 
 
 class AttentionMap(NamedTuple):
@@ -101,3 +109,175 @@ def join_spans(tokens: Sequence[str], spans: Sequence[range]) -> list[str]:
 
 def _starts(spans: Sequence[range]) -> NDArray[np.intp]:
     return np.array([span.start for span in spans], np.intp)
+
+
+_BYTES, _HEX = re.compile("(?:<0x[0-9A-F]{2}>)+"), re.compile("<0x|>")
+EOS, UNKNOWN_WORD = "</s>", "<unk>"
+
+
+def word_spans(tokens: Sequence[str]) -> list[range]:
+    """Return the indices of each word's tokens; EOS is a word."""
+    starts = [index for index in range(len(tokens)) if starts_word(tokens, index)]
+    return [range(*span) for span in pairwise([*starts, len(tokens)])]
+
+
+def starts_word(tokens: Sequence[str], index: int) -> bool:
+    """Return whether a token starts a word, is a word that a vocabulary of words lacks, or EOS."""
+    token = tokens[index]
+    starts = token.startswith(SPACE) or token == UNKNOWN_WORD
+    return index == 0 or starts or EOS in tokens[index - 1 : index + 1]
+
+
+def joined(tokens: Sequence[str]) -> str:
+    """Return tokens as one text, in which those that spell bytes are decoded."""
+    return _BYTES.sub(
+        lambda match: bytes.fromhex(_HEX.sub("", match[0])).decode(errors="replace"),
+        "".join(tokens),
+    )
+
+
+def text_of(tokens: Sequence[str]) -> str:
+    """Return the text that tokens spell, without EOS."""
+    return joined([token for token in tokens if token != EOS]).replace(SPACE, " ").strip()
+
+
+def label_of(token: str) -> str:
+    """Return a token without its word boundary; invisible or illegal characters as U+XXXX."""
+    text = token.removeprefix(SPACE) or token
+    categories = [unicodedata.category(character) for character in text]
+    if all(category[0] in "CZ" for category in categories) or {"Cc", "Cs", "Cn"} & set(categories):
+        return " ".join(f"U+{ord(character):04X}" for character in text)
+    return text
+
+
+def labels_of(tokens: Sequence[str]) -> list[str]:
+    """Return the labels of several tokens."""
+    return [label_of(token) for token in tokens]
+
+
+def legible(text: str) -> str:
+    """Return a text safe for XML and for one line: control characters become spaces."""
+    return "".join(c if unicodedata.category(c) not in {"Cc", "Cs", "Cn"} else " " for c in text)
+
+
+COVERED = 0.6  # maximum coverage of words in a run that is noted, on average
+MISSING = 4.0  # least number of letters of such a run that would have to be attended to
+NOTE = "hardly any attention, perhaps not translated: "
+
+
+def notes_on_coverage(tokens: Sequence[str], weights: Array | None) -> list[str]:
+    """Return a note on a run of source words that got hardly any attention [T, S], if there is one.
+
+    Words count by their letters: short ones, such as articles, often have no translation of their
+    own. Weights that sum to less than 1, as those of a window, are scaled.
+    """
+    if weights is None or not (total := float(weights.sum())):
+        return []
+    coverage = (weights.sum(axis=0) * (len(weights) / total)).tolist()
+    worst = lacking = 0.0
+    run = first = range(0)
+    for span in _words(tokens):
+        lack = COVERED - sum(coverage[span.start : span.stop])
+        if lack > 0 or lacking > 0:
+            text = "".join(tokens[span.start : span.stop])
+            letters = sum(map(str.isalpha, joined([text]) if "<0x" in text else text))
+            first = first if lacking > 0 else span
+            lacking = max(0.0, lacking) + lack * letters
+            if lacking > worst:
+                worst, run = lacking, range(first.start, span.stop)
+    if worst < MISSING:
+        return []
+    return [NOTE + text_of(tokens[run.start : run.stop])]
+
+
+def _words(tokens: Sequence[str]) -> Iterator[range]:
+    """Yield the indices of each word's tokens, without the end of the sentence."""
+    start = 0
+    for place, token in enumerate(tokens):
+        if place > start and (token == EOS or token[0] == SPACE):
+            yield range(start, place)
+            start = place
+
+
+MAX_CELLS = 10_000  # in one table of a notebook
+BLUE = (38, 100, 205)  # weight 1; a smaller weight is its opacity
+SCALE = '<div class="attention-scale">attention weight 0 <span></span> 1</div>'
+
+
+@cache
+def style() -> str:
+    """Return the style sheet of maps, for the head of a page or before a map."""
+    return Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+
+
+def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
+    """Return a translation with its maps, each below its source."""
+    parts = [f"<style>{style()}</style>"]
+    for attention in maps:
+        parts.append(headed(attention))
+        if attention.weights.size > MAX_CELLS:
+            size = "{} by {} tokens".format(*attention.weights.shape)
+            parts.append(f"<div>attention weights of {size}: too many to show</div>")
+        else:
+            parts.append(heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights))
+    if len(parts) == 1:
+        parts = [f'<div dir="auto">{escape(legible(text))}</div>']
+    else:
+        parts.append(SCALE)
+    return f'<div>{"".join(parts)}<div style="opacity:.7">score {score:.3f}</div></div>'
+
+
+def headed(attention: AttentionMap) -> str:
+    """Return the source, the translation and the head of a map, the source first."""
+    source, *texts = map(escape, attention.headings())
+    below = "".join(f'<div dir="auto" style="opacity:.7">{text}</div>' for text in texts)
+    return f'<div dir="auto">{source}</div>{below}'
+
+
+def heat_map(src: Sequence[str], tgt: Sequence[str], weights: NDArray[np.floating]) -> str:
+    """Return the table of attention weights [T, S], which scrolls where it is too wide."""
+    columns = "".join(
+        f'<th scope="col"{word_class}><span dir="auto"'
+        f"{' class=upright' if is_upright(label_of(token)) else ''}>"
+        f"{escape(label_of(token))}</span></th>"
+        for token, word_class in zip(src, _word_classes(src), strict=True)
+    )
+    rows = []
+    for token, word_class, values in zip(tgt, _word_classes(tgt), weights.tolist(), strict=True):
+        cells = "".join(
+            _cell(f"{label_of(token)} \N{LEFTWARDS ARROW} {label_of(source)}", value)
+            for source, value in zip(src, values, strict=True)
+        )
+        label = f'<th scope="row" dir="auto"{word_class}>{escape(label_of(token))}</th>'
+        rows.append(f"<tr>{label}{cells}</tr>\n")
+    return (
+        '<div class="attention-scroll"><table class="attention-map"><thead><tr>'
+        f"<td></td>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def is_upright(label: str) -> bool:
+    """Return whether the characters of a vertical label are upright, as in Chinese."""
+    return all(east_asian_width(character) in "WF" for character in label)
+
+
+def is_split(tokens: Sequence[str]) -> bool:
+    """Return whether a word has several tokens, so that words are to be marked."""
+    return len(word_spans(tokens)) < len(tokens)
+
+
+def _word_classes(tokens: Sequence[str]) -> list[str]:
+    """Return an attribute for each token: the first or last of its word, none without subwords."""
+    if not is_split(tokens):
+        return [""] * len(tokens)
+    places = [(index, word) for word in word_spans(tokens) for index in word]
+    return [
+        f' class="part{" first" * (index == word.start)}{" last" * (index == word.stop - 1)}"'
+        for index, word in places
+    ]
+
+
+def _cell(hint: str, weight: float) -> str:
+    colour = f"rgba({','.join(map(str, BLUE))},{weight:.3f})"
+    style = f"--weight:{weight:.3f};background-color:{colour}"
+    return f'<td style="{style}" title="{escape(hint)}: {weight:.3f}"></td>'

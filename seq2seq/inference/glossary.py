@@ -3,7 +3,7 @@
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from seq2seq.data.lines import is_blank, read_lines
 from seq2seq.data.vocabulary.vocabulary import normalized
@@ -34,17 +34,12 @@ class Glossary:
     ) -> None:
         """Take pairs of source and target, or a dict, and the place of each to name in errors.
 
-        Raises UserError for a blank side, or a source with two targets, and TypeError for anything
-        but strings.
+        Raises UserError for a blank side, or a source with two targets.
         """
         self._targets: dict[str, str] = {}
-        if isinstance(terms, Mapping):
-            terms = terms.items()
-        if not isinstance(terms, Iterable):
-            raise TypeError(f"terms: must be pairs of source and target, not {terms!r:.60}")
-        for number, term in enumerate(terms):
+        pairs = terms.items() if isinstance(terms, Mapping) else terms
+        for number, (src, tgt) in enumerate(pairs):
             place = f"glossary term {number + 1}" if places is None else places[number]
-            src, tgt = _pair(term, place)
             key = _joined(src)
             if is_blank(key) or is_blank(tgt):
                 raise UserError(f"{place}: a side is blank; give both")
@@ -101,14 +96,6 @@ class Glossary:
             if phrase in self._targets and _is_bounded(phrase, text, start):
                 return phrase
         return None
-
-
-def _pair(term: Any, place: str) -> tuple[str, str]:
-    """Return the source and target of a term; raises TypeError for anything but two strings."""
-    sides = term if isinstance(term, list | tuple) else ()
-    if len(sides) != 2 or not all(isinstance(side, str) for side in sides):
-        raise TypeError(f"{place}: must be a pair of str, source and target, not {term!r:.60}")
-    return sides[0], sides[1]
 
 
 def _joined(text: str) -> str:

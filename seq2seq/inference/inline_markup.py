@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from seq2seq.data.affixes import has_letters
 from seq2seq.data.subword_sampling import SPACE
+from seq2seq.inference.attention_map import EOS
 from seq2seq.inference.search.lexical import is_letter
-from seq2seq.inference.token_labels import EOS
 from seq2seq.inference.translation import Translation
 
 Gains = NDArray[np.float32]  # one for each word of a translation
@@ -274,7 +274,7 @@ class _Area:
         if node.start == node.end:
             place = self._point(node)
             return _Placing(place, place, order, node.raw)
-        start, end = self._copied(node) or self._span(node)
+        start, end = self._span(node)
         content = _placed(node, self._links, start, end)
         return _Placing(start, end, order, f"{node.raw}{content}{node.closing}")
 
@@ -320,19 +320,6 @@ class _Area:
         scores = self._near(node.start) + self._sums(node.start) / len(self._words)
         number = int(scores.argmax())
         return self._words[number].start if number < len(self._words) else self._end
-
-    def _copied(self, node: Node) -> tuple[int, int] | None:
-        """Return the place of a part of a word that the translation has, too."""
-        source, words = self._links.source, self._links.source_words
-        first = bisect_right(words, node.start, key=lambda word: word.end)
-        last = bisect_left(words, node.end, key=lambda word: word.start)
-        if first >= last:
-            return None
-        start, end = words[first].start, words[last - 1].end
-        place = self._links.target.find(source[start:end], self._start, self._end)
-        if (start >= node.start and end <= node.end) or place < 0:
-            return None
-        return place + node.start - start, place + node.end - start
 
     def _span(self, node: Node) -> tuple[int, int]:
         """Return the run of free words that attends most to an element."""

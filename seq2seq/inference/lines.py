@@ -5,30 +5,21 @@ its length. Each may change the text of the line's parts, split them, or add to 
 their translations; `undo` takes back in a translation what a step added to a source.
 """
 
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies
-from seq2seq.inference.line_splitting import split_line
+from seq2seq.data.sentences import split_sentences
+from seq2seq.data.vocabulary.vocabulary import Vocabulary
+from seq2seq.inference import text_steps
+from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_texts
-from seq2seq.inference.search.lexical import MAX_TOKENS
-from seq2seq.inference.search.prefixes import NO_PREFIX
+from seq2seq.inference.search.lexical import MAX_TOKENS, NO_PREFIX
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.text_steps import (
-    AffixesAside,
-    Characters,
-    Copies,
-    FinalMarks,
-    LineStep,
-    NameMasks,
-    Part,
-    Sentences,
-    SourceLine,
-    Tags,
-)
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 
@@ -46,26 +37,26 @@ class LineSteps:
     """The steps from lines to parts with ids, and from the text of a part to that of its line."""
 
     def __init__(
-        self,
-        vocabularies: Vocabularies,
-        source: SourceProfile,
-        max_length: int,
-        requirements: Requirements,
-        settings: SearchSettings,
+        self, loaded: LoadedModel, requirements: Requirements, settings: SearchSettings
     ) -> None:
-        """Take the model's vocabularies, and what its training text and limits were like."""
-        self._vocabularies, self._source, self._max_length = vocabularies, source, max_length
+        self._vocabularies, self._max_length = loaded.vocabularies, loaded.max_length
+        self._source = source = loaded.source
         self._requirements, self._settings = requirements, settings
-        names = vocabularies.names
-        tags, marks = Tags(source, vocabularies.src), FinalMarks(source)
-        masks = [] if names is None else [NameMasks(names, requirements, settings)]
-        self._completing: list[LineStep] = [tags, marks]
-        aside = AffixesAside(source)
-        self._steps: list[LineStep] = [
-            *(tags, Copies(source), aside, Characters(source), marks),
-            *(Sentences(source), aside, *masks, tags, marks),
+        names, src = loaded.vocabularies.names, loaded.vocabularies.src
+        tags, marks, aside = (
+            text_steps.Tags(source, src),
+            text_steps.FinalMarks(source),
+            text_steps.AffixesAside(source),
+        )
+        masks = (
+            [] if names is None else [text_steps.NameMasks(source, names, requirements, settings)]
+        )
+        self._completing: list[text_steps.LineStep] = [tags, marks]
+        self._steps: list[text_steps.LineStep] = [
+            *(tags, text_steps.Copies(source), aside, text_steps.Characters(source), marks),
+            *(text_steps.Sentences(source), aside, *masks, tags, marks),
         ]
-        self._undone: list[LineStep] = [marks, *masks, aside]
+        self._undone: list[text_steps.LineStep] = [marks, *masks, aside]
         self._prefix = cache(requirements.prefix)
 
     def prepare(
@@ -74,12 +65,12 @@ class LineSteps:
         prefixes: Iterable[str] | None,
         constraints: Iterable[Sequence[str]] | None,
         return_attention: bool = True,
-    ) -> list[SourceLine]:
+    ) -> list[text_steps.SourceLine]:
         """Return the lines with their parts; arguments are those of `Translator.stream`."""
         starts = prefix_texts(lines, prefixes)
         required = phrase_lists(lines, constraints)
         prepared = [
-            SourceLine(*texts, parts=[Part(Masked(texts[0], {}))])
+            text_steps.SourceLine(*texts, parts=[text_steps.Part(Masked(texts[0], {}))])
             for texts in zip(lines, starts, required, strict=True)
         ]
         for line in prepared:
@@ -97,25 +88,25 @@ class LineSteps:
             self._require(number, line, return_attention)
         return prepared
 
-    def undo(self, part: Part, text: str) -> str:
+    def undo(self, part: text_steps.Part, text: str) -> str:
         """Return the translation of a part as it belongs into the translation of its line."""
         for step in self._undone:
             text = step.undo(part, text)
         return text
 
-    def encoded(self, part: Part, masked: Masked) -> Part:
+    def encoded(self, part: text_steps.Part, masked: Masked) -> text_steps.Part:
         """Return a part with its names masked in another way."""
         (ids,) = self._vocabularies.src.encode([masked.text])
         return replace(part, masked=masked, ids=ids)
 
-    def _encode(self, lines: Sequence[SourceLine]) -> None:
+    def _encode(self, lines: Sequence[text_steps.SourceLine]) -> None:
         """Set the ids of all parts, in one call."""
         texts = [part.masked.text for line in lines for part in line.parts]
         ids = iter(self._vocabularies.src.encode(texts))
         for line in lines:
             line.parts = [replace(part, ids=next(ids)) for part in line.parts]
 
-    def _shorten(self, line: SourceLine) -> None:
+    def _shorten(self, line: text_steps.SourceLine) -> None:
         """Split parts that have too many tokens; the end of endless words is omitted."""
         if all(len(part.ids) <= self._max_length for part in line.parts):
             return
@@ -123,7 +114,7 @@ class LineSteps:
         (mark,) = src.encode(["".join(self._source.final_marks[:1])])
         room = max(1, self._max_length - len((line.tag or "").split()) - len(mark))
 
-        def shorter(part: Part) -> list[str]:
+        def shorter(part: text_steps.Part) -> list[str]:
             texts, omitted = split_line(part.masked.text, src, room)
             line.left_out = line.left_out or omitted
             return texts
@@ -134,7 +125,7 @@ class LineSteps:
         self._encode([line])
         line.notes += [_LONG, _LEFT_OUT] if line.left_out else [_LONG]
 
-    def _require(self, number: int, line: SourceLine, return_attention: bool) -> None:
+    def _require(self, number: int, line: text_steps.SourceLine, return_attention: bool) -> None:
         """Set what is required of the parts of line `number`, and the words of their sources."""
         src, tokens = self._vocabularies.src, sum(len(part.ids) for part in line.parts)
         return_attention = return_attention and tokens <= MAX_ATTENTION_TOKENS
@@ -149,8 +140,12 @@ class LineSteps:
             )
 
     def _with_phrases(
-        self, part: Part, line: SourceLine, phrases: Sequence[str], number: int
-    ) -> Part:
+        self,
+        part: text_steps.Part,
+        line: text_steps.SourceLine,
+        phrases: Sequence[str],
+        number: int,
+    ) -> text_steps.Part:
         """Require phrases of the translation of a part, and the terms of the glossary."""
         glossary = self._settings.glossary
         occurrences = [] if glossary is None else glossary.occurrences(part.masked.text)
@@ -184,21 +179,12 @@ def line_list(lines: Iterable[str], name: str) -> list[str]:
     ]
 
 
-def has_no_tokens(line: str, ids: Ids) -> bool:
-    """Return True if a line with these ids contains nothing to translate."""
-    return is_blank(line) or not ids
-
-
 def counted(
-    lines: Sequence[SourceLine], on_translated: Callable[[int], object] | None
+    lines: Sequence[text_steps.SourceLine], on_translated: Callable[[int], object] | None
 ) -> Callable[[int], None] | None:
     """Return a function to call with the number of each part; it reports completed lines."""
     if on_translated is None:
         return None
-    if not callable(on_translated):
-        raise TypeError(
-            f"on_translated: must be a function of a number of lines, not {on_translated!r:.60}"
-        )
     if blank := sum(not line.parts for line in lines):
         on_translated(blank)
     left = [len(line.parts) for line in lines]
@@ -212,7 +198,7 @@ def counted(
     return count
 
 
-def chunks(parts: Sequence[Part]) -> Iterator[slice]:
+def chunks(parts: Sequence[text_steps.Part]) -> Iterator[slice]:
     """Yield slices of parts to search at once, bounded by MAX_SQUARED_LENGTHS."""
     lengths = [(len(part.ids) + 1, len(part.prefix.states)) for part in parts]
     return bounded_slices([source * (source + prefix) for source, prefix in lengths])
@@ -228,3 +214,70 @@ def bounded_slices(sizes: Sequence[int]) -> Iterator[slice]:
             start, total = end + 1, 0
     if start < len(sizes):
         yield slice(start, len(sizes))
+
+
+MAX_PARTS = 20  # per word; longer text without spaces is not language
+_BETWEEN_WORDS = re.compile("[ \t]+")  # a no-break space is part of a word
+
+
+def split_line(line: str, vocabulary: Vocabulary, max_length: int) -> tuple[list[str], bool]:
+    """Split a line into parts of at most `max_length` tokens, at sentence ends or between words.
+
+    A longer word is split anywhere; after MAX_PARTS parts its rest is omitted, so that a file
+    without spaces takes seconds, not hours. Return the parts and whether text was omitted.
+    """
+    parts: list[str] = []
+    left_out = False
+    for sentence in split_sentences(line, before_lower=True):
+        words = [word for word in _BETWEEN_WORDS.split(sentence) if word]
+        lengths = [len(ids) for ids in vocabulary.encode(words)]
+        left_out = left_out or max(lengths, default=0) > MAX_PARTS * max_length
+        parts += _group(words, lengths, vocabulary, max_length)
+    return parts, left_out
+
+
+def _group(
+    words: list[str], lengths: list[int], vocabulary: Vocabulary, max_length: int
+) -> Iterator[str]:
+    """Group words, of `lengths` tokens each, into parts of at most `max_length` tokens."""
+    group: list[str] = []
+    room = max_length
+    for word, length in zip(words, lengths, strict=True):
+        if length > room and group:
+            yield " ".join(group)
+            group, room = [], max_length
+        if length > MAX_PARTS * max_length:
+            yield from islice(_split_word(word, vocabulary, max_length), MAX_PARTS)
+            continue
+        tail = word
+        if length > max_length:
+            *heads, tail = _split_word(word, vocabulary, max_length)
+            yield from heads
+            length = len(vocabulary.encode([tail])[0])
+        if length:
+            group.append(tail)
+            room -= length
+    if group:
+        yield " ".join(group)
+
+
+def _split_word(word: str, vocabulary: Vocabulary, max_length: int) -> Iterator[str]:
+    """Split a word into parts of at most `max_length` tokens, in linear time, symbols intact."""
+    cuts = vocabulary.cuts(word)
+    start = done = 0
+    while done < len(cuts):
+        ends = cuts[done : done + 8 * max_length]
+        done += _count_that_fit(word, start, ends, vocabulary, max_length)
+        yield word[start : cuts[done - 1]]
+        start = cuts[done - 1]
+
+
+def _count_that_fit(
+    word: str, start: int, ends: list[int], vocabulary: Vocabulary, max_length: int
+) -> int:
+    """Return how many of `ends` a word reaches with `max_length` tokens, at least 1."""
+
+    def length(end: int) -> int:
+        return len(vocabulary.encode([word[start:end]])[0])
+
+    return max(1, bisect_right(ends, max_length, key=length))

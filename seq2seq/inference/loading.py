@@ -1,6 +1,6 @@
 """Load models for translation: run folders and exported folders.
 
-On a CPU both are computed by ONNX Runtime, without torch.
+On a CPU both are computed by ONNX Runtime, without torch; an exported folder needs no config.
 """
 
 import sys
@@ -8,25 +8,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.onnx.files import GraphFiles, load_network
-from seq2seq.engines.onnx.network import Network
-from seq2seq.inference.loaded_model import AnyLoaded, ModelOptions, check_ensemble
-from seq2seq.runs.engine_folder import (
-    DESCRIPTION,
-    Description,
-    is_export,
-    overridden,
-    read_description,
-    read_graph,
-    read_vocabularies,
-)
+from seq2seq.engines.onnx.network import GraphFiles, Network, load_network
+from seq2seq.inference.loaded_model import AnyLoaded, ModelOptions
+from seq2seq.runs import engine_folder
+from seq2seq.runs.engine_folder import Description, is_export, read_description
+from seq2seq.runs.layout import DESCRIPTION
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.extras import needs_train
 from seq2seq.runtime.suggestions import suggest_file
+
+if TYPE_CHECKING:
+    import torch
+
+    from seq2seq.config.schema import Config
 
 # devices of the drivers without which torch has no GPU: CUDA, ROCm, CUDA in WSL, Jetson
 _GPU_DRIVERS = [Path("/dev", name) for name in ("nvidiactl", "kfd", "dxg", "nvhost-gpu")]
@@ -51,15 +50,12 @@ def load_folders(
         text = f"needs a CUDA GPU; remove it, or use {argument('int8', True)} on a CPU"
         raise UserError(text, argument="float16", value=True)
     if exported:
-        return _load_exports(kind, paths, options)
-    with _needs_train(paths[0]):
-        from seq2seq.inference import run_loading
-    if on_cpu:
-        loaded = run_loading.load_stored(kind, paths, options)
-        if loaded is not None:
-            return loaded
-    with _needs_train(paths[0]):
-        return run_loading.load_by_torch(kind, paths, options)
+        parts = _exports(paths, options)
+    else:
+        with _needs_train(paths[0]):
+            from seq2seq.runs import graphs  # noqa: F401
+        parts = (_stored(paths, options) if on_cpu else None) or _by_torch(paths, options)
+    return kind(**{"device": "cpu", "name": ", ".join(map(str, paths)), **parts})
 
 
 def is_cpu(device: str) -> bool:
@@ -73,10 +69,8 @@ def is_cpu(device: str) -> bool:
     return choose_device(device).type == "cpu"
 
 
-def _load_exports(
-    kind: type[AnyLoaded], folders: Sequence[Path], options: ModelOptions
-) -> AnyLoaded:
-    """Return exported folders as a model of this kind.
+def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
+    """Return the fields of exported folders.
 
     Raises UserError for options that they do not have, and for folders that are damaged or do not
     fit together.
@@ -86,44 +80,106 @@ def _load_exports(
         raise UserError(text, argument="device", value=options.device)
     described = [read_description(folder) for folder in folders]
     first = described[0]
-    for folder, description in zip(folders, described, strict=True):
-        same = description.vocabularies == first.vocabularies
-        check_ensemble(folder, folders[0], same, description.direction, first.direction)
-    decoding = overridden(first, options.overrides)
-    vocabularies = read_vocabularies(folders[0], first)
+    engine_folder.check_fit(
+        folders, [(model.vocabularies, " to ".join(model.languages)) for model in described]
+    )
+    vocabularies = engine_folder.read_vocabularies(folders[0], first)
     networks = [
         network
         for folder, description in zip(folders, described, strict=True)
         for network in _networks(folder, description, len(vocabularies.tgt), options.int8)
     ]
-    return kind(
-        engine=OnnxEngine(networks),
-        vocabularies=vocabularies,
-        limit=first.limit,
-        decoding=decoding,
-        max_length=first.max_length,
-        device="cpu",
-        source=first.source,
-        name=", ".join(map(str, folders)),
-    )
+    return {
+        "engine": OnnxEngine(networks),
+        "vocabularies": vocabularies,
+        "limit": first.limit,
+        "decoding": engine_folder.overridden(first.decoding, options.overrides),
+        "max_length": first.max_length,
+        "source": first.source,
+    }
 
 
 def _networks(
     folder: Path, description: Description, vocabulary_size: int, int8: bool
-) -> list[Network]:
-    networks = []
+) -> Iterator[Network]:
+    sums = description.sha256
     for names in description.models:
-        sums = description.sha256
-        graphs = GraphFiles(*(read_graph(folder, name, sums.get(name)) for name in names))
+        files = (names[part] for part in GraphFiles._fields)
+        graphs = GraphFiles(
+            *(engine_folder.read_graph(folder, name, sums.get(name)) for name in files)
+        )
         try:
-            quantize = int8 and not description.int8
-            networks.append(load_network(graphs, vocabulary_size, quantize))
+            yield load_network(graphs, vocabulary_size, int8 and not description.int8)
         except GraphError as error:
             raise UserError(
-                f"{folder}: {names.encoder} and {names.decoder} cannot be used: {error}; "
-                "export the run again"
+                f"{folder}: {' and '.join(names.values())} cannot be used: {error}; export the "
+                "run again"
             ) from None
-    return networks
+
+
+def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | None:
+    """Return the fields of run folders with their graphs; None if one of them cannot be traced."""
+    from seq2seq.runs.graphs import check_runs, graphs_of, stored_run
+
+    runs = [stored_run(path) for path in paths]
+    check_runs(paths, runs)
+    networks = []
+    for path, run in zip(paths, runs, strict=True):
+        if (graphs := graphs_of(path, run)) is None:
+            return None
+        networks.append(load_network(graphs, len(run.vocabularies.tgt), options.int8))
+    return {
+        "engine": OnnxEngine(networks),
+        "vocabularies": runs[0].vocabularies,
+        "limit": runs[0].limit,
+        **_of_config(paths[0], runs[0].config, options),
+    }
+
+
+def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
+    """Return the fields of run folders with the plain models."""
+    with _needs_train(paths[0]):
+        from seq2seq.engines.torch.ensemble import Ensemble
+        from seq2seq.engines.torch.graphs import engine_for
+        from seq2seq.runs.checkpoint import load_model
+        from seq2seq.runs.graphs import check_runs
+        from seq2seq.runtime.device import choose_device
+
+    device = choose_device(options.device)
+    _check_computed(paths[0], device, options)
+    runs = [load_model(path, device) for path in paths]
+    check_runs(paths, runs)
+    models = [run.model.half() if options.float16 else run.model for run in runs]
+    return {
+        "engine": engine_for(models[0] if len(models) == 1 else Ensemble(models), device),
+        "vocabularies": runs[0].vocabularies,
+        "limit": runs[0].limit,
+        "device": device,
+        **_of_config(paths[0], runs[0].config, options),
+    }
+
+
+def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:
+    """Raise UserError for options that torch does not compute on the device."""
+    if options.int8 and device.type != "cpu":
+        text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
+        raise UserError(text, argument="int8", value=True)
+    if options.int8:
+        text = f"torch computes {path}, as it has no ONNX form; remove the option"
+        raise UserError(text, argument="int8", value=True)
+    if options.float16 and device.type != "cuda":
+        text = f"needs a CUDA GPU, not {device}; remove it"
+        raise UserError(text, argument="float16", value=True)
+
+
+def _of_config(path: Path, config: "Config", options: ModelOptions) -> dict[str, Any]:
+    from seq2seq.runs import run_config
+
+    return {
+        "decoding": run_config.overridden_decoding(path, config, options.overrides),
+        "max_length": config.data.max_length,
+        "source": run_config.read_source_profile(path),
+    }
 
 
 def languages_of(folder: Path) -> tuple[str, str]:

@@ -1,12 +1,17 @@
 """Attention maps as a matplotlib figure: panels in a grid, with one colour bar."""
 
-from bisect import bisect_right
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from seq2seq.inference.attention_map import AttentionMap
-from seq2seq.inference.heat_map import BLUE, is_split, is_upright
-from seq2seq.inference.token_labels import labels_of, word_spans
+from seq2seq.inference.attention_map import (
+    BLUE,
+    AttentionMap,
+    is_split,
+    is_upright,
+    labels_of,
+    word_spans,
+)
 from seq2seq.runtime.figures import installed_families, save, widest
 
 if TYPE_CHECKING:
@@ -79,10 +84,10 @@ def _panel(attention: AttentionMap, font: "FontProperties") -> _Panel:
     title = [
         (line, colour)
         for text, colour in zip(attention.headings(), colours, strict=False)
-        for line in wrapped(text, room, font)
+        for line in _wrapped(text, room, font)
     ]
-    top = LINE * len(title) + TITLE_GAP + _label_height(attention.src_tokens, font) + LABEL_GAP
     room = max(room, widest([text for text, _ in title], font))
+    top = LINE * len(title) + TITLE_GAP + _label_height(attention.src_tokens, font) + LABEL_GAP
     return _Panel(attention, title, left, top, room, top + CELL * rows)
 
 
@@ -93,25 +98,10 @@ def _label_height(tokens: Sequence[str], font: "FontProperties") -> float:
     return max(turned, UPRIGHT_LINE * upright)
 
 
-def wrapped(text: str, room: float, font: "FontProperties") -> list[str]:
-    """Wrap a text at spaces, or within words that are wider, to lines of a width in inches."""
-    lines = [""]
-    for word in text.split():
-        line = f"{lines[-1]} {word}".strip()
-        if widest([line], font) <= room:
-            lines[-1] = line
-            continue
-        lines.append(word)
-        while (end := _fitting(lines[-1], room, font)) < len(lines[-1]):
-            lines[-1:] = [lines[-1][:end], lines[-1][end:]]
-    return [line for line in lines if line] or [""]
-
-
-def _fitting(word: str, room: float, font: "FontProperties") -> int:
-    """Return how many characters of a word fit, at least one."""
-    ends = range(1, len(word) + 1)
-    fitting = bisect_right(ends, room, key=lambda end: widest([word[:end]], font))
-    return max(1, fitting)
+def _wrapped(text: str, room: float, font: "FontProperties") -> list[str]:
+    """Wrap a text to lines of about a width in inches."""
+    width = widest([text], font)
+    return [text] if width <= room else textwrap.wrap(text, max(1, int(len(text) * room / width)))
 
 
 def _rows(panels: Sequence[_Panel]) -> list[list[_Panel]]:

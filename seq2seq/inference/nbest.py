@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.inference.search.interface import Hypothesis
+from seq2seq.runtime.cancellation import check_cancelled
 
 MAX_WIDENING = 8  # factor on the beam size
 MAX_BEAM = 512  # hypotheses of a widened beam, to bound its memory
@@ -118,3 +119,34 @@ def fill(
 
 def _score(candidate: Candidate) -> float:
     return candidate.hypothesis.score
+
+
+Metric = Literal["chrf", "bleu"]
+METRICS = ("chrf", "bleu")
+
+
+def expected_utilities(
+    texts: Sequence[str], weights: Sequence[float], metric: Metric
+) -> list[float]:
+    """Return the expected utility of each text against all texts, weighted (Kumar & Byrne 2004).
+
+    `U(h) = sum over r of p(r) u(h, r)`, where `u` is sacrebleu's sentence chrF, or BLEU with
+    effective order. Equal texts are scored once.
+    """
+    from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
+
+    scorer: BLEU | CHRF = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+    share: dict[str, float] = {}
+    for text, weight in zip(texts, weights, strict=True):
+        share[text] = share.get(text, 0.0) + weight
+    total = sum(share.values())
+    utility = {}
+    for text in share:
+        check_cancelled()
+        scores = (
+            weight * float(scorer.sentence_score(text, [reference]).score)
+            for reference, weight in share.items()
+        )
+        utility[text] = sum(scores) / total
+    return [utility[text] for text in texts]

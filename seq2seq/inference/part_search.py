@@ -5,21 +5,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNKNOWN, normalized
+from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Vocabulary, normalized
 from seq2seq.inference import terms
-from seq2seq.inference.coverage import notes_on_coverage
+from seq2seq.inference.attention_map import notes_on_coverage
 from seq2seq.inference.lines import LineSteps, chunks
 from seq2seq.inference.loaded_model import LoadedModel
-from seq2seq.inference.mbr import Metric, expected_utilities
-from seq2seq.inference.nbest import AttentionBlocks, Candidate, NBestEntry, fill, merged
+from seq2seq.inference.nbest import (
+    AttentionBlocks,
+    Candidate,
+    Metric,
+    NBestEntry,
+    expected_utilities,
+    fill,
+    merged,
+)
 from seq2seq.inference.requirements import Requirements
-from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
-from seq2seq.inference.search.sentences import Request
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.text_steps import Part
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
-from seq2seq.inference.unknown_words import text_with_words
 from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
 
@@ -182,7 +190,7 @@ class PartSearch:
             for part in parts
         ]
         try:
-            return loaded.search(requests, options, on_found)
+            return search(loaded.engine, requests, options, on_found)
         except NonFiniteError as error:
             text = loaded.vocabularies.src.decode(requests[error.sentence].source)
             raise RunError(
@@ -279,3 +287,33 @@ def _blocks(hypothesis: Hypothesis) -> AttentionBlocks | None:
     """Copy the weights [T, S] of one hypothesis, a part of those of its beam."""
     weights = hypothesis.attention_weights
     return None if weights is None else AttentionBlocks([weights.copy()])
+
+
+def text_with_words(
+    part: Part, hypothesis: Hypothesis, vocabulary: Vocabulary, requirements: Requirements
+) -> str:
+    """Return the text of a hypothesis with the source's words for unknown ones, unless forbidden.
+
+    Jean et al. (2015) translate the most attended word by a dictionary if they can; here it is
+    copied.
+    """
+    prefix = part.prefix.words
+    copied = [
+        UNKNOWN if requirements.is_forbidden(word) else word
+        for word in _attended_words(part, hypothesis)[len(prefix) :]
+    ]
+    text = vocabulary.decode(hypothesis.ids, prefix + copied)
+    if copied and requirements.is_forbidden(text):  # as a phrase with words beside, or in a prefix
+        without = vocabulary.decode(hypothesis.ids, prefix)
+        return text if requirements.is_forbidden(without) else without
+    return text
+
+
+def _attended_words(part: Part, hypothesis: Hypothesis) -> Sequence[str]:
+    """Return the most attended source word of each unknown token."""
+    weights = hypothesis.attention_weights
+    if weights is None or not part.words:
+        return []
+    unknown = np.array(hypothesis.ids) == UNK_ID
+    attended = weights[unknown, : len(part.words)].argmax(axis=1)  # not end-of-sentence
+    return [part.words[column] for column in attended.tolist()]

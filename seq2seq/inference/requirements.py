@@ -1,69 +1,65 @@
 """Requirements on translations, from text: prefixes, phrases and forbidden words."""
 
 from collections.abc import Container, Iterable, Sequence
+from copy import copy
 from functools import cached_property
 
 from seq2seq.data.affixes import MARKS
 from seq2seq.data.lines import is_blank
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary, normalized
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, normalized
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.lexical import Lexical, LexicalMaker, merge
-from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixMaker, check_prefixes
+from seq2seq.inference.search.lexical import (
+    NO_PREFIX,
+    Lexical,
+    LexicalMaker,
+    Prefix,
+    PrefixMaker,
+    check_prefixes,
+    merge,
+)
 from seq2seq.inference.translation import LINE_BREAKS
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 
 
-class Automata:
-    """Automata over the tokens of one vocabulary; those of the last forbidden words are kept."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
-        self._last: tuple[tuple[str, ...], Forbidden] | None = None
-
-    @cached_property
-    def prefixes(self) -> PrefixMaker:
-        """Return the converter of prefixes."""
-        return PrefixMaker(self._vocabulary)
-
-    @cached_property
-    def phrases(self) -> LexicalMaker:
-        """Return the converter of phrases."""
-        return LexicalMaker(self._vocabulary)
-
-    @cached_property
-    def marks(self) -> tuple[int, ...]:
-        """Return the tokens that consist of marks that end sentences."""
-        tokens = self._vocabulary.tokens(range(len(self._vocabulary)))
-        spelled = [token.strip(SPACE) for token in tokens]
-        return tuple(i for i, text in enumerate(spelled) if text and not text.strip(MARKS))
-
-    def forbidden(self, words: tuple[str, ...]) -> Forbidden | None:
-        """Return the automaton of forbidden words, None for none."""
-        if all(map(is_blank, words)):
-            return None
-        last = self._last
-        if last is None or last[0] != words:
-            self._last = last = words, Forbidden(self._vocabulary, words)
-        return last[1]
-
-
 class Requirements:
-    """Converts the texts that translations of one call must or must not contain."""
+    """Converts the texts that translations must or must not contain to constraints on tokens."""
 
-    def __init__(
-        self, vocabularies: Vocabularies, automata: Automata, forbidden: tuple[str, ...] = ()
-    ) -> None:
-        """Take the words and phrases that no translation contains."""
-        self._vocabularies, self._automata = vocabularies, automata
-        self.forbidden = automata.forbidden(forbidden)
+    def __init__(self, vocabularies: Vocabularies) -> None:
+        self._vocabularies, self._words = vocabularies, tuple[str, ...]()
+        self.forbidden: Forbidden | None = None
+        self._last: Requirements | None = None
+
+    def forbidding(self, words: tuple[str, ...]) -> "Requirements":
+        """Return these requirements with words and phrases that no translation contains."""
+        if all(map(is_blank, words)):
+            return self
+        if self._last is None or self._last._words != words:
+            self._last = last = copy(self)
+            last.forbidden, last._words = Forbidden(self._vocabularies.tgt, words), words
+        return self._last
+
+    @cached_property
+    def _prefixes(self) -> PrefixMaker:
+        return PrefixMaker(self._vocabularies.tgt)
+
+    @cached_property
+    def _phrases(self) -> LexicalMaker:
+        return LexicalMaker(self._vocabularies.tgt)
+
+    @cached_property
+    def _marks(self) -> tuple[int, ...]:
+        """Return the tokens that consist of marks that end sentences."""
+        tgt = self._vocabularies.tgt
+        spelled = [token.strip(SPACE) for token in tgt.tokens(range(len(tgt)))]
+        return tuple(i for i, text in enumerate(spelled) if text and not text.strip(MARKS))
 
     def waiting_marks(self, text: str) -> tuple[int, ...]:
         """Return the tokens of final marks for a source of one sentence, else none."""
         is_single = sum(character in MARKS for character in text.strip()[:-1]) == 0
-        return self._automata.marks if is_single else ()
+        return self._marks if is_single else ()
 
     def is_forbidden(self, text: str) -> bool:
         """Return whether a text has a forbidden word or phrase."""
@@ -86,7 +82,7 @@ class Requirements:
         """Return the prefix for a text."""
         if is_blank(text):
             return NO_PREFIX
-        return self._automata.prefixes.prefix(LINE_BREAKS.sub(" ", text))
+        return self._prefixes.prefix(LINE_BREAKS.sub(" ", text))
 
     def lexical(
         self, phrases: Sequence[str], masked: Masked, place: str, terms: Sequence[str] = ()
@@ -105,11 +101,11 @@ class Requirements:
         if (names := self._vocabularies.names) is not None:
             phrases = [names.mask_target(phrase, masked.names) for phrase in phrases]
             terms = [names.mask_target(term, masked.names) for term in terms]
-        return self._automata.phrases.lexical(phrases, place, terms)
+        return self._phrases.lexical(phrases, place, terms)
 
     def with_words(self, lexical: Lexical, words: Sequence[str]) -> Lexical:
         """Require words, too, as far as the vocabulary can spell them."""
-        return merge(lexical, self._automata.phrases.possible(words))
+        return merge(lexical, self._phrases.possible(words))
 
 
 def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[str]:

@@ -3,22 +3,22 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, pairwise
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
+from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, normalized
 from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.lines import (
     MAX_ATTENTION_TOKENS,
     bounded_slices,
-    has_no_tokens,
     line_list,
 )
 from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
-from seq2seq.inference.search.sentences import by_width
+from seq2seq.inference.search.interface import by_width
 from seq2seq.inference.search.strategies import length_penalty, total_of
 from seq2seq.inference.translation import Translation, with_names
 from seq2seq.names.names import Masked
@@ -70,23 +70,16 @@ def score_lines(
     ignored, as in `Translator.translate`. Raises TypeError for anything but strings, and UserError
     for different numbers of lines and translations.
     """
-    lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
-    if len(lines) != len(translations):
-        raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
-    scored = []
-    pairs: list[tuple[Ids, Ids]] = []
-    sources_of = []
-    for line, translation, source, src_ids, tgt_ids in _encoded(translator, lines, translations):
-        sources_of.append(source)
-        blank = has_no_tokens(line, src_ids), has_no_tokens(translation, tgt_ids)
-        scored.append(_BOTH_BLANK if all(blank) else _ONE_BLANK)
-        pairs.append(([], []) if any(blank) else (src_ids, tgt_ids))
-    rows = [i for i, (src_ids, _) in enumerate(pairs) if src_ids]
-    sources, targets = [pairs[i][0] for i in rows], [pairs[i][1] for i in rows]
-    log_probs = forced_log_probs(translator.engine, sources, targets)
-    for i, values in zip(rows, log_probs, strict=True):
-        scored[i] = _scored_line(translator, *pairs[i], sources_of[i], values)
-    return scored
+    pairs = _encoded(translator, lines, translations)
+    scored = [pair for pair in pairs if not any(pair.blank)]
+    ids = [pair.src_ids for pair in scored], [pair.tgt_ids for pair in scored]
+    decoded = iter(forced_decodings(translator.engine, *ids))
+    return [
+        _scored_line(translator, pair, next(decoded).log_probs)
+        if not any(pair.blank)
+        else (_BOTH_BLANK if all(pair.blank) else _ONE_BLANK)
+        for pair in pairs
+    ]
 
 
 def attend(
@@ -101,21 +94,21 @@ def attend(
     weights. With `head_attention`, also the weights of each head are returned. Raises errors as
     `score_lines` does.
     """
-    lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
-    if len(lines) != len(translations):
-        raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
-    pairs = list(_encoded(translator, lines, translations))
-    sizes = [(len(pair.src_ids) + 1) * (len(pair.tgt_ids) + 1) for pair in pairs]
-    for rows in bounded_slices(sizes):
-        attended = [_has_attention(pair) for pair in pairs[rows]]
-        ids = [(pair.src_ids, pair.tgt_ids) for pair in compress(pairs[rows], attended)]
-        sources, targets = [src for src, _ in ids], [tgt for _, tgt in ids]
-        decoded = iter(forced_decodings(translator.engine, sources, targets, True, head_attention))
-        for pair, has_attention in zip(pairs[rows], attended, strict=True):
-            if has_attention:
-                yield _attended(translator, pair, next(decoded))
-            else:
-                yield Translation([NBestEntry(pair.translation, 0.0)])
+    pairs = _encoded(translator, lines, translations)
+    for rows in bounded_slices([(len(p.src_ids) + 1) * (len(p.tgt_ids) + 1) for p in pairs]):
+        attended = [pair for pair in pairs[rows] if pair.has_attention]
+        ids = [pair.src_ids for pair in attended], [pair.tgt_ids for pair in attended]
+        decoded = iter(forced_decodings(translator.engine, *ids, True, head_attention))
+        for pair in pairs[rows]:
+            entry, tokens = NBestEntry(pair.translation, 0.0), list[str]()
+            if pair.has_attention:
+                log_probs, *weights = next(decoded)
+                scored = _scored_line(translator, pair, log_probs)
+                tokens, blocks = scored.src_tokens, map(as_blocks, weights)
+                entry = NBestEntry(
+                    pair.translation, scored.score, scored.tokens, log_probs, *blocks
+                )
+            yield Translation([entry], tokens)
 
 
 class _EncodedPair(NamedTuple):
@@ -127,20 +120,18 @@ class _EncodedPair(NamedTuple):
     src_ids: Ids
     tgt_ids: Ids
 
+    @property
+    def blank(self) -> tuple[bool, bool]:
+        """Return which side has nothing to score."""
+        sides = (self.line, self.src_ids), (self.translation, self.tgt_ids)
+        first, second = (is_blank(text) or not ids for text, ids in sides)
+        return first, second
 
-def _has_attention(pair: _EncodedPair) -> bool:
-    """Return whether neither side is blank or too long for attention weights."""
-    sides = (pair.line, pair.src_ids), (pair.translation, pair.tgt_ids)
-    return not any(has_no_tokens(*side) or len(side[1]) > MAX_ATTENTION_TOKENS for side in sides)
-
-
-def _attended(
-    translator: LoadedModel, pair: _EncodedPair, decoding: "ForcedDecoding"
-) -> Translation:
-    scored = _scored_line(translator, pair.src_ids, pair.tgt_ids, pair.source, decoding.log_probs)
-    blocks = as_blocks(decoding.attention_weights), as_blocks(decoding.head_weights)
-    entry = NBestEntry(pair.translation, scored.score, scored.tokens, scored.log_probs, *blocks)
-    return Translation([entry], scored.src_tokens)
+    @property
+    def has_attention(self) -> bool:
+        """Return whether neither side is blank or too long for attention weights."""
+        longest = max(len(self.src_ids), len(self.tgt_ids))
+        return not any(self.blank) and longest <= MAX_ATTENTION_TOKENS
 
 
 def as_blocks(weights: Array | None) -> AttentionBlocks | None:
@@ -149,40 +140,33 @@ def as_blocks(weights: Array | None) -> AttentionBlocks | None:
 
 
 def _encoded(
-    translator: LoadedModel, lines: Sequence[str], translations: Sequence[str]
-) -> Iterator[_EncodedPair]:
-    """Yield each line and its translation with the ids of both."""
-    src, tgt, _ = translator.vocabularies
-    masked = [_mask(translator, *pair) for pair in zip(lines, translations, strict=True)]
-    sources = [source for source, _ in masked]
+    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str]
+) -> list[_EncodedPair]:
+    """Return each line and its translation with the ids of both, the names on both sides masked."""
+    lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
+    if len(lines) != len(translations):
+        raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
+    src, tgt, names = translator.vocabularies
+    sources, targets = [Masked(line, {}) for line in lines], translations
+    if names is not None:
+        pairs = zip(map(normalized, lines), map(normalized, translations), strict=True)
+        masked = [names.mask_translation(*pair) for pair in pairs]
+        sources, targets = [source for source, _ in masked], [target for _, target in masked]
     src_ids = src.encode([source.text for source in sources])
-    tgt_ids = tgt.encode([target for _, target in masked])
-    return map(_EncodedPair, lines, translations, sources, src_ids, tgt_ids)
+    return list(map(_EncodedPair, lines, translations, sources, src_ids, tgt.encode(targets)))
 
 
-def _mask(translator: LoadedModel, line: str, translation: str) -> tuple[Masked, str]:
-    """Mask the names that occur on both sides, as a translation of the line has them."""
-    names = translator.vocabularies.names
-    if names is None:
-        return Masked(line, {}), translation
-    return names.mask_translation(normalized(line), normalized(translation))
-
-
-def _scored_line(
-    translator: LoadedModel,
-    src_ids: Ids,
-    tgt_ids: Ids,
-    masked: Masked,
-    log_probs: list[float],
-) -> ScoredLine:
+def _scored_line(translator: LoadedModel, pair: _EncodedPair, log_probs: list[float]) -> ScoredLine:
     total = total_of(log_probs)
     norm = length_penalty(np.array(len(log_probs)), translator.decoding.length_penalty)
     src, tgt, names = translator.vocabularies
     return ScoredLine(
         total / float(norm),
         total,
-        with_names(src.tokens([*src_ids, EOS_ID]), masked.names),
-        with_names(tgt.tokens([*tgt_ids, EOS_ID]), names.spellings(masked) if names else {}),
+        with_names(src.tokens([*pair.src_ids, EOS_ID]), pair.source.names),
+        with_names(
+            tgt.tokens([*pair.tgt_ids, EOS_ID]), names.spellings(pair.source) if names else {}
+        ),
         log_probs,
     )
 
@@ -193,13 +177,6 @@ class ForcedDecoding(NamedTuple):
     log_probs: list[float]  # one per target token, end-of-sentence included
     attention_weights: Array | None  # [T, S], end-of-sentence included
     head_weights: Array | None  # [M, T, S] of M heads, if the model has them
-
-
-def forced_log_probs(
-    engine: Engine, sources: Sequence[Ids], targets: Sequence[Ids]
-) -> list[list[float]]:
-    """Return the log-probabilities, in nats, of each target's tokens and end-of-sentence."""
-    return [decoding.log_probs for decoding in forced_decodings(engine, sources, targets)]
 
 
 def forced_decodings(

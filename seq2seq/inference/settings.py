@@ -3,13 +3,10 @@
 import math
 from dataclasses import dataclass
 
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DIVERSITY
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.mbr import METRICS, Metric
-from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.interface import DecodingSettings, SearchOptions
+from seq2seq.inference.nbest import METRICS, Metric
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 
@@ -32,9 +29,8 @@ class SearchSettings:
     def __post_init__(self) -> None:
         """Raise UserError for values that are out of range or do not go together.
 
-        Raises TypeError for values of other types. Any ordered iterable of strings is `forbidden`.
+        Any ordered iterable of strings is `forbidden`.
         """
-        self._check_types()
         forbidden = argument_types.text_list(self.forbidden, "forbidden", "words and phrases")
         object.__setattr__(self, "forbidden", tuple(forbidden))
         sampling = self.sampling or Sampling()
@@ -56,22 +52,6 @@ class SearchSettings:
         if self.glossary is not None:
             refuse_together("glossary", sampling=self.sampling)
 
-    def _check_types(self) -> None:
-        """Raise TypeError for values of other types than those of the fields."""
-        if self.glossary is not None:
-            remedy = "write Glossary.read(path), or Glossary(terms) of pairs"
-            argument_types.check_instance(self.glossary, Glossary, "glossary", remedy)
-        if self.sampling is not None:
-            remedy = "write Sampling(samples=1)"
-            argument_types.check_instance(self.sampling, Sampling, "sampling", remedy)
-        numbers = (self.sampling or Sampling())._asdict()
-        numbers |= {"groups": self.groups, "diversity": self.diversity}
-        for name, value in numbers.items():
-            if name in ("temperature", "top_p", "diversity"):
-                argument_types.check_number(value, name)
-            else:
-                argument_types.integer(value, name, None, None)
-
 
 def refuse_together(name: str, **arguments: object) -> None:
     """Raise UserError for an argument that cannot be used with another that is given."""
@@ -82,32 +62,3 @@ def refuse_together(name: str, **arguments: object) -> None:
 
 
 DEFAULT_SETTINGS = SearchSettings()
-
-
-def search_options(
-    settings: SearchSettings,
-    decoding: DecodingSettings,
-    vocabularies: Vocabularies,
-    size: int,
-    text_only: bool,
-    forbidden: Forbidden | None,
-) -> SearchOptions:
-    """Combine the settings of one call with the config; `size`: the beam size."""
-    with_bytes = vocabularies.tgt.has_byte_fallback
-    return SearchOptions(
-        size,
-        decoding.length_penalty,
-        decoding.coverage_penalty,
-        decoding.no_repeat_ngram,
-        forbidden_ids=(PAD_ID, BOS_ID, UNK_ID) if with_bytes else (PAD_ID, BOS_ID),
-        min_length=decoding.min_length,
-        repetition_penalty=decoding.repetition_penalty,
-        forbidden=forbidden,
-        sampling=settings.sampling,
-        groups=settings.groups,
-        diversity=settings.diversity,
-        return_scores=not text_only or settings.mbr is not None,
-        return_attention=not text_only or decoding.replace_unknown,
-        byte_ids=vocabularies.tgt.byte_ids,
-        kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
-    )

@@ -8,7 +8,6 @@ incomplete last line is dropped when the file is opened again.
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -50,14 +49,16 @@ class Journal:
         cannot be read, and RunError if writing fails.
         """
         with write_errors(path), file_lock(path), path.open("r+b") as file:
-            recorded, done = _read(file, path, _as_line({**settings}))
-            if recorded != {**settings} and done and not overwrite:
-                raise UserError(
-                    f"{path}: was begun with other settings ({_differences(recorded, settings)}). "
-                    f"Repeat that command, or pass {argument('overwrite', True)} to begin again"
-                )
-            journal = cls(path, file, done)
-            if recorded != {**settings}:
+            recorded, expected = file.readline(), _as_line({**settings})
+            if recorded != expected and not expected.startswith(recorded):
+                _loaded(recorded, f"{path}:1", dict)
+            journal = cls(path, file, _count(file, path, len(recorded)))
+            if recorded != expected:
+                if journal.done and not overwrite:
+                    raise UserError(
+                        f"{path}: was begun with other settings. Repeat that command, or pass "
+                        f"{argument('overwrite', True)} to begin again"
+                    )
                 journal.done = 0
                 file.seek(0)
                 journal._append({**settings})
@@ -87,39 +88,26 @@ def _as_line(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"
 
 
-def _read(file: IO[bytes], path: Path, first: bytes) -> tuple[Settings | None, int]:
-    """Return the settings and the number of lines; leave the file after the last full batch.
-
-    An incomplete `first` line makes an empty journal.
-    """
-    settings: Settings | None = None
-    done = end = 0
-    size = os.fstat(file.fileno()).st_size
-    for number, line in enumerate(iter(file.readline, b""), start=1):
-        value: Any = None
-        with suppress(ValueError):  # also bytes that are not UTF-8
-            value = json.loads(line) if line.endswith(b"\n") else None
-        if not isinstance(value, dict) if number == 1 else not isinstance(value, list):
-            if end + len(line) < size or (number == 1 and not first.startswith(line)):
-                raise DamagedFile(
-                    f"{path}:{number}: is damaged, or not a journal of translations. Remove the "
-                    "file to begin again"
-                )
+def _count(file: IO[bytes], path: Path, start: int) -> int:
+    """Return the number of lines in all batches; leave the file after the last complete one."""
+    done, end = 0, start
+    for number, line in enumerate(iter(file.readline, b""), start=2):
+        if not line.endswith(b"\n"):
             break
+        done += len(_loaded(line, f"{path}:{number}", list))
         end += len(line)
-        if isinstance(value, dict):
-            settings = value
-        else:
-            done += len(value)
     file.seek(end)
-    return settings, done
+    return done
 
 
-def _differences(recorded: Settings | None, settings: Settings) -> str:
-    """Return the settings that differ, with their values."""
-    old = recorded or {}
-    names = [name for name in {**old, **settings} if old.get(name) != settings.get(name)]
-    return ", ".join(f"{name} {old.get(name)}, now {settings.get(name)}" for name in names)
+def _loaded(line: bytes, place: str, kind: type) -> Any:
+    with suppress(ValueError):  # also bytes that are not UTF-8
+        value = json.loads(line)
+        if isinstance(value, kind):
+            return value
+    raise DamagedFile(
+        f"{place}: is damaged, or not a journal of translations. Remove the file to begin again"
+    )
 
 
 class SyntheticCorpus(NamedTuple):

@@ -16,7 +16,7 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.engines.engine import Array
 from seq2seq.inference.glossary import Term
 from seq2seq.inference.search.interface import Hypothesis
-from seq2seq.inference.search.prefixes import Prefix, PrefixState
+from seq2seq.inference.search.lexical import Prefix, PrefixState
 from seq2seq.inference.text_steps import Part
 
 MIN_ATTENTION = 0.4  # mean attention of the words of a term to its source phrase

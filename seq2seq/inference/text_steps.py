@@ -8,8 +8,7 @@ from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabulary, normalized
 from seq2seq.inference.glossary import Term
 from seq2seq.inference.requirements import Requirements
-from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
-from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix
+from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.names.names import Masked, Names
 
@@ -74,7 +73,10 @@ class SourceLine:
 
 
 class LineStep:
-    """A reversible change to a line."""
+    """A reversible change to a line, by what the training text was like."""
+
+    def __init__(self, source: SourceProfile) -> None:
+        self._source = source
 
     def apply(self, line: SourceLine) -> None:
         """Change the parts of a line, and say so in its notes."""
@@ -89,10 +91,10 @@ class Tags(LineStep):
     """The tags that begin a line begin each of its parts."""
 
     def __init__(self, source: SourceProfile, vocabulary: Vocabulary) -> None:
-        self._source, self._vocabulary = source, vocabulary
+        super().__init__(source)
+        self._vocabulary = vocabulary
 
     def apply(self, line: SourceLine) -> None:
-        """Put the tags of a line before its parts that do not begin with them."""
         line.tag = tag = line.tag or self._source.tag_of(line.text, self._vocabulary)
         if tag is not None:
             line.cut(lambda part: [_with_tag(part.masked.text, tag)])
@@ -101,11 +103,7 @@ class Tags(LineStep):
 class Characters(LineStep):
     """White space and characters of other forms are written as the training text writes them."""
 
-    def __init__(self, source: SourceProfile) -> None:
-        self._source = source
-
     def apply(self, line: SourceLine) -> None:
-        """Replace the characters that the training text hardly has."""
         for place, part in enumerate(line.parts):
             text = self._source.ordinary(part.masked.text)
             if text != part.masked.text:
@@ -118,11 +116,7 @@ class Characters(LineStep):
 class Copies(LineStep):
     """Lines without letters are copied, if the training text hardly has any."""
 
-    def __init__(self, source: SourceProfile) -> None:
-        self._source = source
-
     def apply(self, line: SourceLine) -> None:
-        """Let a line that has only numbers and symbols be its own translation."""
         text = line.text.removeprefix(line.tag or "")
         if is_blank(line.text) or line.prefix or line.phrases or not self._source.copies(text):
             return
@@ -131,13 +125,12 @@ class Copies(LineStep):
 
 
 class AffixesAside(LineStep):
-    """Labels before a sentence, and symbols after its final mark, are set aside and put back."""
+    """Labels before a sentence, and symbols after its final mark, are set aside and put back.
 
-    def __init__(self, source: SourceProfile) -> None:
-        self._source = source
+    Nothing is set aside before a prefix.
+    """
 
     def apply(self, line: SourceLine) -> None:
-        """Set aside what the training text hardly has, but nothing before a prefix."""
         for place, part in enumerate(line.parts):
             tag = f"{line.tag} " if line.tag else ""
             text = part.masked.text
@@ -154,18 +147,16 @@ class AffixesAside(LineStep):
                 )
 
     def undo(self, part: Part, text: str) -> str:
-        """Put back what was set aside."""
         return f"{part.head}{text}{part.tail}".strip()
 
 
 class FinalMarks(LineStep):
-    """Parts without a final mark get the usual one, if the training text always has one."""
+    """Parts without a final mark get the usual one, if the training text always has one.
 
-    def __init__(self, source: SourceProfile) -> None:
-        self._source = source
+    The mark of the translation stays where a prefix ends in one.
+    """
 
     def apply(self, line: SourceLine) -> None:
-        """Add the mark; that of the translation stays where a prefix ends in one."""
         for place, part in enumerate(line.parts):
             text = self._source.with_final_mark(part.masked.text, line.tag)
             if text == part.masked.text:
@@ -178,18 +169,13 @@ class FinalMarks(LineStep):
             )
 
     def undo(self, part: Part, text: str) -> str:
-        """Remove the final mark of the translation, if the part had none."""
         return self._source.without_final_mark(text) if part.lacks_mark else text
 
 
 class Sentences(LineStep):
     """Lines of more sentences than is usual are cut at sentence ends, unless more is required."""
 
-    def __init__(self, source: SourceProfile) -> None:
-        self._source = source
-
     def apply(self, line: SourceLine) -> None:
-        """Split the line."""
         if is_blank(line.prefix) and not line.phrases:
             line.cut(lambda part: self._source.parts(part.masked.text))
         if len(line.parts) > 1:
@@ -202,12 +188,17 @@ class NameMasks(LineStep):
     Names stay words where the glossary has a phrase with them, or their spelling is forbidden.
     """
 
-    def __init__(self, names: Names, requirements: Requirements, settings: SearchSettings) -> None:
-        self._names, self._settings = names, settings
-        self._requirements = requirements
+    def __init__(
+        self,
+        source: SourceProfile,
+        names: Names,
+        requirements: Requirements,
+        settings: SearchSettings,
+    ) -> None:
+        super().__init__(source)
+        self._names, self._requirements, self._settings = names, requirements, settings
 
     def apply(self, line: SourceLine) -> None:
-        """Mask the names of each part, and those of the prefix."""
         masked = [self._masked(part) for part in line.parts]
         line.prefix = self._names.mask_target(normalized(line.prefix), masked[0][0].names)
         line.parts = [
@@ -217,7 +208,6 @@ class NameMasks(LineStep):
         ]
 
     def undo(self, part: Part, text: str) -> str:
-        """Replace the placeholders of a translation by the spellings of names."""
         return self._names.restore(text, part.masked)
 
     def _masked(self, part: Part) -> list[Masked]:

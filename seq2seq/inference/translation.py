@@ -1,21 +1,21 @@
 """Translation of one line, joined from those of its parts, with scores and attention weights."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from itertools import islice
+from heapq import nlargest
 from math import isnan
-from typing import TYPE_CHECKING
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference.attention_map import AttentionMap, by_words, entry_maps
-from seq2seq.inference.heat_map import notebook_maps
+from seq2seq.inference.attention_map import AttentionMap, by_words, entry_maps, notebook_maps
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import not_installed
+from seq2seq.runtime.strict_json import json_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -164,47 +164,26 @@ def _best_joined(lists: Sequence[Sequence[NBestEntry]], n_best: int) -> list[NBe
     """Return the best combinations of entries, one of each list, with different texts.
 
     The first joins the first ones. With its score `s`, a combination of L tokens and score `r`
-    has L (r - s), a sum over its entries, by which combinations are visited: those that follow one
-    with the sum `d` have scores of at most s + d / max L. Of lines in many parts the first
-    MAX_COMBINATIONS are compared.
+    has L (r - s), a sum over its entries; of many combinations those with the MAX_COMBINATIONS
+    largest sums are compared.
     """
     first = _join_entries([entries[0] for entries in lists])
-    longest = sum(max(len(entry.tokens) for entry in entries) for entries in lists)
+    combined: list[tuple[float, list[NBestEntry]]] = [(0.0, [])]
+    for entries in lists:
+        gains = [len(entry.tokens) * (entry.score - first.score) for entry in entries]
+        longer = (
+            (total + gain, [*before, entry])
+            for total, before in combined
+            for gain, entry in zip(gains, entries, strict=True)
+        )
+        combined = nlargest(MAX_COMBINATIONS, longer, key=itemgetter(0))
     joined = {first.text: first}
-    for gain, entries in islice(_by_gain(lists, first.score), MAX_COMBINATIONS):
-        if len(joined) >= n_best:
-            lowest = sorted((entry.score for entry in joined.values()), reverse=True)[n_best - 1]
-            if first.score + gain / longest < lowest:
-                break
-        entry = _join_entries(entries)
-        if entry.score <= first.score:
-            earlier = joined.get(entry.text)
-            joined[entry.text] = (
-                entry if earlier is None or entry.score > earlier.score else earlier
-            )
+    for _, chosen in combined:
+        entry = _join_entries(chosen)
+        earlier = joined.get(entry.text)
+        if entry.score <= first.score and (earlier is None or entry.score > earlier.score):
+            joined[entry.text] = entry
     return sorted(joined.values(), key=lambda entry: (-entry.score, entry is not first))[:n_best]
-
-
-def _by_gain(
-    lists: Sequence[Sequence[NBestEntry]], score: float
-) -> Iterator[tuple[float, list[NBestEntry]]]:
-    """Yield combinations of entries with the sum of T (score of the entry - score), descending."""
-    gains = [
-        sorted(((len(e.tokens) * (e.score - score), n) for n, e in enumerate(es)), reverse=True)
-        for es in lists
-    ]
-    start = (0,) * len(lists)
-    waiting = [(-sum(values[0][0] for values in gains), start)]
-    visited = {start}
-    while waiting:
-        loss, places = heappop(waiting)
-        chosen = [values[place][1] for values, place in zip(gains, places, strict=True)]
-        yield -loss, [entries[n] for entries, n in zip(lists, chosen, strict=True)]
-        for part, (values, place) in enumerate(zip(gains, places, strict=True)):
-            following = (*places[:part], place + 1, *places[part + 1 :])
-            if place + 1 < len(values) and following not in visited:
-                visited.add(following)
-                heappush(waiting, (loss + values[place][0] - values[place + 1][0], following))
 
 
 def _join_entries(entries: Sequence[NBestEntry]) -> NBestEntry:
@@ -246,3 +225,58 @@ def _filled(entries: list[NBestEntry], n_best: int) -> list[NBestEntry]:
 def with_names(tokens: list[str], names: Mapping[str, str]) -> list[str]:
     """Replace tokens that are placeholders by their names."""
     return [names.get(token, token) for token in tokens] if names else tokens
+
+
+def translation_as_json(
+    translation: Translation, with_nbest: bool = False, with_attention: bool = True
+) -> str:
+    """Format a translation with its tokens and attention weights (null without) as a JSON object.
+
+    The weights of a line in parts are one matrix per part: a single one would be all zeros but for
+    these blocks on its diagonal.
+    """
+    fields: dict[str, Any] = {
+        "text": translation.text,
+        "score": round(translation.score, 6),
+        "src_tokens": translation.src_tokens,
+        "tgt_tokens": translation.tokens,
+        "log_probs": _rounded(translation.log_probs),
+    }
+    blocks = translation.attention_blocks if with_attention else None
+    matrices = [_weights_as_json(block) for block in blocks.blocks] if blocks else []
+    text = json_text(fields)[:-1]
+    text += _weights_field("attention", matrices)
+    if with_attention and (heads := translation.head_blocks):
+        text += _weights_field("head", [_weights_as_json(block) for block in heads.blocks])
+    if with_nbest:
+        fields = {
+            "n_best": [
+                {
+                    "text": entry.text,
+                    "score": round(entry.score, 6),
+                    "tokens": entry.tokens,
+                    "log_probs": _rounded(entry.log_probs),
+                }
+                for entry in translation.n_best
+            ]
+        }
+        text += f", {json_text(fields)[1:-1]}"
+    return text + "}"
+
+
+def _weights_field(name: str, parts: Sequence[str]) -> str:
+    """Format the weights of a line as one field, or as null and one array per part."""
+    if len(parts) > 1:
+        return f', "{name}_weights": null, "{name}_blocks": [{", ".join(parts)}]'
+    return f', "{name}_weights": {parts[0] if parts else "null"}'
+
+
+def _weights_as_json(weights: NDArray[np.float32]) -> str:
+    """Format weights row by row: as numbers of Python they would take ten times the memory."""
+    if weights.ndim == 1:
+        return json_text(_rounded(weights.tolist()))
+    return "[" + ", ".join(map(_weights_as_json, weights)) + "]"
+
+
+def _rounded(values: Iterable[float]) -> list[float]:
+    return [round(value, 6) for value in values]

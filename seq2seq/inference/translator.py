@@ -6,12 +6,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
 from seq2seq.inference.lines import LineSteps, counted, line_list
 from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.inference.loading import load_folders
 from seq2seq.inference.part_search import PartSearch
-from seq2seq.inference.requirements import Automata, Requirements
-from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, search_options
+from seq2seq.inference.requirements import Requirements
+from seq2seq.inference.search.forbidden import Forbidden
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.settings import (
+    DEFAULT_SETTINGS,
+    SearchSettings,
+    refuse_together,
+)
 from seq2seq.inference.text_steps import SourceLine
 from seq2seq.inference.translation import Translation, copied, join_parts
 from seq2seq.names.names import Masked
@@ -173,14 +180,10 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
-        requirements = self._requirements(settings)
-        steps = self._steps(requirements, settings)
+        requirements = self._requirements.forbidding(settings.forbidden)
+        steps = LineSteps(self, requirements, settings)
         prepared = steps.prepare(lines, prefixes, constraints, not text_only)
-        options = search_options(
-            settings, self.decoding, self.vocabularies, size, text_only, requirements.forbidden
-        )
-        if self.device == "cpu":  # weights cost hardly any time there; coverage needs them
-            options = options._replace(return_attention=True)
+        options = _search_options(self, settings, size, text_only, requirements.forbidden)
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         translated = PartSearch(self, steps, requirements).translate(
@@ -239,26 +242,20 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         self._search_size(beam_size, n_best, constraints is not None, settings)
-        steps = self._steps(self._requirements(settings), settings)
-        steps.prepare(lines, prefixes, constraints)
+        requirements = self._requirements.forbidding(settings.forbidden)
+        LineSteps(self, requirements, settings).prepare(lines, prefixes, constraints)
 
     def check_phrases(
         self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings
     ) -> None:
         """Raise UserError for required phrases, after their place, that no translation can have."""
-        requirements = self._requirements(settings)
+        requirements = self._requirements.forbidding(settings.forbidden)
         for place, texts in phrases:
             requirements.lexical(texts, Masked("", {}), place)
 
     @cached_property
-    def _automata(self) -> Automata:
-        return Automata(self.vocabularies.tgt)
-
-    def _requirements(self, settings: SearchSettings) -> Requirements:
-        return Requirements(self.vocabularies, self._automata, settings.forbidden)
-
-    def _steps(self, requirements: Requirements, settings: SearchSettings) -> LineSteps:
-        return LineSteps(self.vocabularies, self.source, self.max_length, requirements, settings)
+    def _requirements(self) -> Requirements:
+        return Requirements(self.vocabularies)
 
     def _search_size(
         self, requested: int | None, n_best: int, constrained: bool, settings: SearchSettings
@@ -278,29 +275,19 @@ class Translator(LoadedModel):
                 argument="mbr",
                 value=settings.mbr,
             )
-        if sampling is None:
-            if settings.groups > 1 and constrained:
-                raise UserError(
-                    f"{argument('constraints')} cannot be used with {argument('groups')}; remove "
-                    "one of them"
-                )
-            if size % settings.groups:
-                raise UserError(
-                    f"must divide the beam size ({size})", argument="groups", value=settings.groups
-                )
-            return size
-        if constrained:
+        if constrained and (sampling is not None or settings.groups > 1):
+            refuse_together("constraints", **{"groups" if sampling is None else "sampling": True})
+        if size % settings.groups:
             raise UserError(
-                f"{argument('constraints')} cannot be used with {argument('sampling')}; remove one "
-                "of them"
+                f"must divide the beam size ({size})", argument="groups", value=settings.groups
             )
-        if n_best > sampling.samples:
+        if n_best > size:
             raise UserError(
-                f"more than the samples ({sampling.samples}); increase {argument('samples')}",
+                f"more than the samples ({size}); increase {argument('samples')}",
                 argument="n_best",
                 value=n_best,
             )
-        return 1
+        return size if sampling is None else 1
 
 
 def _joined(
@@ -315,3 +302,35 @@ def _joined(
         )
         notes = line.notes + translation.notes
         yield replace(translation, left_out=line.left_out, notes=notes)
+
+
+def _search_options(
+    loaded: LoadedModel,
+    settings: SearchSettings,
+    size: int,
+    text_only: bool,
+    forbidden: Forbidden | None,
+) -> SearchOptions:
+    """Combine the settings of one call with the config; `size`: the beam size."""
+    decoding, vocabularies = loaded.decoding, loaded.vocabularies
+    # Weights cost hardly any time on a CPU; coverage needs them.
+    attention = loaded.device == "cpu" or not text_only or decoding.replace_unknown
+    never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)
+    if settings.sampling is not None:  # bytes that are drawn seldom spell characters
+        never += (*vocabularies.tgt.byte_ids,)
+    return SearchOptions(
+        size,
+        decoding.length_penalty,
+        decoding.coverage_penalty,
+        decoding.no_repeat_ngram,
+        forbidden_ids=never,
+        min_length=decoding.min_length,
+        repetition_penalty=decoding.repetition_penalty,
+        forbidden=forbidden,
+        sampling=settings.sampling,
+        groups=settings.groups,
+        diversity=settings.diversity,
+        return_scores=not text_only or settings.mbr is not None,
+        return_attention=attention,
+        kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
+    )

@@ -1,8 +1,8 @@
 """Checkpoint averaging: the mean of the weights of several checkpoints of one model."""
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,12 +13,11 @@ from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
-from seq2seq.runs.provenance import model_changes, provenance_of
+from seq2seq.runs.run_config import model_changes, provenance_of
 from seq2seq.runtime.errors import RunError, UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 
 _TOO_FEW = "an average needs at least 2 checkpoints"
-_DUPLICATE = "name each checkpoint only once"
 
 
 def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Path]:
@@ -42,7 +41,7 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
                 "step-N.safetensors"
             )
         if [same.resolve() for same in paths].count(path.resolve()) > 1:
-            raise UserError(f"{run}: given twice; {_DUPLICATE}")
+            raise UserError(f"{run}: given twice; name each checkpoint only once")
     return paths
 
 
@@ -101,7 +100,9 @@ def _check_compatible(added: LoadedRun, earlier: Sequence[LoadedRun]) -> None:
         raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
     for run in earlier:
         if run.checksum == added.checksum:
-            raise UserError(f"{path}: has the same weights as {run.path}; {_DUPLICATE}")
+            raise UserError(
+                f"{path}: has the same weights as {run.path}; name each checkpoint only once"
+            )
 
 
 def average_models(models: Sequence[Seq2Seq]) -> Seq2Seq:
@@ -124,19 +125,6 @@ def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
     return means
 
 
-@contextmanager
-def _removed_on_failure(folder: Path) -> Iterator[None]:
-    """Remove the run from a folder, and the folder if it is empty, if it cannot be written."""
-    try:
-        yield
-    except (RunError, OSError):
-        with suppress(RunError, OSError):
-            run_folder.clear(folder)
-            (folder / layout.CONFIG).unlink(missing_ok=True)
-            folder.rmdir()
-        raise
-
-
 def save_average(
     folder: Path,
     model: Seq2Seq,
@@ -146,8 +134,8 @@ def save_average(
 ) -> None:
     """Write a run folder for the averaged model, recording the checkpoints that went into it.
 
-    Nothing is left if it cannot be written. Raises UserError as
-    `check_destination` does: another process may have written there since.
+    Nothing is left if it cannot be written. Raises UserError as `check_destination` does: another
+    process may have written there since.
     """
     first = checkpoints[0]
     vocabularies, config = first.vocabularies, first.config
@@ -162,6 +150,11 @@ def save_average(
         step = max(run.step for run in checkpoints)
         header = CheckpointHeader(first.limit, step, bleu, provenance)
         placed = config.model_copy(update={"run_dir": folder})
-        with _removed_on_failure(folder):
+        try:
             checkpoint.create_run(folder, placed, vocabularies)
             checkpoint.save_weights(folder / layout.BEST, named_weights(model), header)
+        except RunError:
+            with suppress(RunError, OSError):
+                run_folder.clear(folder)
+                folder.rmdir()
+            raise

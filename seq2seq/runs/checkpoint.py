@@ -21,19 +21,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs import tensor_file
-from seq2seq.runs.layout import (
-    BEST,
-    CONFIG,
-    VOCABULARY,
-    check_weights,
-    snapshot_step,
-    snapshots,
-    with_recovery_hint,
-    writing,
-)
-from seq2seq.runs.provenance import Header, check_model_keys, recorded_vocabularies
-from seq2seq.runs.run_config import check_exists, read_config, source_of
+from seq2seq.runs import layout, run_config, tensor_file
 from seq2seq.runtime.errors import (
     TooLarge,
     UnreadableFile,
@@ -54,9 +42,9 @@ class CheckpointHeader(NamedTuple):
     limit: LengthLimit
     step: int
     bleu: float | None  # validation BLEU at this step
-    provenance: Header
+    provenance: run_config.Header
 
-    def to_json(self) -> Header:
+    def to_json(self) -> run_config.Header:
         """Return the fields of the file's header."""
         limit = asdict(self.limit)
         return {"limit": limit, "step": self.step, "bleu": self.bleu, **self.provenance}
@@ -78,7 +66,7 @@ class LoadedRun:
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
     """Create a run folder with its config and vocabulary."""
-    with writing(folder, folder):
+    with layout.writing(folder, folder):
         folder.mkdir(parents=True, exist_ok=True)
     update_config(folder, config)
     update_vocabularies(folder, vocabularies)
@@ -89,8 +77,8 @@ def update_config(folder: Path, config: Config) -> None:
 
     Paths are made absolute, so that the run finds its texts from any working directory.
     """
-    with writing(folder / CONFIG):
-        atomic_write(folder / CONFIG, dump_config(_absolute(config)).encode())
+    with layout.writing(folder / layout.CONFIG):
+        atomic_write(folder / layout.CONFIG, dump_config(_absolute(config)).encode())
 
 
 def _absolute(config: Config) -> Config:
@@ -101,8 +89,8 @@ def _absolute(config: Config) -> Config:
 
 def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
     """Write the vocabulary of a run, in place of a damaged one."""
-    with writing(folder / VOCABULARY):
-        save_vocabularies(vocabularies, folder / VOCABULARY)
+    with layout.writing(folder / layout.VOCABULARY):
+        save_vocabularies(vocabularies, folder / layout.VOCABULARY)
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], header: CheckpointHeader) -> None:
@@ -110,8 +98,8 @@ def save_weights(path: Path, weights: Mapping[str, Tensor], header: CheckpointHe
 
     Raises RunError if they are not finite, or if the file cannot be written.
     """
-    check_weights(path, weights)
-    with writing(path):
+    layout.check_weights(path, weights)
+    with layout.writing(path):
         tensor_file.save_tensors(path, weights, header.to_json())
 
 
@@ -120,36 +108,38 @@ def save_snapshot(
 ) -> None:
     """Save the weights of a step, then remove all but the `keep` newest snapshots."""
     save_weights(folder / f"step-{header.step}.safetensors", weights, header)
-    _remove(snapshots(folder)[:-keep])
+    _remove(layout.snapshots(folder)[:-keep])
 
 
 def remove_snapshots(folder: Path, after: int) -> None:
     """Remove the snapshots of later steps, which training will repeat."""
-    _remove([path for path in snapshots(folder) if (snapshot_step(path) or 0) > after])
+    _remove(
+        [path for path in layout.snapshots(folder) if (layout.snapshot_step(path) or 0) > after]
+    )
 
 
 def _remove(paths: Sequence[Path]) -> None:
     for path in paths:
-        with writing(path):
+        with layout.writing(path):
             path.unlink(missing_ok=True)
 
 
-def load_model(folder: Path, device: torch.device, name: str = BEST) -> LoadedRun:
+def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> LoadedRun:
     """Load a run's best weights, or those of another of its files, for translation.
 
     Raises UserError if files are missing or damaged, do not belong together, or if a weight is not
     finite.
     """
-    config, path = read_config(folder), folder / name
-    check_exists(path)
-    with with_recovery_hint(path):
+    config, path = run_config.read_config(folder), folder / name
+    run_config.check_exists(path)
+    with layout.with_recovery_hint(path):
         header, weights = tensor_file.read_file(path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
-        source = source_of(header, path)
+        source = run_config.source_of(header, path)
         with tensor_file.header_errors(path):
             step, checksum = int(header["step"]), str(header["tensors"])
-        check_model_keys(path, header, config, folder / CONFIG)
-        vocabularies = recorded_vocabularies(path, header, folder / VOCABULARY)
+        run_config.check_model_keys(path, header, config, folder / layout.CONFIG)
+        vocabularies = run_config.recorded_vocabularies(path, header, folder / layout.VOCABULARY)
         model = new_model(config, vocabularies, "meta")
         tensor_file.check_shapes(path, weights, named_weights(model))
         tensor_file.check_finite(path, weights)
@@ -166,11 +156,11 @@ def load_model(folder: Path, device: torch.device, name: str = BEST) -> LoadedRu
 
 def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:
     """Return whether the best weights are undamaged, finite and fit config and vocabulary."""
-    path = folder / BEST
+    path = folder / layout.BEST
     try:
         header, weights = tensor_file.read_file(path)
         tensor_file.check_finite(path, weights)
-        check_model_keys(path, header, config, folder / CONFIG)
+        run_config.check_model_keys(path, header, config, folder / layout.CONFIG)
     except UnreadableFile:
         raise
     except UserError:

@@ -1,14 +1,13 @@
-"""Files of an engine, in a run folder and as an export, and the JSON file that describes them.
+"""ONNX graphs in a run folder and in an export, and the JSON files that describe them.
 
 torch is not needed to read them. In a run folder they belong to the best weights, by checksum.
 """
 
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +15,13 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.files import load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.engines.onnx.files import GraphFiles
+from seq2seq.engines.onnx.network import GraphFiles
+from seq2seq.runs.layout import DESCRIPTION, ENGINE, VOCABULARY
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
 
-DESCRIPTION, VOCABULARY, TOPK = "export.json", "vocabulary", "topk.onnx"  # in an export
-ENGINE = "engine"  # folder in a run folder
+TOPK = "topk.onnx"  # in an export
 FORMAT = 2  # version of the description
 _DAMAGED = "export the run again"
 _MAX_BYTES = 1 << 31  # maximum size of a graph, as protocol buffers allow
@@ -30,30 +29,12 @@ _MAX_DESCRIPTION = 1 << 24
 _LARGEST = 1 << 20  # maximum of the numbers in a description
 _MAX_BEAM = 1_000  # likewise of the beam, whose memory is large; the command line has no limit
 _ENGINE_JSON = "engine.json"
-
-
-class Files(NamedTuple):
-    """Names of the two graphs of one model."""
-
-    encoder: str
-    decoder: str
-
-
-_DECODING = {
-    "beam_size": int,
-    "length_penalty": float,
-    "coverage_penalty": float,
-    "no_repeat_ngram": int,
-    "replace_unknown": bool,
-    "max_length": int,
-    "min_length": int,
-    "repetition_penalty": float,
-}
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError, RecursionError, OSError)
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """The `decoding` section of a run's config."""
+    """The `decoding` section of a run's config; raises ValueError for what a stranger made up."""
 
     beam_size: int
     length_penalty: float
@@ -64,25 +45,27 @@ class Decoding:
     min_length: int
     repetition_penalty: float
 
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            _check_type(item.name, getattr(self, item.name), item.type)
+        if not 1 <= self.beam_size <= _MAX_BEAM:
+            raise ValueError("beam_size")
+        if self.min_length > (self.max_length or _LARGEST):
+            raise ValueError("min_length is larger than max_length")
+
 
 class Description(NamedTuple):
-    """Contents of the description that the runtime reads."""
+    """Contents of the description of an export that the runtime reads."""
 
-    models: list[Files]
+    models: list[dict[str, str]]  # names of the files of both graphs
     int8: bool
     languages: tuple[str, str]  # codes of source and target
     limit: LengthLimit
     max_length: int
     decoding: Decoding
-    decoding_schema: dict[str, Any]  # JSON Schema of each key of `decoding`
     source: SourceProfile
     vocabularies: dict[str, str]  # SHA-256 by stem
     sha256: dict[str, str]  # checksums of the graphs, by name
-
-    @property
-    def direction(self) -> str:
-        """Return the languages as messages name them, such as "en to de"."""
-        return " to ".join(self.languages)
 
 
 def is_export(folder: Path) -> bool:
@@ -104,55 +87,64 @@ def read_description(folder: Path) -> Description:
                 f"{path}: has format {stored['format']!a:.20}, and this version of seq2seq reads "
                 f"{FORMAT}; {_DAMAGED} with this version"
             )
-        _check_types(stored)
+        _check_description(stored)
         return Description(
-            [Files(**names) for names in stored["models"]],
+            stored["models"],
             stored["int8"],
             (stored["src_lang"], stored["tgt_lang"]),
             LengthLimit(**stored["limit"]),
             stored["max_length"],
-            Decoding(**stored["decoding"]),
-            stored["decoding_schema"],
+            Decoding(**{item.name: stored["decoding"][item.name] for item in fields(Decoding)}),
             SourceProfile(**stored["source"]),
             stored["vocabularies"],
             stored["sha256"],
         )
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OSError) as error:
+    except _MALFORMED as error:
         reason = ascii(" ".join(str(error).split())[:200])
         raise UserError(f"{path}: is damaged ({reason}); {_DAMAGED}") from None
 
 
-def _check_types(stored: Mapping[str, Any]) -> None:
-    """Raise TypeError or ValueError for fields of another type, or of numbers beyond reason."""
-    texts = [stored["src_lang"], stored["tgt_lang"]]
-    texts += [name for names in stored["models"] for name in names.values()]
+def _check_description(stored: Mapping[str, Any]) -> None:
+    """Raise ValueError for fields of another type, or of numbers beyond reason."""
+    names = [name for files in stored["models"] for name in files.values()]
+    texts = [stored["src_lang"], stored["tgt_lang"], *names]
     for checksums in (stored["sha256"], stored["vocabularies"]):
         texts += [*checksums, *checksums.values()]
-    if not stored["models"] or not all(isinstance(text, str) for text in texts):
-        raise TypeError("names and checksums are not texts")
-    if any(Path(name).name != name for names in stored["models"] for name in names.values()):
+    if not names or not all(isinstance(text, str) for text in texts):
+        raise ValueError("names and checksums are not texts")
+    if any(files.keys() != set(GraphFiles._fields) for files in stored["models"]):
+        raise ValueError("other graphs")
+    if any(Path(name).name != name for name in names):
         raise ValueError("a file of another folder")
-    if not isinstance(stored["int8"], bool):
-        raise TypeError("int8")
-    for values, types in (
-        (stored["limit"], {"ratio": float, "extra": int}),
-        (stored["decoding"], _DECODING),
-        ({"max_length": stored["max_length"]}, {"max_length": int}),
-    ):
-        for key, kind in types.items():
-            _check_number(key, values[key], kind)
-    if not 1 <= stored["decoding"]["beam_size"] <= _MAX_BEAM:
-        raise ValueError("beam_size")
+    limit = stored["limit"]
+    _check_type("int8", stored["int8"], bool)
+    _check_type("ratio", limit["ratio"], float)
+    for key, value in (("extra", limit["extra"]), ("max_length", stored["max_length"])):
+        _check_type(key, value, int)
 
 
-def _check_number(key: str, value: object, kind: type) -> None:
-    if kind is bool or (key == "max_length" and value is None):
-        is_valid = value is None or isinstance(value, bool)
-    else:
-        is_valid = isinstance(value, int | float if kind is float else int)
-        is_valid = is_valid and not isinstance(value, bool)
-    if not is_valid or (value is not None and not 0 <= float(value) <= _LARGEST):  # type: ignore[arg-type]
+def _check_type(key: str, value: Any, kind: Any) -> None:
+    """Raise ValueError for anything but a boolean, or a number from 0 to a million."""
+    is_bool = isinstance(value, bool)
+    is_valid = is_bool if kind is bool else isinstance(value, kind | int) and not is_bool
+    if not is_valid or not 0 <= float(value or 0) <= _LARGEST:
         raise ValueError(f"{key}: {value!a:.40}")
+
+
+def check_fit(paths: Sequence[Path], runs: Iterable[tuple[object, str]]) -> None:
+    """Raise UserError for models that form no ensemble, given their vocabulary and direction."""
+    (vocabulary, direction), *_ = runs = list(runs)
+    for path, (other_vocabulary, other_direction) in zip(paths, runs, strict=True):
+        if other_vocabulary != vocabulary:
+            raise UserError(
+                f"{path}: has another vocabulary than {paths[0]}; combine runs that share one in "
+                "an ensemble"
+            )
+        if other_direction != direction:
+            raise UserError(
+                f"{path}: translates {other_direction} but {paths[0]} {direction}; combine runs "
+                "of one direction in an ensemble"
+            )
 
 
 def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:
@@ -173,14 +165,11 @@ def stored_graphs(run: Path, weights: str) -> GraphFiles | None:
     None if there are none, they are of other weights, or they are damaged.
     """
     folder = run / ENGINE
-    with suppress(
-        OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, UserError
-    ):
+    with suppress(*_MALFORMED, UserError):
         stored = json.loads(read_bounded(folder / _ENGINE_JSON, _MAX_DESCRIPTION))
-        if stored["format"] != FORMAT or stored["weights"] != weights:
-            return None
-        names = (f"{part}.onnx" for part in GraphFiles._fields)
-        return GraphFiles(*(read_graph(folder, name, stored["sha256"][name]) for name in names))
+        if stored["format"] == FORMAT and stored["weights"] == weights:
+            names = (f"{part}.onnx" for part in GraphFiles._fields)
+            return GraphFiles(*(read_graph(folder, name, stored["sha256"][name]) for name in names))
     return None
 
 
@@ -195,9 +184,13 @@ def store_graphs(run: Path, weights: str, graphs: GraphFiles) -> None:
     files = {f"{part}.onnx": content for part, content in graphs._asdict().items()}
     for name, content in files.items():
         atomic_write(folder / name, content)
-    sums = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    description = {"format": FORMAT, "weights": weights, "sha256": sums}
+    description = {"format": FORMAT, "weights": weights, "sha256": checksums(files)}
     atomic_write(folder / _ENGINE_JSON, json.dumps(description).encode())
+
+
+def checksums(files: Mapping[str, bytes]) -> dict[str, str]:
+    """Return the SHA-256 of files by name."""
+    return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
 def read_vocabularies(folder: Path, description: Description) -> Vocabularies:
@@ -205,72 +198,19 @@ def read_vocabularies(folder: Path, description: Description) -> Vocabularies:
     return load_vocabularies(folder / VOCABULARY, checksums=description.vocabularies)
 
 
-def overridden(description: Description, overrides: Iterable[str]) -> Decoding:
-    """Return the decoding settings with overrides such as "decoding.length_penalty=0.6".
+def overridden(decoding: Decoding, overrides: Iterable[str]) -> Decoding:
+    """Return decoding settings with overrides such as "decoding.length_penalty=0.6".
 
-    Values are JSON, checked by the schema of the run's config. Raises UserError for other keys and
-    for values that the schema refuses.
+    Raises UserError for other keys and for values that do not fit.
     """
-    values: dict[str, Any] = {}
-    for override in argument_types.text_list(
-        overrides, "overrides", "such as decoding.beam_size=3"
-    ):
-        name, _, text = override.partition("=")
-        key = name.removeprefix("decoding.")
-        if not name.startswith("decoding.") or key not in description.decoding_schema:
-            keys = ", ".join(f"decoding.{key}" for key in description.decoding_schema)
-            raise UserError(
-                f"{override}: an exported model takes other values of these keys: {keys}"
-            )
-        values[key] = _checked(override, text, description.decoding_schema[key])
-    decoding = replace(description.decoding, **values)
-    longest = decoding.max_length
-    if longest is not None and decoding.min_length > longest:
-        raise UserError(
-            f"decoding.min_length: {decoding.min_length} is larger than max_length ({longest})"
-        )
+    keys = {f"decoding.{item.name}": item.name for item in fields(Decoding)}
+    for text in argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3"):
+        key, _, value = text.partition("=")
+        if key not in keys:
+            taken = ", ".join(keys)
+            raise UserError(f"{text}: an exported model takes other values of these keys: {taken}")
+        try:
+            decoding = replace(decoding, **{keys[key]: json.loads(value)})
+        except ValueError as error:
+            raise UserError(f"{text}: not a value of {key} ({error})") from None
     return decoding
-
-
-def _checked(override: str, text: str, schema: Mapping[str, Any]) -> object:
-    """Return the value of an override, or raise UserError."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = text
-    choices = schema.get("anyOf", [schema])
-    if any(_allows(choice, value) for choice in choices):
-        return float(value) if schema.get("type") == "number" else value
-    expected = " or ".join(_describe(choice) for choice in choices)
-    raise UserError(f"{override}: must be {expected}")
-
-
-def _allows(schema: Mapping[str, Any], value: object) -> bool:
-    """Return whether the schema of a number, a boolean or null allows a value."""
-    kind = schema["type"]
-    if kind in ("null", "boolean"):
-        return value is None if kind == "null" else isinstance(value, bool)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or (kind == "integer" and not isinstance(value, int)):
-        return False
-    assert isinstance(value, int | float), "checked"
-    return (
-        schema.get("minimum", -math.inf) <= value <= schema.get("maximum", math.inf)
-        and value > schema.get("exclusiveMinimum", -math.inf)
-        and value < schema.get("exclusiveMaximum", math.inf)
-        and math.isfinite(value)
-    )
-
-
-def _describe(schema: Mapping[str, Any]) -> str:
-    bounds = [  # releases of pydantic differ in writing 0 or 0.0
-        f"{text} {int(schema[key]) if float(schema[key]).is_integer() else schema[key]}"
-        for key, text in (
-            ("minimum", "at least"),
-            ("exclusiveMinimum", "more than"),
-            ("maximum", "at most"),
-        )
-        if key in schema
-    ]
-    kinds = {"null": "null", "boolean": "true or false", "integer": "an integer"}
-    return f"{kinds.get(schema['type'], 'a number')} {' and '.join(bounds)}".strip()

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.runs import tensor_file
-from seq2seq.runs.engine_folder import ENGINE as ENGINE
 from seq2seq.runtime.errors import DamagedFile, RunError, UnreadableFile, UserError, argument
 from seq2seq.runtime.files import PART_SUFFIX, same_file
 from seq2seq.runtime.locks import LOCK
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
 
 BEST, LAST, PREVIOUS = "best.safetensors", "last.safetensors", "previous.safetensors"
 CONFIG, VOCABULARY = "config.yaml", "vocabulary"
+ENGINE = "engine"  # folder of the graphs
+DESCRIPTION = "export.json"  # in an exported model
 _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
@@ -93,36 +94,28 @@ def with_recovery_hint(path: Path) -> Iterator[None]:
         raise DamagedFile(f"{error}. {recovery_hint(path.parent, path.name)}") from None
 
 
-def recovery_hint(folder: Path, damaged: str) -> str:
-    """Say how to recover from a damaged or missing checkpoint, after verifying the others."""
-    names = [name for name in (LAST, PREVIOUS, BEST) if name != damaged]
-    intact = {name: _is_intact(folder / name) for name in names}
-    if hint := _resume_hint(folder, damaged, intact):
-        return hint
-    if unreadable := [name for name in names if intact[name] is None]:
-        return f"{' and '.join(unreadable)} cannot be read: make it readable first"
-    if intact.get(BEST):
-        return (
-            f"{BEST} is intact and translates; to train again, {argument('overwrite', True)} or "
-            "another run_dir"
-        )
-    if newest := next((path for path in reversed(snapshots(folder)) if _is_intact(path)), None):
-        return f"{newest.name} is intact: copied to {BEST}, it translates"
+def recovery_hint(folder: Path, damaged: str = "") -> str:
+    """Say which checkpoint of a run is intact, and what to do with it."""
+    for name in (LAST, PREVIOUS, BEST, *(path.name for path in reversed(snapshots(folder)))):
+        intact = name != damaged and _is_intact(folder / name)
+        if intact is None:
+            return f"{name} cannot be read: make it readable first"
+        if intact:
+            return f"{name} is intact by checksum: {_use_of(folder / name)}"
     return (
         "No other checkpoint here is intact: copy the run again, or train with "
         f"{argument('overwrite', True)}"
     )
 
 
-def _resume_hint(folder: Path, damaged: str, intact: Mapping[str, bool | None]) -> str | None:
-    """Say which training state continues the run; None if there is none, or no need of it."""
-    resume = "`seq2seq train CONFIG --resume`"
-    if damaged == BEST and intact[LAST]:
-        return f"{LAST} is intact: {resume} continues from it and writes {BEST} again"
-    if damaged in (BEST, LAST) and intact[PREVIOUS] and intact.get(LAST, False) is not None:
-        delete = f"delete {LAST}, and " if (folder / LAST).exists() else ""
-        return f"{PREVIOUS} is intact: {delete}{resume} continues from it"
-    return None
+def _use_of(path: Path) -> str:
+    if path.name in (LAST, PREVIOUS):
+        first = path.name == PREVIOUS and path.with_name(LAST).exists()
+        resume = f"training with {argument('resume', True)} continues from it"
+        return f"delete {LAST}, and {resume}" if first else resume
+    if path.name == BEST:
+        return f"it translates; to train again, {argument('overwrite', True)} or another run_dir"
+    return f"copied to {BEST}, it translates"
 
 
 @contextmanager
@@ -136,26 +129,12 @@ def writing(path: Path, folder: Path | None = None) -> Iterator[None]:
 
 def write_failure(path: Path, folder: Path, error: OSError) -> RunError:
     """Return the error for a file of a run that cannot be written: what is left was verified."""
-    return RunError(
-        f"{path}: cannot be written ({error.strerror or error}). {_what_remains(folder)}"
-    )
-
-
-def _what_remains(folder: Path) -> str:
-    """Say which training state can be resumed from, after verifying its checksum."""
+    remedy = "Fix the problem and start again"
     if not folder.is_dir():
-        return f"The run folder {folder} does not exist"
-    resume = f"fix the problem and continue with {argument('resume', True)}"
-    if _is_intact(folder / LAST):
-        return f"{LAST} is intact (checksum verified): {resume}"
-    if _is_intact(folder / PREVIOUS):
-        first = f"delete {LAST}, " if (folder / LAST).exists() else ""
-        return f"{PREVIOUS} is intact (checksum verified): {first}{resume}"
-    if _is_intact(folder / LAST) is None:
-        return f"{LAST} cannot be read either, and was not verified"
-    if not ((folder / LAST).exists() or (folder / PREVIOUS).exists()):
-        return "Fix the problem and start again"
-    return "Fix the problem and start again: no intact training state was found"
+        remedy = f"The run folder {folder} does not exist"
+    elif existing(folder, (LAST, PREVIOUS, BEST)):
+        remedy = recovery_hint(folder)
+    return RunError(f"{path}: cannot be written ({error.strerror or error}). {remedy}")
 
 
 def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:

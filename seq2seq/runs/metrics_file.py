@@ -1,4 +1,4 @@
-"""Files of metrics: read, truncate and tabulate them, and restore metrics.jsonl on resume."""
+"""Files of metrics, a JSON object on each line: read, truncate and tabulate them."""
 
 import csv
 import hashlib
@@ -6,19 +6,14 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any
 
 from seq2seq.runs.layout import METRICS
 from seq2seq.runtime.files import atomic_write, read_bounded
 
-if TYPE_CHECKING:
-    from seq2seq.runs.training_state import Progress
-
 _MAX_BYTES = 1 << 30  # maximum size of metrics.jsonl, far above that of any run
 _LARGEST = 1e18  # number in a line; larger ones are damage
-_SHOWN_LINES = 5  # maximum number of line numbers in a note
 
 
 class LineCount:
@@ -44,13 +39,36 @@ def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
 
     There are none if the file is missing. Every line has a step; its other values are numbers.
     """
-    path, intact = folder / name, []
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
-        with suppress(ValueError, RecursionError):
-            values = json.loads(line)
-            if isinstance(values, dict) and type(values.get("step")) is int:
-                intact.append({key: value for key, value in values.items() if _is_number(value)})
-    return [line for line in intact if "step" in line]  # no integer beyond all bounds
+    lines = (_values(line) for line in raw_lines(folder / name))
+    numbers = ({k: v for k, v in line.items() if _is_number(v)} for line in lines if line)
+    return [line for line in numbers if "step" in line]  # no integer beyond all bounds
+
+
+def raw_lines(path: Path) -> list[bytes]:
+    """Return the lines of a file without their line ends; none if it is missing."""
+    lines = read_bounded(path, _MAX_BYTES).split(b"\n") if path.exists() else [b""]
+    return lines if lines[-1] else lines[:-1]
+
+
+def lines_up_to(lines: Sequence[bytes], step: int) -> list[bytes]:
+    """Return the lines that are intact and not of later steps."""
+    return [line for line in lines if (values := _values(line)) and values["step"] <= step]
+
+
+def write_lines(path: Path, lines: Sequence[bytes]) -> None:
+    """Replace the lines of a file, if it is there. Raises OSError."""
+    if path.exists():
+        atomic_write(path, b"".join(line + b"\n" for line in lines))
+
+
+def _values(line: bytes) -> dict[str, Any] | None:
+    """Return the values of a line; None if it is damaged."""
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    is_intact = isinstance(values, dict) and type(values.get("step")) is int
+    return values if is_intact else None
 
 
 def _is_number(value: object) -> bool:
@@ -62,16 +80,8 @@ def _is_number(value: object) -> bool:
 
 def truncate_metrics(path: Path, step: int) -> list[bytes]:
     """Remove lines of later steps and damaged lines from a JSON-lines file; return the others."""
-    lines: list[bytes] = []
-    if not path.exists():
-        return lines
-    for line in read_bounded(path, _MAX_BYTES).split(b"\n"):
-        try:
-            if json.loads(line)["step"] <= step:
-                lines.append(line)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            continue
-    atomic_write(path, b"".join(line + b"\n" for line in lines))
+    lines = lines_up_to(raw_lines(path), step)
+    write_lines(path, lines)
     return lines
 
 
@@ -86,75 +96,3 @@ def metrics_table(lines: Sequence[Mapping[str, float]]) -> str:
     writer.writeheader()
     writer.writerows(rows.values())
     return text.getvalue()
-
-
-class SavedMetrics(NamedTuple):
-    """The lines of metrics.jsonl that a state counts, as far as they are there."""
-
-    lines: list[bytes]
-    lost: str | None  # description of the damage; None if all of them are intact
-    damaged_behind: list[int]  # numbers of damaged lines behind them
-
-
-def restore_metrics(folder: Path, progress: "Progress") -> str | None:
-    """Leave in metrics.jsonl only the lines that a state counts; return a note on any damage.
-
-    Lines written after the state was saved are removed: training writes them again. Raises OSError.
-    """
-    path, saved = folder / METRICS, read_saved_metrics(folder, progress)
-    if path.exists():
-        atomic_write(path, b"".join(line + b"\n" for line in saved.lines))
-    if saved.lost is not None:
-        return (
-            f"warning: {path}: {saved.lost}. Damaged lines were removed; the weights are intact, "
-            "and later figures follow"
-        )
-    if saved.damaged_behind:
-        return (
-            f"note: {path}: removed {_listed(saved.damaged_behind)}, damaged or incomplete; the "
-            f"figures up to step {progress.step} are intact, and training writes later ones again"
-        )
-    return None
-
-
-def read_saved_metrics(folder: Path, progress: "Progress") -> SavedMetrics:
-    """Read the lines of metrics.jsonl that a state counts. Raises OSError."""
-    path = folder / METRICS
-    content = read_bounded(path, _MAX_BYTES) if path.exists() else b""
-    lines = content.split(b"\n")
-    if not lines[-1]:
-        del lines[-1]  # the last line is complete
-    steps = [_step_of(line) for line in lines]
-    damaged = [number for number, step in enumerate(steps, start=1) if step is None]
-    counted, checksum = progress.metrics_lines, progress.metrics_checksum
-    count = LineCount(lines[:counted])
-    if (count.lines, count.checksum) == (counted, checksum):
-        return SavedMetrics(lines[:counted], None, damaged)
-    intact = [
-        line
-        for line, step in zip(lines, steps, strict=True)
-        if step is not None and step <= progress.step
-    ]
-    faults = [f"{_listed(damaged)} damaged"] if damaged else []
-    if checksum and len(intact) < counted:
-        faults.append(f"{counted - len(intact):,} of {counted:,} lines lost")
-    elif checksum and not damaged:
-        faults.append("lines were edited or added")
-    lost = f"not as it was saved at step {progress.step} ({', '.join(faults)})" if faults else None
-    return SavedMetrics(intact, lost, [])
-
-
-def _step_of(line: bytes) -> int | None:
-    """Return the step of a line of metrics; None if the line is damaged."""
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    step = values.get("step") if isinstance(values, dict) else None
-    return step if type(step) is int else None
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    first = ", ".join(map(str, numbers[:_SHOWN_LINES]))
-    more = f" and {len(numbers) - _SHOWN_LINES:,} more" if len(numbers) > _SHOWN_LINES else ""
-    return f"line{'s' * (len(numbers) > 1)} {first}{more}"

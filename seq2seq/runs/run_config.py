@@ -1,32 +1,32 @@
 """Read a run folder without torch: its config, its vocabularies, and what its weights record."""
 
 import difflib
-import os
-import shlex
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
 from seq2seq.config.errors import ConfigError
-from seq2seq.config.schema import Config, DecodingConfig, read_config_file, with_paths
+from seq2seq.config.schema import Config, DecodingConfig, read_config_file
 from seq2seq.data.source_profile import SourceProfile
+from seq2seq.data.vocabulary.files import are_checksums, checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runs import tensor_file
-from seq2seq.runs.engine_folder import DESCRIPTION
-from seq2seq.runs.layout import BEST, CONFIG, VOCABULARY, recovery_hint, with_recovery_hint
-from seq2seq.runs.metrics_file import read_metrics
-from seq2seq.runs.provenance import Header, recorded_vocabularies
+from seq2seq.runs import layout, tensor_file
+from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UnreadableFile, UserError
 from seq2seq.runtime.files import check_paths, check_readable
 
 SOURCE = "source"  # header field of the source profile
 
 
+Header = dict[str, Any]
+
+
 def _similar_run(folder: Path) -> str:
     """Return a hint at the run with the closest name in runs/ or beside a folder that is absent."""
     places = folder.parent, "runs" / folder.parent  # the second one of an absolute path is the same
-    configs = [path for place in places for path in place.glob(f"*/{CONFIG}")]
+    configs = [path for place in places for path in place.glob(f"*/{layout.CONFIG}")]
     runs = {path.parent.name: path.parent for path in configs}
     close = difflib.get_close_matches(folder.name, runs, n=1)
     return f"; did you mean '{runs[close[0]]}'?" if close else ""
@@ -35,55 +35,24 @@ def _similar_run(folder: Path) -> str:
 def read_config(folder: Path) -> Config:
     """Load the config of a run folder; raises UserError if there is none."""
     if folder.is_file():
-        raise UserError(f"{folder}: {_kind_of_file(folder)}")
+        raise UserError(f"{folder}: is a file, not a run folder; give its run_dir")
     if not folder.is_dir():
         hint = _similar_run(folder) or "; `seq2seq train CONFIG` creates one"
         raise UserError(f"{folder}: no such run folder{hint}")
-    check_paths(folder / CONFIG)
-    check_readable(folder / CONFIG)
-    if (folder / DESCRIPTION).is_file():
+    check_paths(folder / layout.CONFIG)
+    check_readable(folder / layout.CONFIG)
+    if (folder / layout.DESCRIPTION).is_file():
         raise UserError(
             f"{folder}: is an exported model, which translates only; give the run folder that it "
             "was exported from"
         )
-    if not (folder / CONFIG).is_file():
-        raise UserError(f"{folder}: not a run folder, it has no {CONFIG}")
+    if not (folder / layout.CONFIG).is_file():
+        raise UserError(f"{folder}: not a run folder, it has no {layout.CONFIG}")
     try:
-        return _relocated(read_config_file(folder / CONFIG).config, folder)
+        return read_config_file(folder / layout.CONFIG).config
     except ConfigError as error:
         lines = "; ".join(error.lines)
         raise UserError(f"{lines} (`seq2seq train CONFIG --resume` writes it again)") from None
-
-
-def _relocated(config: Config, folder: Path) -> Config:
-    """Return the config of a run with the paths of its texts, if they were moved with the run.
-
-    If a file does not exist, one at the same place relative to the run folder replaces it.
-    """
-
-    def find(path: Path) -> Path:
-        if os.path.exists(path):  # noqa: PTH110 -- False, too, for what may not be searched
-            return path
-        with suppress(ValueError):  # on another drive
-            moved = os.path.normpath(folder.absolute() / os.path.relpath(path, config.run_dir))
-            return Path(moved) if os.path.isfile(moved) else path  # noqa: PTH113
-        return path
-
-    return with_paths(config, find).model_copy(update={"run_dir": config.run_dir})
-
-
-def _kind_of_file(path: Path) -> str:
-    """Describe a file that was given as run folder, with the folder that was probably meant."""
-    if (path.parent / CONFIG).is_file() and (path.parent / VOCABULARY).is_dir():
-        return f"is a file; give the run folder, {path.parent}"
-    if path.suffix in (".yaml", ".yml"):
-        with suppress(ConfigError):
-            run = read_config_file(path).config.run_dir
-            if os.path.isdir(run):  # noqa: PTH112 -- False, too, for a name that is too long
-                return f"is a config; give its run folder, {run}"
-            train = f"`seq2seq train {shlex.quote(str(path))}`"
-            return f"is a config; {train} creates its run folder, {run}"
-    return "is a file, not a run folder; `seq2seq train CONFIG` creates one"
 
 
 def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) -> DecodingConfig:
@@ -98,7 +67,7 @@ def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) 
     if not overrides:
         return config.decoding
     try:
-        return read_config_file(folder / CONFIG, overrides).config.decoding
+        return read_config_file(folder / layout.CONFIG, overrides).config.decoding
     except ConfigError as error:
         lines = (line.strip() for line in str(error).splitlines())
         raise UserError("; ".join(lines)) from None
@@ -106,28 +75,29 @@ def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) 
 
 def read_vocabularies(folder: Path) -> Vocabularies:
     """Load the vocabularies of a run's best weights; raises UserError as `load_model` does."""
-    path = folder / BEST
+    path = folder / layout.BEST
     check_exists(path)
-    with with_recovery_hint(path):
+    with layout.with_recovery_hint(path):
         header, _ = tensor_file.read_header(path)
-        return recorded_vocabularies(path, header, folder / VOCABULARY)
+        return recorded_vocabularies(path, header, folder / layout.VOCABULARY)
 
 
 def check_exists(path: Path) -> None:
     """Raise UserError if a run has no weights of this name."""
     if path.exists():
         return
-    if path.name != BEST:
+    if path.name != layout.BEST:
         raise UserError(f"{path.parent}: has no {path.name}")
-    if any("valid_loss" in line for line in read_metrics(path.parent)):
-        raise UserError(f"{path.parent}: {BEST} is missing. {recovery_hint(path.parent, BEST)}")
-    raise UserError(f"{path.parent}: has no {BEST} yet; it is written at the first validation")
+    hint = layout.recovery_hint(path.parent, layout.BEST)
+    raise UserError(
+        f"{path.parent}: has no {layout.BEST}, which the first validation writes. {hint}"
+    )
 
 
 def read_source_profile(folder: Path) -> SourceProfile:
     """Read what a run's best weights record of the training text, if anything."""
-    path = folder / BEST
-    with with_recovery_hint(path):
+    path = folder / layout.BEST
+    with layout.with_recovery_hint(path):
         return source_of(tensor_file.read_header(path)[0], path)
 
 
@@ -136,3 +106,72 @@ def source_of(header: Header, path: Path) -> SourceProfile:
     if SOURCE not in header:
         return SourceProfile()
     return tensor_file.read_dataclass(SourceProfile, header, SOURCE, path)
+
+
+_MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
+_SHAPELESS = ("model.dropout.", "vocabulary.sampling:")  # act on training only
+_NAMES = "vocabulary.names."  # the same, unless names are placeholders
+
+
+def provenance_of(
+    config: Config, vocabularies: Vocabularies, model_keys_only: bool = False
+) -> Header:
+    """Return the header fields that record a config and a vocabulary."""
+    keys = recorded_keys(config)
+    if model_keys_only:
+        keys = {key: value for key, value in keys.items() if key.startswith(_MODEL_KEYS)}
+    return {"config": keys, "vocabulary": checksums_of(vocabularies)}
+
+
+def config_changes(path: Path, header: Header, config: Config) -> list[str]:
+    """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header."""
+    with header_errors(path):
+        return changed_since(dict(header["config"]), config)
+
+
+def model_changes(
+    trained: Config, config: Config, sections: tuple[str, ...] = _MODEL_KEYS
+) -> list[str]:
+    """List the changed keys in `sections` that make weights of one config unfit for the other."""
+    return that_change_weights(changed_keys(trained, config), config, sections)
+
+
+def that_change_weights(
+    changes: Iterable[str], config: Config, sections: tuple[str, ...] = _MODEL_KEYS
+) -> list[str]:
+    """Select from changes, as `KEY: OLD -> NEW`, those that a warm start refuses, too."""
+    if config.model.score is not None and config.model.score.name == "location":
+        sections += ("data.max_length:",)  # the score has weights for each position
+    return [
+        change
+        for change in changes
+        if change.startswith(sections)
+        and not change.startswith(_SHAPELESS)
+        and not (change.startswith(_NAMES) and "placeholders" not in change)
+    ]
+
+
+def check_model_keys(path: Path, header: Header, config: Config, config_path: Path) -> None:
+    """Raise UserError if the config defines another model than the weights in `path` have."""
+    changes = config_changes(path, header, config)
+    if changes := [change for change in changes if change.startswith(_MODEL_KEYS)]:
+        raise UserError(
+            f"{config_path}: does not fit {path}, trained with other values: {', '.join(changes)}; "
+            "restore them, or take both files from the same run"
+        )
+
+
+def recorded_vocabularies(
+    path: Path, header: Header, folder: Path, sampling: float = 0.0
+) -> Vocabularies:
+    """Load the vocabularies in `folder`; raises UserError if the header records other checksums."""
+    with header_errors(path):
+        checksums = header["vocabulary"]
+        if not are_checksums(checksums):
+            raise ValueError("vocabulary")
+    try:
+        return load_vocabularies(folder, sampling, checksums)
+    except UnreadableFile:
+        raise
+    except UserError as error:
+        raise UserError(f"{error}; copy it from the run again, or train again") from None

@@ -9,31 +9,9 @@ from typing import NamedTuple
 
 from seq2seq.config.schema import Config, dump_config, read_config_file
 from seq2seq.data.training_data import FOLDER as CACHE
+from seq2seq.runs import layout
 from seq2seq.runs.checkpoint import check_score_class, remove_snapshots
-from seq2seq.runs.layout import (
-    BEST,
-    CONFIG,
-    ENGINE,
-    FIGURES,
-    LAST,
-    LOG,
-    METRICS,
-    METRICS_TABLE,
-    MODEL_CARD,
-    PAGE,
-    PREVIOUS,
-    RESERVED,
-    SAMPLES,
-    TENSORBOARD,
-    TIMING,
-    VOCABULARY,
-    belongs_to_run,
-    existing,
-    is_own_report,
-    snapshot_step,
-    writing,
-)
-from seq2seq.runs.provenance import config_changes, that_change_weights
+from seq2seq.runs.run_config import config_changes, that_change_weights
 from seq2seq.runs.training_state import (
     TrainingState,
     another_run,
@@ -79,11 +57,10 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     check_place(folder)
     check_paths(*config.data.paths())
     check_score_class(config)
-    check_readable(folder / CONFIG)
-    _check_kinds(folder)
-    _check_owners(folder)
+    check_readable(folder / layout.CONFIG)
+    _check_files(folder)
     for path in config.data.paths():
-        if belongs_to_run(path, folder):
+        if layout.belongs_to_run(path, folder):
             raise UserError(
                 f"data: {path} is one of the files that the run in {folder} writes; "
                 "move the text, or set another run_dir"
@@ -91,7 +68,7 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     if resume:
         _check_resumable(folder)
     elif not holds_run(folder):
-        for name in existing(folder, (CONFIG, VOCABULARY, *FIGURES)):
+        for name in layout.existing(folder, (layout.CONFIG, layout.VOCABULARY, *layout.FIGURES)):
             raise UserError(
                 f"run_dir: {folder} holds {name}, which no run wrote. "
                 "Move it away, or set another run_dir"
@@ -127,7 +104,7 @@ def resumed_state(config: Config) -> TrainingState | None:
 
 def check_place(folder: Path) -> None:
     """Raise UserError if a run folder is a file, cannot be searched or cannot be created."""
-    check_paths(folder, part_of(folder / METRICS))
+    check_paths(folder, part_of(folder / layout.METRICS))
     if folder.exists() and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
     if not folder.exists():
@@ -138,56 +115,52 @@ def check_place(folder: Path) -> None:
 
 def holds_run(folder: Path) -> bool:
     """Return whether a folder holds a run: weights, or a config as a run writes it."""
-    if any((folder / name).exists() for name in (BEST, LAST, PREVIOUS)):
+    if any((folder / name).exists() for name in (layout.BEST, layout.LAST, layout.PREVIOUS)):
         return True
     try:
-        config = read_config_file(folder / CONFIG).config
-        return dump_config(config) == (folder / CONFIG).read_text("utf-8")
+        config = read_config_file(folder / layout.CONFIG).config
+        return dump_config(config) == (folder / layout.CONFIG).read_text("utf-8")
     except (UserError, OSError, ValueError):
         return False
 
 
-def _check_kinds(folder: Path) -> None:
-    """Raise UserError if a file of a run is a folder, a pipe or a device, or a folder is a file."""
-    for name in existing(folder, RESERVED):
-        is_folder = name in (VOCABULARY, TENSORBOARD, ENGINE)
-        plain = Path.is_dir if is_folder else Path.is_file
-        path = folder / name
+def _check_files(folder: Path) -> None:
+    """Raise UserError for files of a run that training cannot replace, or may not trust.
+
+    These are folders, pipes and devices, files in place of folders, and files of a user who is
+    unrelated to the folder: not this user, root, nor the owner of the folder, whom the user has
+    chosen by its name.
+    """
+    trusted = {os.geteuid(), 0, folder.stat().st_uid} if folder.is_dir() else set()
+    for name in layout.existing(folder, layout.RESERVED):
+        is_folder = name in (layout.VOCABULARY, layout.TENSORBOARD, layout.ENGINE)
+        path, plain = folder / name, Path.is_dir if is_folder else Path.is_file
         if path.exists() and not path.is_symlink() and not plain(path):
             raise UserError(f"{path}: is not a {'folder' if is_folder else 'file'}. Remove it")
-
-
-def _check_owners(folder: Path) -> None:
-    """Raise UserError if a file of a run belongs to a user who is unrelated to the folder.
-
-    Related are this user, root and the owner of the folder, whom the user has chosen by its name.
-    """
-    if not folder.is_dir():
-        return
-    trusted = {os.geteuid(), 0, folder.stat().st_uid}
-    for name in existing(folder, RESERVED):
-        if (owner := (folder / name).lstat().st_uid) not in trusted:
+        if (owner := path.lstat().st_uid) not in trusted:
             raise UserError(
-                f"{folder / name}: belongs to another user (uid {owner}), who does not own the "
-                "run folder. Remove it or take it over (chown), or set another run_dir"
+                f"{path}: belongs to another user (uid {owner}), who does not own the run folder. "
+                "Remove it or take it over (chown), or set another run_dir"
             )
 
 
 def _check_resumable(folder: Path) -> None:
     """Raise UserError if the folder is not empty and has no run, or one that cannot be resumed."""
-    for name in (*FIGURES, VOCABULARY):  # other files are replaced, links included
+    for name in (*layout.FIGURES, layout.VOCABULARY):  # other files are replaced, links included
         if (folder / name).is_symlink():
             raise refused_link(folder / name)
     if resumable(folder) is not None or _is_empty(folder):
         return
     if not holds_run(folder):
         raise UserError(
-            f"{folder}: not a run folder, it has no {CONFIG} of a run, and it is not empty either; "
-            f"train without {argument('resume', True)}, or set another run_dir"
+            f"{folder}: not a run folder, it has no {layout.CONFIG} of a run, and it is not empty "
+            f"either; train without {argument('resume', True)}, or set another run_dir"
         )
-    for name in existing(folder, (BEST, *FIGURES)):  # a run killed before its first save has none
+    for name in layout.existing(
+        folder, (layout.BEST, *layout.FIGURES)
+    ):  # a run killed before its first save has none
         raise UserError(
-            f"{folder}: nothing to resume: it has {name}, but no {LAST}. "
+            f"{folder}: nothing to resume: it has {name}, but no {layout.LAST}. "
             f"Train again with {argument('overwrite', True)}, which replaces the run"
         )
 
@@ -196,34 +169,52 @@ def _is_empty(folder: Path) -> bool:
     """Return whether a folder has nothing but what a process killed before the run started left."""
     if not folder.exists():
         return True
-    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in RESERVED)}
+    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in layout.RESERVED)}
     return all(entry.name in left for entry in folder.iterdir())
 
 
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
-    with writing(folder, folder):
-        for name in (PREVIOUS, LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
+    with layout.writing(folder, folder):
+        for name in (
+            layout.PREVIOUS,
+            layout.LAST,
+            layout.BEST,
+            layout.METRICS,
+            layout.METRICS_TABLE,
+            layout.SAMPLES,
+            layout.TIMING,
+            layout.LOG,
+        ):
             (folder / name).unlink(missing_ok=True)
-        for name in (MODEL_CARD, PAGE):
-            if is_own_report(folder / name):
+        for name in (layout.MODEL_CARD, layout.PAGE):
+            if layout.is_own_report(folder / name):
                 (folder / name).unlink()
-        for name in (VOCABULARY, ENGINE, TENSORBOARD):
+        for name in (layout.VOCABULARY, layout.ENGINE, layout.TENSORBOARD):
             if (folder / name).is_symlink():
                 (folder / name).unlink()
             elif (folder / name).is_dir():
                 shutil.rmtree(folder / name)
     remove_snapshots(folder, after=0)
     remove_parts(folder)
-    with writing(folder, folder):
-        (folder / CONFIG).unlink(missing_ok=True)  # last: until then the rest counts as a run
+    with layout.writing(folder, folder):
+        (folder / layout.CONFIG).unlink(
+            missing_ok=True
+        )  # last: until then the rest counts as a run
 
 
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
-    with writing(folder, folder):
-        for name in (LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, CONFIG):
+    with layout.writing(folder, folder):
+        for name in (
+            layout.LAST,
+            layout.BEST,
+            layout.METRICS,
+            layout.METRICS_TABLE,
+            layout.SAMPLES,
+            layout.CONFIG,
+        ):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
         for path in folder.glob(f"step-*{PART_SUFFIX}"):
-            if snapshot_step(path.with_suffix("")) is not None:
+            if layout.snapshot_step(path.with_suffix("")) is not None:
                 path.unlink()

@@ -9,11 +9,9 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
-
-from safetensors import SafetensorError, safe_open
+from typing import TYPE_CHECKING, Any, TypeVar, get_origin
 
 from seq2seq import __version__
 from seq2seq.runtime.errors import DamagedFile, UnreadableFile, UserError
@@ -147,22 +145,11 @@ def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Pat
     Missing values get their default.
     """
     with header_errors(path):
-        values = dict(header[key])
-        for field in fields(kind):  # type: ignore[arg-type]
-            if field.name not in values and (
-                field.default is not MISSING or field.default_factory is not MISSING
-            ):
-                continue
-            if not _is_a(field.type, values[field.name]):
-                raise TypeError(field.name)
-        return kind(**values)
-
-
-def _is_a(kind: object, value: object) -> bool:
-    """Return whether a JSON value has exactly this type; list[...] checks each element."""
-    if get_origin(kind) is list and isinstance(value, list):
-        return all(_is_a(get_args(kind)[0], element) for element in value)
-    return type(value) is kind
+        result = kind(**header[key])
+        for item in fields(result):  # type: ignore[arg-type]
+            if type(getattr(result, item.name)) is not (get_origin(item.type) or item.type):
+                raise TypeError(item.name)
+        return result
 
 
 def _checksum(header: Mapping[str, Any]) -> str:
@@ -196,6 +183,8 @@ def header_errors(path: Path) -> Iterator[None]:
 @contextmanager
 def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
     """Open a file of tensors; raises UnreadableFile or DamagedFile, also if reading fails."""
+    from safetensors import SafetensorError, safe_open
+
     check_readable(path)
     try:
         if not path.is_file():  # reading a pipe would block

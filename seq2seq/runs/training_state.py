@@ -14,17 +14,9 @@ from torch import Tensor
 
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.training_data import RECORDED_TEXT
-from seq2seq.runs import tensor_file
-from seq2seq.runs.layout import (
-    BEST,
-    LAST,
-    PREVIOUS,
-    check_weights,
-    model_tensors,
-    with_recovery_hint,
-    writing,
-)
-from seq2seq.runs.provenance import Header
+from seq2seq.runs import layout, tensor_file
+from seq2seq.runs.metrics_file import LineCount, lines_up_to, raw_lines, write_lines
+from seq2seq.runs.run_config import Header
 from seq2seq.runtime.device import has_float64
 from seq2seq.runtime.errors import DamagedFile, UserError, argument
 
@@ -146,19 +138,19 @@ def save_state(
     Raises RunError if a weight or an average is not finite, or if the file cannot be written.
     """
     weights, averages, optimizer = state
-    check_weights(folder / LAST, {**weights, **averages})
+    layout.check_weights(folder / layout.LAST, {**weights, **averages})
     tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
     tensors |= {f"averages.{name}": tensor for name, tensor in averages.items()}
     for name, moments in zip(weights, optimizer.values(), strict=True):
         tensors |= {f"optimizer.{key}.{name}": value for key, value in moments.items()}
     header = {_FORMAT: STATE_FORMAT, **progress.to_header(), "limit": asdict(limit), **provenance}
-    with writing(folder / LAST):
-        tensor_file.save_tensors(folder / LAST, tensors, header, folder / PREVIOUS)
+    with layout.writing(folder / layout.LAST):
+        tensor_file.save_tensors(folder / layout.LAST, tensors, header, folder / layout.PREVIOUS)
 
 
 def resumable(folder: Path) -> Path | None:
     """Return the file to resume from: the last state, or the previous one if that is missing."""
-    there = (folder / name for name in (LAST, PREVIOUS) if (folder / name).exists())
+    there = (folder / name for name in (layout.LAST, layout.PREVIOUS) if (folder / name).exists())
     return next(there, None)
 
 
@@ -171,7 +163,7 @@ def read_state(folder: Path) -> TrainingState | None:
     path = resumable(folder)
     if path is None:
         return None
-    with with_recovery_hint(path):
+    with layout.with_recovery_hint(path):
         header, tensors = tensor_file.read_file(path)
         if "progress" not in header:
             raise DamagedFile(f"{path}: not a training state")
@@ -183,7 +175,7 @@ def read_state(folder: Path) -> TrainingState | None:
                 f"{argument('overwrite', True)}, or start another run from its best weights with "
                 f"{argument('init_from', folder)}"
             )
-        tensor_file.check_finite(path, model_tensors(tensors))
+        tensor_file.check_finite(path, layout.model_tensors(tensors))
         progress = Progress.from_header(header, path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
         return TrainingState(path, header, tensors, progress, limit)
@@ -216,6 +208,39 @@ def restore_tensors(state: TrainingState, into: StateTensors) -> None:
 
 def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
     return {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
+
+
+class SavedMetrics(NamedTuple):
+    """The lines of metrics.jsonl that a state counts, as far as they are there."""
+
+    lines: list[bytes]
+    lost: str | None  # description of the damage; None if all of them are intact
+
+
+def read_saved_metrics(folder: Path, progress: Progress) -> SavedMetrics:
+    """Read the lines of metrics.jsonl that a state counts. Raises OSError."""
+    lines, counted = raw_lines(folder / layout.METRICS), progress.metrics_lines
+    count = LineCount(lines[:counted])
+    if (count.lines, count.checksum) == (counted, progress.metrics_checksum):
+        return SavedMetrics(lines[:counted], None)
+    intact = lines_up_to(lines, progress.step)
+    text = f"{len(intact):,} of {counted:,} lines are left"
+    return SavedMetrics(intact, f"not as it was saved at step {progress.step} ({text})")
+
+
+def restore_metrics(folder: Path, progress: Progress) -> str | None:
+    """Leave in metrics.jsonl only the lines that a state counts; return a note on any damage.
+
+    Lines written after the state was saved are removed: training writes them again. Raises OSError.
+    """
+    lines, lost = read_saved_metrics(folder, progress)
+    write_lines(folder / layout.METRICS, lines)
+    if lost is None:
+        return None
+    return (
+        f"warning: {folder / layout.METRICS}: {lost}. Damaged lines were removed; the weights are "
+        "intact, and later figures follow"
+    )
 
 
 def text_checksums(train: str, valid: str) -> dict[str, str]:
@@ -253,7 +278,7 @@ def train_again() -> str:
 
 def another_run(folder: Path) -> str:
     """Return the way to train on with a change that a resumed run refuses."""
-    if not (folder / BEST).exists():
+    if not (folder / layout.BEST).exists():
         return train_again()
     return (
         f"{train_again()}, or start another run (another run_dir) from its best weights: "

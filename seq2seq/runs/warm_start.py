@@ -1,31 +1,24 @@
-"""Warm start from another run, and recovery of the vocabulary that a resumed run started with.
+"""Warm start from another run.
 
 Under another vocabulary the rows of shared tokens stay. The row of a token that the old vocabulary
 lacks is the mean of the rows of the tokens that the old vocabulary spells it with. This holds for
 source and target embeddings, for the projection and for its bias.
 """
 
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.training_data import TrainingData
-from seq2seq.data.vocabulary.existing import check_same_models
 from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs.checkpoint import load_model, update_vocabularies
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import VOCABULARY
-from seq2seq.runs.provenance import model_changes, recorded_vocabularies
-from seq2seq.runs.training_state import TrainingState
-from seq2seq.runtime.errors import DamagedFile, UnreadableFile, UserError, argument
+from seq2seq.runs.run_config import model_changes
+from seq2seq.runtime.errors import UserError, argument
 
 _ANCHOR = "\U0010fffd"  # a character of no text: what follows it does not start a line
 
@@ -47,15 +40,11 @@ class WarmStart(NamedTuple):
             weights[name].copy_(weight)
         return None
 
-    def note(self, vocabularies: Vocabularies) -> str:
+    @property
+    def note(self) -> str:
         """Describe the start for the log."""
-        if self.keeps_vocabulary:
-            return f"initialised from the vocabulary and the best weights of {self.source}"
-        transferred = describe_transfer(self.trained, vocabularies)
-        return (
-            f"initialised from the best weights of {self.source}, with another vocabulary: "
-            f"{transferred}"
-        )
+        kept = "vocabulary and the " if self.keeps_vocabulary else ""
+        return f"initialised from the {kept}best weights of {self.source}"
 
 
 def read_warm_start(folder: Path, config: Config) -> WarmStart:
@@ -89,38 +78,6 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
     if run.config.data.direction != config.data.direction:
         source += f", which translates {run.config.data.direction}"
     return WarmStart(run.model, vocabularies, keeps, source)
-
-
-def resumed_vocabularies(
-    state: TrainingState, config: Config, data: TrainingData, init_from: Path | None
-) -> tuple[Vocabularies, list[str]]:
-    """Return the run's vocabulary, and a note if its damaged files had to be replaced.
-
-    A damaged vocabulary is copied from the run of the warm start or trained again on the same text;
-    checksums prove it identical.
-    """
-    folder, sampling = config.run_dir / VOCABULARY, config.vocabulary.sampling
-    try:
-        vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
-    except (DamagedFile, UnreadableFile):
-        raise  # the header itself, or a vocabulary that may be intact
-    except UserError as error:
-        sources: list[tuple[str, Callable[[], Vocabularies]]] = []
-        if init_from is not None:
-            sources.append(("copied", partial(load_vocabularies, init_from / VOCABULARY, sampling)))
-        sources.append(("trained", partial(data.vocabularies, config.vocabulary)))
-        for how, load in sources:
-            with suppress(UserError):
-                vocabularies = load()
-                if checksums_of(vocabularies) == state.header["vocabulary"]:
-                    update_vocabularies(config.run_dir, vocabularies)
-                    return vocabularies, [f"{folder} was damaged: {how} again, bitwise identical"]
-        raise UserError(
-            f"{error}, but the training text does not give it either. Restore that text or the "
-            f"vocabulary, or name the run of the warm start with {argument('init_from')}"
-        ) from None
-    check_same_models(config.vocabulary, vocabularies, data.tags)
-    return vocabularies, []
 
 
 class TokenSources(NamedTuple):
@@ -172,25 +129,4 @@ def transfer(
             for i, ids in sources.spelled.items():
                 weight[i] = source[ids].mean(dim=0)
         for weight, source, sources in rows:
-            _copy_rows(weight, source, sources.shared)
-
-
-def _copy_rows(weight: Tensor, source: Tensor, rows: dict[int, int]) -> None:
-    weight[list(rows)] = source[list(rows.values())].to(weight.device)
-
-
-def describe_transfer(old: Vocabularies, new: Vocabularies) -> str:
-    """Count the tokens whose weights are kept, composed and random, for the log."""
-    sides = zip(("source", "target"), old[:2], new[:2], strict=True)
-    parts = []
-    for name, old_side, new_side in [*sides][: 1 if old.joint and new.joint else 2]:
-        sources = token_sources(old_side, new_side)
-        shared, spelled = len(sources.shared), len(sources.spelled)
-        random = len(new_side) - shared - spelled
-        drawn = f", {random:,} random" if random else ""
-        side = "" if old.joint and new.joint else f"{name}: "
-        parts.append(
-            f"{side}{shared:,} of {len(new_side):,} tokens keep their weights, {spelled:,} have "
-            f"the mean of their sub-tokens{drawn}"
-        )
-    return "; ".join(parts)
+            weight[list(sources.shared)] = source[list(sources.shared.values())].to(weight.device)

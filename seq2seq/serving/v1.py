@@ -11,14 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DESCRIPTIONS
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.mbr import Metric
+from seq2seq.inference.nbest import Metric
 from seq2seq.inference.settings import (
     DEFAULT_SETTINGS,
     SearchSettings,
     refuse_together,
 )
-from seq2seq.inference.translation import Translation
-from seq2seq.inference.translation_json import translation_as_json
+from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
 from seq2seq.serving.errors import RESPONSES

@@ -9,22 +9,23 @@ from seq2seq.data.alignment_targets import check_words, note_unaligned
 from seq2seq.data.corpus import ParallelText, checksum_of_text, same_sides, usable
 from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.training_data import TrainingData, training_data
+from seq2seq.data.vocabulary.existing import check_same_models
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
 from seq2seq.runs import checkpoint, layout
-from seq2seq.runs.metrics_file import restore_metrics
-from seq2seq.runs.provenance import recorded_vocabularies
+from seq2seq.runs.run_config import recorded_vocabularies
 from seq2seq.runs.run_folder import OpenFolder, clear, remove_parts
 from seq2seq.runs.training_state import (
     TrainingState,
     check_texts,
     read_state,
     recorded_digests,
+    restore_metrics,
     text_checksums,
 )
-from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabularies
+from seq2seq.runs.warm_start import WarmStart, read_warm_start
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError
@@ -59,14 +60,14 @@ def prepare(
         valid, checksums = _valid_text(config, source)
         if state is not None:
             check_texts(config.run_dir, state.header, checksums)
-        vocabularies, repairs = _vocabularies(config, source, state, start, init_from)
+        vocabularies = _vocabularies(config, source, state, start)
         data = _encoded(config, source, vocabularies, valid, state)
     session = new_session(config, device, data, start)
     session.group, session.writer = group, RunWriter(folder.lock)
     session.writer.verify_lock()
-    repairs += _create(session) if state is None else _reopen(session, state)
+    repairs = _create(session) if state is None else _reopen(session, state)
     notes = [*_describe(session, source.blank), *source.notes, *repairs]
-    notes += [] if start is None else [start.note(vocabularies)]
+    notes += [] if start is None else [start.note]
     notes += _suspicious_texts(session, source)
     trim_memory()
     return session, notes
@@ -93,16 +94,13 @@ def _encoded(
 
 
 def _vocabularies(
-    config: Config,
-    source: TrainingData,
-    state: TrainingState | None,
-    start: WarmStart | None,
-    init_from: Path | None,
-) -> tuple[Vocabularies, list[str]]:
-    """Return the vocabularies of the state or of the warm start, or new ones; and repairs."""
-    repairs: list[str] = []
+    config: Config, source: TrainingData, state: TrainingState | None, start: WarmStart | None
+) -> Vocabularies:
+    """Return the vocabularies of the state or of the warm start, or new ones."""
     if state is not None:
-        vocabularies, repairs = resumed_vocabularies(state, config, source, init_from)
+        folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
+        vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
+        check_same_models(config.vocabulary, vocabularies, source.tags)
     elif start is not None and start.keeps_vocabulary:
         vocabularies = start.trained
     else:
@@ -110,7 +108,7 @@ def _vocabularies(
     check_tags(vocabularies, config.data.tags)
     if config.training.losses.guided_alignment > 0:
         check_words(vocabularies)
-    return vocabularies, repairs
+    return vocabularies
 
 
 def _create(session: TrainingSession) -> list[str]:

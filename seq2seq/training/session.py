@@ -20,9 +20,9 @@ from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, layout
 from seq2seq.runs.checkpoint import CheckpointHeader
+from seq2seq.runs.graphs import store_engine
 from seq2seq.runs.metrics_file import LineCount
-from seq2seq.runs.provenance import provenance_of
-from seq2seq.runs.run_config import SOURCE
+from seq2seq.runs.run_config import SOURCE, provenance_of
 from seq2seq.runs.training_state import (
     Progress,
     StateTensors,
@@ -102,11 +102,8 @@ class RunWriter(NullWriter):
             checkpoint.save_snapshot(folder, weights, header, keep)
 
     def save_engine(self, session: "TrainingSession") -> None:
-
-        from seq2seq.runs import engine_files  # torch's exporter
-
         self.verify_lock()
-        engine_files.write(session.config.run_dir)
+        store_engine(session.config.run_dir)
 
 
 @dataclass

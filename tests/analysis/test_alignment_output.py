@@ -372,7 +372,7 @@ def test_conflicting_options_and_inputs_are_refused(
 
 def test_an_unknown_word_is_a_separate_word() -> None:
     """Otherwise the links of all following words would be shifted."""
-    from seq2seq.inference.token_labels import word_spans
+    from seq2seq.inference.attention_map import word_spans
 
     tokens = ["▁the", "<unk>", "<unk>", "▁cat", "</s>"]
     assert word_spans(tokens) == [range(n, n + 1) for n in range(5)]

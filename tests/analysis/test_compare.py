@@ -353,7 +353,7 @@ def test_a_full_disk_is_reported_with_the_variant(
     assert compare("--seeds", "1") == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("seq2seq: error: none-seed1: out/none-seed1/")
-    assert error.endswith("fix the problem and continue with the same command")
+    assert error.endswith("training with the same command continues from it")
     assert not list(Path("out").glob("*.failed"))
 
 

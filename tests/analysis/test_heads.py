@@ -20,9 +20,9 @@ from seq2seq.analysis.attention.plot import write_attention
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
-from seq2seq.inference.scoring import attend, forced_log_probs
+from seq2seq.inference.attention_map import joined, word_spans
+from seq2seq.inference.scoring import attend, forced_decodings
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.token_labels import joined, word_spans
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import load_model
@@ -70,7 +70,10 @@ def test_the_weights_are_the_softmax_of_the_scores_of_each_head(
     tgt = [[tokens.index(token) for token in found.tokens[:-1]]]
     score = model.decoder.score  # type: ignore[union-attr]
     with score.register_forward_hook(record):
-        forced_log_probs(TorchEngine(model.eval(), torch.device("cpu")), src, tgt)
+        [
+            d.log_probs
+            for d in forced_decodings(TorchEngine(model.eval(), torch.device("cpu")), src, tgt)
+        ]
     plain = np.stack([each[0, :, 0, : len(found.src_tokens)].numpy() for each in recorded], axis=1)
     exponents = np.exp(plain - plain.max(axis=-1, keepdims=True))
     expected = (exponents / exponents.sum(axis=-1, keepdims=True))[:, : len(found.tokens)]
@@ -267,7 +270,7 @@ def test_an_exported_model_has_the_heads_of_its_run(
 ) -> None:
     assert main(["export", "-m", str(headed), "-o", str(tmp_path / "new")]) == 0
     exported = Translator.load(tmp_path / "new")
-    assert exported.has_heads
+    assert exported.engine.has_heads
     for one, other in zip(
         exported.translate(LINES, settings=SETTINGS),
         translator.translate(LINES, settings=SETTINGS),

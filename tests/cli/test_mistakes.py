@@ -156,7 +156,7 @@ SWAPPED = (
 )
 HAND = "they seem to match until train.tgt ends: is it truncated?"
 NO_OTHER = "No other checkpoint here is intact: copy the run again, or train with --overwrite"
-RESTORES = "`seq2seq train CONFIG --resume` restores it"
+RESTORES = "copy it from the run again, or train again"
 LINES = "but line n of one must translate line n of the other"
 
 CALLS = {
@@ -638,38 +638,38 @@ MODELS = {
     "no run folder": Row("translate -m folder", "folder: not a run folder, it has no config.yaml"),
     "a file as run folder": Row(
         "translate -m luong/best.safetensors",
-        "luong/best.safetensors: is a file; give the run folder, luong",
+        "luong/best.safetensors: is a file, not a run folder; give its run_dir",
     ),
     "the config of a run as run folder": Row(
         "translate -m luong/config.yaml",
-        "luong/config.yaml: is a file; give the run folder, luong",
+        "luong/config.yaml: is a file, not a run folder; give its run_dir",
     ),
     "a config as run folder": Row(
         "translate -m config.yaml",
-        "config.yaml: is a config; give its run folder, run",
+        "config.yaml: is a file, not a run folder; give its run_dir",
         lambda: Path("run").mkdir(),
     ),
     "a config of no run yet as run folder": Row(
         "translate -m config.yaml",
-        "config.yaml: is a config; `seq2seq train config.yaml` creates its run folder, run",
+        "config.yaml: is a file, not a run folder; give its run_dir",
     ),
     "a file beside a config as run folder": Row(
         "translate -m train.src",
-        "train.src: is a file, not a run folder; `seq2seq train CONFIG` creates one",
+        "train.src: is a file, not a run folder; give its run_dir",
     ),
     "a faulty config as run folder": Row(
         "translate -m config.yaml",
-        "config.yaml: is a file, not a run folder; `seq2seq train CONFIG` creates one",
+        "config.yaml: is a file, not a run folder; give its run_dir",
         config("data:", "date:"),
     ),
     "no weights yet": Row(
         "translate -m own",
-        "own: has no best.safetensors yet; it is written at the first validation",
+        f"own: has no best.safetensors, which the first validation writes. {NO_OTHER}",
         own(remove("own/best.safetensors")),
     ),
     "weights lost": Row(
         "translate -m own",
-        f"own: best.safetensors is missing. {NO_OTHER}",
+        f"own: has no best.safetensors, which the first validation writes. {NO_OTHER}",
         own(
             remove("own/best.safetensors"),
             write("own/metrics.jsonl", '{"step": 7, "valid_loss": 2.5}\n'),
@@ -677,7 +677,7 @@ MODELS = {
     ),
     "a training that was not validated yet": Row(
         "translate -m own",
-        "own: has no best.safetensors yet; it is written at the first validation",
+        f"own: has no best.safetensors, which the first validation writes. {NO_OTHER}",
         own(
             remove("own/best.safetensors"),
             write("own/metrics.jsonl", '{"step": 7, "train_loss": 2.5}\n'),

@@ -222,27 +222,26 @@ def test_a_call_with_other_settings_is_not_resumed(
         patch.setattr(SyntheticCorpus, "write", _refuse)
         assert interrupted("-m", run) == 1
     other = str(tiny_runs["bahdanau"])
-    for words, named in (
-        (["-m", other], "models ["),
-        (["-m", run, "-b", "1"], "beam None, now 1"),
-        (["-m", run, "decoding.length_penalty=0.5"], "decoding [], now ['decoding.length_pen"),
+    for words in (
+        ["-m", other],
+        ["-m", run, "-b", "1"],
+        ["-m", run, "decoding.length_penalty=0.5"],
     ):
         capsys.readouterr()
         assert interrupted(*words) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith("seq2seq: error: a.journal: was begun with other settings (")
-        assert named in line
+        assert line.startswith("seq2seq: error: a.journal: was begun with other settings")
     same_weights = shutil.copytree(run, "copy")
     config = Path(same_weights, "config.yaml")
     tree = yaml.safe_load(config.read_text(encoding="utf-8"))
     tree.setdefault("decoding", {})["repetition_penalty"] = 1.5
     config.write_text(yaml.safe_dump(tree), encoding="utf-8")
     assert interrupted("-m", same_weights) == 2
-    assert "config.decoding.repetition_penalty 1.0, now 1.5" in capsys.readouterr().err
+    assert "other settings" in capsys.readouterr().err
     with Path("mono.xx").open("a", encoding="utf-8") as file:
         file.write("one more.\n")
     assert interrupted("-m", run) == 2
-    assert "lines 23, now 24" in capsys.readouterr().err
+    assert "other settings" in capsys.readouterr().err
     assert interrupted("-m", other, "--overwrite") == 0
     made = [each.text for each in Translator.load(other, device="cpu").translate(TEXT)]
     assert [tgt for _, tgt in pairs_of(src="a", tgt="b")[:-1]] == made

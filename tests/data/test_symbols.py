@@ -16,7 +16,7 @@ from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
-from seq2seq.inference.line_splitting import split_line
+from seq2seq.inference.lines import split_line
 from seq2seq.names.names import Names, learn_names
 
 SYMBOLS = ("<2fr>", "<2frr>", "<num>", "@x@", ">>de<<", "num")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seq2seq.engines.onnx.approximate import ApproximateProjection
+from seq2seq.engines.onnx.network import ApproximateProjection
 
 Floats = NDArray[np.float32]
 BOUND = 1.0  # the largest absolute output, as after a tanh

@@ -13,10 +13,9 @@ from seq2seq.engines.engine import Sampling
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.engines.torch.graphs import CapturedEngine
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import lexical_of
 from seq2seq.inference.search.search import search
-from seq2seq.inference.search.sentences import Request
 
 CPU = torch.device("cpu")
 CASES = [

@@ -16,9 +16,10 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
-from seq2seq.engines.onnx.files import GraphFiles, load_network, traced_graphs
-from seq2seq.export.export import export_runs
+from seq2seq.engines.onnx.network import GraphFiles, load_network
+from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.inference.translator import Translator
+from seq2seq.runs.graphs import export_runs
 from seq2seq.runtime.errors import RunError, UserError
 
 MUTATIONS = 60

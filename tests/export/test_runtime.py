@@ -13,9 +13,9 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq.cli.main import main
-from seq2seq.export.export import export_runs
 from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.translator import Translator
+from seq2seq.runs.graphs import export_runs
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.extras import TRAIN
 

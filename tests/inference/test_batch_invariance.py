@@ -17,7 +17,8 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Sampling
 from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.onnx.files import load_network, traced_graphs
+from seq2seq.engines.onnx.network import load_network
+from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.search import search

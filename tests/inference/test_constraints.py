@@ -26,17 +26,16 @@ from tiers import one_quick, quick_values
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
-from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
-from seq2seq.inference.search.rule_states import RuleStates
+from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions, make_sentence
+from seq2seq.inference.search.lexical import NO_PREFIX, Prefix, PrefixState
 from seq2seq.inference.search.rules import (
     KeepPrefix,
     NextTokens,
     NoRepeatedNgram,
     RequirePhrases,
+    RuleStates,
     rules_of,
 )
-from seq2seq.inference.search.sentences import Request, make_sentence
 
 SOURCES = [[4, 5], [6, 5, 5, 4]]
 

@@ -7,7 +7,7 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq import Translator
-from seq2seq.inference.coverage import NOTE, notes_on_coverage
+from seq2seq.inference.attention_map import NOTE, notes_on_coverage
 
 TOKENS = ["▁The", "▁red", "▁car", "▁is", "▁ol", "d.", "▁The", "▁cat", "▁is", "▁bl", "ack.", "</s>"]
 

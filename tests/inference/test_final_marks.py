@@ -11,12 +11,12 @@ from conftest import toy_pairs
 
 from seq2seq.data.sentences import without_mark
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
-from seq2seq.export.export import export_runs
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runs.graphs import export_runs
 
 MARKED, _ = toy_pairs(60, seed=22)
 BARE = [line[:-1] for line in MARKED]
@@ -134,7 +134,7 @@ def test_a_line_is_kept_if_its_translation_is_only_the_mark(
 
         return [[Hypothesis([*ids, 3], -1.0, None)]]
 
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", always)
+    monkeypatch.setattr("seq2seq.inference.part_search.search", always)
     assert [each.text for each in translator.translate(["ba ka"], 1)] == ["ba ka"]
     assert [each.text for each in translator.translate(["ba ka."], 1)] == ["!"]
 

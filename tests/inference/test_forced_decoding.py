@@ -16,7 +16,7 @@ from seq2seq.data.batching import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.scoring import forced_log_probs
+from seq2seq.inference.scoring import forced_decodings
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.strategies import length_penalty
 from seq2seq.model.seq2seq import Seq2Seq
@@ -33,8 +33,8 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 def log_probs(model: Any, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
     """Return the values of the torch engine; the engine of exported models must find the same."""
-    found = forced_log_probs(TorchEngine(model, CPU), sources, targets)
-    on_host = forced_log_probs(host_engine(model), sources, targets)
+    found = [d.log_probs for d in forced_decodings(TorchEngine(model, CPU), sources, targets)]
+    on_host = [d.log_probs for d in forced_decodings(host_engine(model), sources, targets)]
     for one, other in zip(found, on_host, strict=True):
         assert other == pytest.approx(one, rel=1e-4, abs=1e-5)
     return found

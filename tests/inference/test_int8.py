@@ -22,7 +22,7 @@ def test_a_translation_does_not_depend_on_the_batch(
     together = rounded.translate(LINES, beam_size=beam)
     alone = [rounded.translate([line], beam_size=beam)[0] for line in LINES]
     assert together == alone
-    assert rounded.attends == (decoder != "none")
+    assert rounded.engine.attends == (decoder != "none")
     scores = [each.score for each in together]
     assert scores != [each.score for each in exact.translate(LINES, beam_size=beam)]
 

@@ -89,7 +89,7 @@ def test_five_entries_are_five_different_texts(
         for each in one.n_best:
             assert each.tokens[-1] == "</s>"
             assert len(each.tokens) == len(each.log_probs)
-            assert (each.attention is not None) == translator.attends
+            assert (each.attention is not None) == translator.engine.attends
             if each.attention is not None:
                 assert each.attention.shape == (len(each.tokens), len(one.src_tokens))
             assert each.score == pytest.approx(sum(each.log_probs) / len(each.tokens), rel=1e-4)

@@ -13,7 +13,7 @@ from test_constraints import begins
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Vocabulary
-from seq2seq.inference.search.prefixes import MAX_CHARACTERS, Prefix, PrefixMaker, check_prefixes
+from seq2seq.inference.search.lexical import MAX_CHARACTERS, Prefix, PrefixMaker, check_prefixes
 from seq2seq.runtime.errors import UserError
 
 Kind = Literal["unigram", "bpe", "word", "char"]

@@ -21,7 +21,7 @@ from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.runs.checkpoint import CONFIG
+from seq2seq.runs.layout import CONFIG
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -234,24 +234,6 @@ def test_lines_and_translations_must_be_equally_many(translator: Translator) -> 
         (lambda: SearchSettings(forbidden=None), "forbidden: must be a list of str, words and phr"),  # type: ignore[arg-type]
         (lambda: SearchSettings(forbidden=(None,)), "forbidden[0]: must be a str, not None"),  # type: ignore[arg-type]
         (lambda: SearchSettings(forbidden=("a", b"ba")), "forbidden[1]: must be a str, not bytes"),  # type: ignore[arg-type]
-        (lambda: SearchSettings(glossary={"a": "b"}), "glossary: must be a Glossary, not {'a': "),  # type: ignore[arg-type]
-        (lambda: SearchSettings(groups=2.0), "groups: must be an int, not 2.0"),  # type: ignore[arg-type]
-        (lambda: SearchSettings(groups="2"), "groups: must be an int, not '2'"),  # type: ignore[arg-type]
-        (lambda: SearchSettings(diversity="1"), "diversity: must be a number, not '1'"),  # type: ignore[arg-type]
-        (lambda: SearchSettings(sampling=3), "sampling: must be a Sampling, not 3; write Samp"),  # type: ignore[arg-type]
-        (lambda: sampled(samples="2"), "samples: must be an int, not '2'"),
-        (lambda: sampled(samples=2.0), "samples: must be an int, not 2.0"),
-        (lambda: sampled(top_k=1.5), "top_k: must be an int, not 1.5"),
-        (lambda: sampled(temperature="1"), "temperature: must be a number, not '1'"),
-        (lambda: sampled(top_p=None), "top_p: must be a number, not None"),
-        (lambda: sampled(seed=None), "seed: must be an int, not None"),
-        (lambda: sampled(seed="a"), "seed: must be an int, not 'a'"),
-        (lambda: sampled(seed=1.5), "seed: must be an int, not 1.5"),
-        (lambda: Glossary([("a", "b", "c")]), "glossary term 1: must be a pair of str, source and"),  # type: ignore[arg-type]
-        (lambda: Glossary([("a", "b"), ("a", None)]), "glossary term 2: must be a pair of str"),  # type: ignore[list-item]
-        (lambda: Glossary("ab"), "glossary term 1: must be a pair of str, source and target, not"),
-        (lambda: Glossary({"a": 1}), "glossary term 1: must be a pair of str, source and target"),  # type: ignore[dict-item]
-        (lambda: Glossary(3), "terms: must be pairs of source and target, not 3"),  # type: ignore[arg-type]
         (lambda: Glossary.read(3), "glossary: must be a path (str or pathlib.Path), not 3"),  # type: ignore[arg-type]
         (lambda: train({}), "config: must be a Config, not {}; write config = load_config('my"),  # type: ignore[arg-type]
     ],
@@ -286,14 +268,6 @@ def test_requirements_of_other_types_are_refused(
         with pytest.raises(TypeError) as caught:
             call(LINES, **arguments)
         assert str(caught.value).startswith(message)
-
-
-def test_a_callback_that_is_none_is_refused_before_search(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", None)
-    with pytest.raises(TypeError, match=r"^on_translated: must be a function .*, not 3$"):
-        translator.translate(LINES, on_translated=3)  # type: ignore[call-overload]
 
 
 def test_settings_accept_numbers_of_numpy(translator: Translator) -> None:

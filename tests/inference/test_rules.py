@@ -15,8 +15,7 @@ from test_search import CPU, MAY_FOLLOW, Oracle, ask
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.search.lexical import lexical_of
-from seq2seq.inference.search.prefixes import NO_PREFIX, Prefix, PrefixState
+from seq2seq.inference.search.lexical import NO_PREFIX, Prefix, PrefixState, lexical_of
 
 SOURCES = [[4, 5], [6], [5, 5, 4, 6, 4], [], [4, 4, 4]]
 LIMITS = [4, 5, 6, 3, 2]

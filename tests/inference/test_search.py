@@ -22,10 +22,9 @@ from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.torch.engine import TorchEngine, TorchStep
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search import search as search_module
-from seq2seq.inference.search import trail
+from seq2seq.inference.search import strategies
 from seq2seq.inference.search.beam import Beam
-from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions
-from seq2seq.inference.search.sentences import by_width
+from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions, by_width
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions
@@ -270,7 +269,7 @@ def test_a_hypothesis_keeps_its_own_parents(
     beam_size: int, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oracle's outputs depend on all ids: a wrong parent changes score and weights."""
-    monkeypatch.setattr(trail, "STEPS", room)
+    monkeypatch.setattr(strategies, "STEPS", room)
     generator = random.Random(2)
     sources = [[generator.randint(4, 6) for _ in range(n % 11)] for n in range(40)]
     model: Any = Oracle(5)

@@ -17,7 +17,7 @@ from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, rando
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
-from seq2seq.inference.requirements import Automata
+from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
@@ -425,13 +425,13 @@ def test_python_refuses_other_keys(tiny_runs: dict[str, Path]) -> None:
 
 def test_each_call_forbids_its_own_words(tiny_vocabularies: Vocabularies) -> None:
     """The automaton of a call is kept for the next one if its words are the same."""
-    automata = Automata(tiny_vocabularies.tgt)
+    requirements = Requirements(tiny_vocabularies)
     for word in ("mo", "ka", "mo"):
-        found = automata.forbidden((word,))
+        found = requirements.forbidding((word,)).forbidden
         assert found is not None
         assert found.occurs_in(word)
         assert not any(found.occurs_in(each) for each in {"mo", "ka", "zu"} - {word})
-        assert automata.forbidden((word,)) is found
+        assert requirements.forbidding((word,)).forbidden is found
 
 
 def test_a_long_forbidden_phrase_is_named_by_its_line(

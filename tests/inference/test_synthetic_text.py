@@ -53,12 +53,12 @@ def test_any_text_is_kept(tmp_path_factory: pytest.TempPathFactory, batch: list[
     assert written(path, [batch]) == batch
 
 
-def test_other_settings_are_refused_with_their_values(tmp_path: Path) -> None:
+def test_other_settings_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     written(path, BATCHES)
     other = {**SETTINGS, "beam": 5}
     with (
-        pytest.raises(UserError, match=r"was begun with other settings \(beam 3, now 5\)"),
+        pytest.raises(UserError, match=r"was begun with other settings"),
         Journal.open(path, other),
     ):
         pass

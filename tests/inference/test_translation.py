@@ -12,10 +12,10 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq import Translator
-from seq2seq.inference import heat_map
+from seq2seq.inference import attention_map
+from seq2seq.inference.attention_map import labels_of
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import score_lines
-from seq2seq.inference.token_labels import labels_of
 from seq2seq.inference.translation import Translation, join_parts
 
 LINES, OTHERS = toy_pairs(6, seed=3)
@@ -188,7 +188,7 @@ class Table(HTMLParser):
 
 
 def opacity(style: str) -> float:
-    colour = f"rgba({','.join(map(str, heat_map.BLUE))},"
+    colour = f"rgba({','.join(map(str, attention_map.BLUE))},"
     return float(style.partition(colour)[2].partition(")")[0])
 
 
@@ -203,7 +203,7 @@ def test_a_notebook_shows_a_heat_map(translator: Translator) -> None:
     assert [opacity(style) for style, _ in table.cells] == pytest.approx(weights, abs=0.001)
     hints = [float(hint.rpartition(" ")[2]) for _, hint in table.cells]
     assert hints == pytest.approx(weights, abs=0.001)
-    source, text = f">{escape(LINES[0])}<", f">{escape(heat_map.legible(translation.text))}<"
+    source, text = f">{escape(LINES[0])}<", f">{escape(attention_map.legible(translation.text))}<"
     assert 0 < html.index(source) < html.index(text)
     assert html.count("attention weight 0") == 1
 
@@ -233,13 +233,13 @@ def luminance(colour: tuple[float, ...]) -> float:
 @pytest.mark.parametrize("page", [(255, 255, 255), (17, 17, 17)], ids=["light", "dark"])
 def test_cells_of_large_weight_stand_out_from_the_page(page: tuple[int, ...]) -> None:
     """Contrast is at least 3, as WCAG 2.1 requires of graphics."""
-    light, dark = sorted((luminance(heat_map.BLUE), luminance(page)), reverse=True)
+    light, dark = sorted((luminance(attention_map.BLUE), luminance(page)), reverse=True)
     assert (light + 0.05) / (dark + 0.05) >= 3
 
 
 def test_the_style_sheet_has_the_colour_of_the_cells() -> None:
-    red, green, blue = heat_map.BLUE
-    assert f"--attention: {red} {green} {blue};" in heat_map.style()
+    red, green, blue = attention_map.BLUE
+    assert f"--attention: {red} {green} {blue};" in attention_map.style()
 
 
 def test_labels_without_spaces_between_words_stand_upright() -> None:
@@ -255,6 +255,6 @@ def test_parts_have_a_table_each_and_huge_ones_a_line(
     found: Any = translator.translate(" ".join(LINES * 3))
     assert found.parts > 1
     assert found._repr_html_().count("<table") == found.parts
-    monkeypatch.setattr(heat_map, "MAX_CELLS", 3)
+    monkeypatch.setattr(attention_map, "MAX_CELLS", 3)
     assert "<table" not in found._repr_html_()
     assert found._repr_html_().count("too many to show") == found.parts

@@ -29,8 +29,7 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabula
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import lines as source_lines
-from seq2seq.inference.line_splitting import MAX_PARTS, split_line
-from seq2seq.inference.lines import MAX_ATTENTION_TOKENS
+from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.settings import SearchSettings
@@ -93,7 +92,7 @@ def check_shape(translator: Translator, line: str, translation: Translation) -> 
     assert spelled(translation.src_tokens) == without_spaces(line)
     weights = translation.attention
     size = len(translation.src_tokens) - translation.parts
-    assert (weights is not None) == (translator.attends and size <= MAX_ATTENTION_TOKENS)
+    assert (weights is not None) == (translator.engine.attends and size <= MAX_ATTENTION_TOKENS)
     if weights is not None:
         assert weights.shape == (len(translation.tokens), len(translation.src_tokens))
         assert weights.sum(axis=1) == pytest.approx(1, rel=1e-4)
@@ -162,7 +161,7 @@ def test_text_is_free_of_line_breaks(
     def always(*_: object) -> list[list[Hypothesis]]:
         return [[Hypothesis([*emitted, EOS_ID], -1.0, None)]]
 
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", always)
+    monkeypatch.setattr("seq2seq.inference.part_search.search", always)
     (translation,) = translator.translate(["ba"], beam_size=1)
     assert translation.text == f"a{' ' * len(breaks)}b"
     assert [(each.text, each.score) for each in translation.n_best] == [(translation.text, -1.0)]
@@ -396,7 +395,7 @@ def test_the_beam_size_defaults_to_that_of_the_config(tiny_runs: dict[str, Path]
 
 
 def test_only_models_with_attention_have_weights(tiny_runs: dict[str, Path]) -> None:
-    attends = {decoder: load(run).attends for decoder, run in tiny_runs.items()}
+    attends = {decoder: load(run).engine.attends for decoder, run in tiny_runs.items()}
     assert attends == {"bahdanau": True, "luong": True, "none": False}
 
 
@@ -562,7 +561,7 @@ def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     blank = [[Hypothesis([EOS_ID], -1.0, np.ones((1, 3)) / 3)]]
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: blank)
+    monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: blank)
     assert of_words.translate("xa xb", 1).text == "xa xb"
     for word, text in (("xb", UNKNOWN), ("xc", "xa xb")):
         settings = SearchSettings(forbidden=(word,))
@@ -591,14 +590,14 @@ def test_every_n_best_entry_uses_its_own_attention(
         Hypothesis([UNK_ID, UNK_ID, EOS_ID], -1.0, attention),
         Hypothesis([UNK_ID, EOS_ID], -2.0, attention[1:]),
     ]
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: [both])
+    monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [both])
     (found,) = of_words.translate(["xa xb xc"], 2, 2)
     assert [(entry.text, entry.score) for entry in found.n_best] == [("xb xa", -1.0), ("xa", -2.0)]
     settings = SearchSettings(forbidden=("xb",))
     (found,) = of_words.translate(["xa xb xc"], 2, 2, settings=settings)
     assert [entry.text for entry in found.n_best] == [f"{UNKNOWN} xa", "xa"]
     blind = [each._replace(attention_weights=None) for each in both]
-    monkeypatch.setattr("seq2seq.inference.loaded_model.search", lambda *_: [blind])
+    monkeypatch.setattr("seq2seq.inference.part_search.search", lambda *_: [blind])
     assert of_words.translate(["xa xb xc"], 2, 1)[0].text == f"{UNKNOWN} {UNKNOWN}"
 
 
@@ -650,7 +649,7 @@ def test_an_ensemble_of_one_model_twice_is_that_model(tiny_run: Path) -> None:
 
 def test_an_ensemble_of_different_decoders_translates(tiny_runs: dict[str, Path]) -> None:
     ensemble = Translator.load(*tiny_runs.values(), device="cpu")
-    assert ensemble.attends
+    assert ensemble.engine.attends
     translations = ensemble.translate(LINES, beam_size=2)
     for line, translation in zip(LINES, translations, strict=True):
         check_shape(ensemble, line, translation)

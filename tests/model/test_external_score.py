@@ -92,7 +92,7 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     translator = Translator.load(complete, device="cpu")
-    assert translator.attends
+    assert translator.engine.attends
     found = translator.translate(lines, 3)
     assert [translator.translate(line, 3) for line in lines] == found
     averaged = tmp_path / "averaged"

@@ -33,8 +33,7 @@ from seq2seq.runs.checkpoint import (
     save_weights,
 )
 from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY
-from seq2seq.runs.provenance import provenance_of
-from seq2seq.runs.run_config import read_config
+from seq2seq.runs.run_config import provenance_of, read_config
 from seq2seq.runs.training_state import (
     Progress,
     StateTensors,
@@ -509,7 +508,7 @@ def test_a_failed_first_write_leaves_no_file(
     monkeypatch.setattr(*FAILURES["half a file"])
     with pytest.raises(RunError):
         state.save_best(run)
-    with pytest.raises(UserError, match=f"has no {BEST} yet"):
+    with pytest.raises(UserError, match=f"has no {BEST}, which"):
         load_model(run, CPU)
 
 

@@ -14,9 +14,9 @@ from tiers import one_quick
 
 from seq2seq.config.schema import load_config
 from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.onnx.files import traced_graphs
+from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.inference.translator import Translator
-from seq2seq.runs import engine_files, engine_folder, tensor_file
+from seq2seq.runs import engine_folder, graphs, tensor_file
 from seq2seq.runs.layout import BEST, CONFIG, ENGINE, VOCABULARY
 from seq2seq.training.loop import train
 
@@ -50,7 +50,7 @@ assert "torch" not in sys.modules, "torch is imported"
 def run(tiny_runs: dict[str, Path], tmp_path: Path) -> Path:
     folder = tmp_path / "run"
     shutil.copytree(tiny_runs["luong"], folder)
-    engine_files.rebuild(folder)
+    graphs.rebuild_engine(folder)
     return folder
 
 
@@ -61,7 +61,7 @@ def texts(run: Path) -> list[str]:
 
 
 def is_current(run: Path) -> bool:
-    return engine_folder.stored_graphs(run, engine_files.checksum_of_best(run)) is not None
+    return engine_folder.stored_graphs(run, graphs.checksum_of_best(run)) is not None
 
 
 def test_training_writes_the_engine_with_the_best_weights(small_corpus: Path) -> None:
@@ -180,10 +180,10 @@ def test_a_process_killed_between_the_files_leaves_no_engine_of_other_weights(
 
         monkeypatch.setattr(engine_folder, "atomic_write", stop)
         with pytest.raises(KeyboardInterrupt):
-            engine_files.rebuild(run)
+            graphs.rebuild_engine(run)
         assert not is_current(run)
     monkeypatch.undo()
-    engine_files.rebuild(run)
+    graphs.rebuild_engine(run)
     assert is_current(run)
 
 

@@ -11,7 +11,7 @@ from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.checkpoint import load_model
-from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, VOCABULARY
+from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.warm_start import read_warm_start
@@ -131,25 +131,8 @@ def test_the_log_reports_other_languages(small_corpus: Path, first: Path) -> Non
     config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
     known = load_model(first, CPU).config.data
-    note = start.note(start.trained)
+    note = start.note
     assert note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
-
-
-@pytest.mark.thorough
-def test_a_damaged_vocabulary_is_copied_again(small_corpus: Path, first: Path) -> None:
-    """The vocabulary comes from the first run, not from the text of the second."""
-    decay = "training.decay=constant"
-    second = train(other(small_corpus, "training.max_steps=1", decay), "cpu", init_from=first)
-    config = other(small_corpus, "training.max_steps=2", decay)
-    (model_file,) = (second / VOCABULARY).iterdir()
-    intact = model_file.read_bytes()
-    model_file.write_bytes(intact[:-9])
-    with pytest.raises(UserError, match=r"name the run of the warm start with init_from"):
-        train(config, "cpu", resume=True)
-    assert model_file.read_bytes() == intact[:-9]
-    train(config, "cpu", resume=True, init_from=first)
-    assert model_file.read_bytes() == intact
-    assert "was damaged: copied again, bitwise identical" in (second / LOG).read_text("utf-8")
 
 
 @pytest.mark.thorough
@@ -172,7 +155,7 @@ def test_check_uses_the_warm_start_too(small_corpus: Path, first: Path) -> None:
 def test_a_run_without_weights_is_refused_by_name(small_corpus: Path, first: Path) -> None:
     config = other(small_corpus)
     (first / BEST).unlink()
-    with pytest.raises(UserError, match=rf"^init_from={first}: {BEST} is missing. {LAST} is"):
+    with pytest.raises(UserError, match=rf"^init_from={first}: has no {BEST}, .* {LAST} is"):
         train(config, "cpu", init_from=first)
 
 
@@ -199,11 +182,7 @@ def test_another_vocabulary_is_trained_on_the_new_text(small_corpus: Path, first
     old_tokens = set(old.tokens(range(len(old))))
     kept = sum(token in old_tokens for token in new.tokens(range(len(new))))
     assert 260 < kept < len(new)
-    assert line.endswith(
-        f"initialised from the best weights of {first}, with another vocabulary: {kept:,} of "
-        f"{len(new):,} tokens keep their weights, {len(new) - kept:,} have the mean of their "
-        "sub-tokens"
-    )
+    assert line.endswith(f"initialised from the best weights of {first}")
     train(load_config(second / CONFIG, ["training.max_steps=2"]), "cpu", resume=True)
 
 
@@ -211,12 +190,11 @@ def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
     small_corpus: Path, first: Path
 ) -> None:
     keys = (f"vocabulary.model={first}/vocabulary/joint.model", "vocabulary.symbols=<2yy>")
-    run, notes = prepare(other(small_corpus, *keys), CPU, init_from=first)
+    run, _ = prepare(other(small_corpus, *keys), CPU, init_from=first)
     known, size = weights(first), len(load_model(first, CPU).vocabularies.src)
     assert run.data.vocabularies.src.symbols == ("<2yy>",)
     for name, weight in named_weights(run.model).items():
         assert torch.equal(weight[:size] if len(weight) == size + 2 else weight, known[name])
-    assert any(f"{size:,} of {size + 2:,} tokens keep their weights" in note for note in notes)
 
 
 @pytest.mark.thorough

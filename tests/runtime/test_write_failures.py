@@ -188,7 +188,7 @@ def test_a_log_that_cannot_be_written_ends_training_with_one_line(
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert f"{run / name}: cannot be written (No space left on device)" in error
-    assert f"{LAST} is intact (checksum verified): fix the problem and continue with" in error
+    assert f"{LAST} is intact by checksum: training with" in error
     assert_intact(run, LAST, PREVIOUS, BEST)
     assert train(finished, run, "--resume") == 0
     assert_same_state(run, finished.parent / "finished")
@@ -213,7 +213,7 @@ def test_a_table_that_cannot_be_written_ends_training_with_one_line(
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert f"{run / METRICS_TABLE}: cannot be written (No space left on device)" in error
-    assert f"{LAST} is intact (checksum verified): fix the problem and continue with" in error
+    assert f"{LAST} is intact by checksum: training with" in error
     assert train(finished, run, "--resume") == 0
     assert_same_state(run, finished.parent / "finished")
     for name in (METRICS, METRICS_TABLE, SAMPLES):
@@ -308,7 +308,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_with_one_line(
         assert train(finished, run) == 1
     error = error_of(capsys)
     assert "No space left on device" in error
-    assert f"{LAST} is intact (checksum verified)" in error
+    assert f"{LAST} is intact by checksum" in error
     assert read_header(run / LAST)[0]["progress"]["step"] == {1: 0, 4: 2}[at]
     assert_intact(run, LAST)
     assert train(finished, run, "--resume") == 0

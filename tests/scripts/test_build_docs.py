@@ -22,8 +22,7 @@ from documentation.promises import fold_promises
 from seq2seq.cli.parser import COMMANDS
 from seq2seq.config.schema import json_schema, load_config
 from seq2seq.inference.nbest import NBestEntry
-from seq2seq.inference.translation import Translation
-from seq2seq.inference.translation_json import translation_as_json
+from seq2seq.inference.translation import Translation, translation_as_json
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))

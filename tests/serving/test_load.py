@@ -58,7 +58,7 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
 def test_an_exported_model_is_served_like_a_run(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    from seq2seq.export.export import export_runs
+    from seq2seq.runs.graphs import export_runs
 
     exported = tmp_path / "exported"
     export_runs([tiny_runs["bahdanau"]], exported)

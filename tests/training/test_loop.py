@@ -1242,7 +1242,7 @@ def test_resuming_reads_and_verifies_the_state_once(
     run = trained(small_corpus, "training.max_steps=4")
     opened: list[str] = []
     verified: list[set[str]] = []
-    open_file, digest = tensor_file.safe_open, tensor_file._digest
+    open_file, digest = safe_open, tensor_file._digest
 
     def noted_open(path: Path, **options: Any) -> Any:
         opened.append(Path(path).name)
@@ -1252,7 +1252,7 @@ def test_resuming_reads_and_verifies_the_state_once(
         verified.append(set(tensors))
         return digest(tensors)
 
-    monkeypatch.setattr(tensor_file, "safe_open", noted_open)
+    monkeypatch.setattr("safetensors.safe_open", noted_open)
     monkeypatch.setattr(tensor_file, "_digest", noted_digest)
     monkeypatch.setattr("seq2seq.training.session.save_state", lambda *_: None)  # digests too
     resumed = ["train", str(small_corpus), "decoding.max_length=9", "training.max_steps=4"]

@@ -14,8 +14,7 @@ from seq2seq.data.lines import read_lines
 from seq2seq.data.pharaoh import LINK
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import words_of
-from seq2seq.inference.attention_map import AttentionMap, by_words
-from seq2seq.inference.token_labels import EOS
+from seq2seq.inference.attention_map import EOS, AttentionMap, by_words
 from seq2seq.runtime.errors import UserError
 
 _FINAL_MARKS = ".!?\u0964\u3002"  # may be added to a part that has none

@@ -6,9 +6,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference.attention_map import AttentionMap, join_spans, token_parts, word_weights
+from seq2seq.inference.attention_map import (
+    AttentionMap,
+    join_spans,
+    token_parts,
+    word_spans,
+    word_weights,
+)
 from seq2seq.inference.nbest import AttentionBlocks
-from seq2seq.inference.token_labels import word_spans
 from seq2seq.inference.translation import Translation
 
 

@@ -7,8 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from seq2seq.data.lines import is_blank
-from seq2seq.inference.attention_map import AttentionMap
-from seq2seq.inference.heat_map import heat_map, style
+from seq2seq.inference.attention_map import AttentionMap, heat_map, style
 from seq2seq.inference.map_figure import map_figure
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError

@@ -3,8 +3,7 @@
 import unicodedata
 from collections.abc import Sequence
 
-from seq2seq.inference.attention_map import AttentionMap
-from seq2seq.inference.token_labels import label_of, labels_of
+from seq2seq.inference.attention_map import AttentionMap, label_of, labels_of
 
 _SHADES = " \u2591\u2592\u2593\u2588"  # none, light, medium, dark and full shade
 _BORDERS = 3  # columns beside the labels and cells

@@ -20,9 +20,9 @@ from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
-from seq2seq.runs.metrics_file import read_metrics, read_saved_metrics
+from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runs.training_state import Progress, TrainingState, read_state
+from seq2seq.runs.training_state import Progress, TrainingState, read_saved_metrics, read_state
 from seq2seq.runtime.console import counted, hides_bars, logger, one_line
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write

@@ -319,7 +319,7 @@ def _with_maps(
     translator: Translator, beam: int, lines: Sequence[ScoredSentence]
 ) -> list[ScoredSentence]:
     """Return lines with their attention maps, for which they are translated again."""
-    if not translator.attends:
+    if not translator.engine.attends:
         return list(lines)
     translations = translator.translate([line.source for line in lines], beam)
     return [

@@ -22,7 +22,7 @@ from seq2seq.config.fields import LoadContext, show
 from seq2seq.config.schema import Config, dump_config
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
-from seq2seq.inference.heat_map import SCALE, heat_map, style
+from seq2seq.inference.attention_map import SCALE, heat_map, style
 from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
 from seq2seq.runtime.errors import UserError

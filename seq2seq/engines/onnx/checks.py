@@ -5,10 +5,10 @@ of traced models, with weights in the file itself, and sizes that follow from th
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, checker, helper, shape_inference
+from onnx import ModelProto, NodeProto, TensorProto, checker, helper, shape_inference
 
 from seq2seq.engines.onnx.graph import CONTRIB, IR_VERSION, bodies
 
@@ -19,27 +19,11 @@ _TRIAL = {"batch": 2, "rows": 4, "source": 16}  # sizes of the inputs that sizes
 _CONTRIB_OPERATORS = frozenset(("MatMulIntegerToFloat",))
 _REFUSED = frozenset(
     [
-        "If",
-        "Loop",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-        "Bernoulli",
-        "Multinomial",
-        "StringNormalizer",
-        "TfIdfVectorizer",
-        "Optional",
-        "SequenceEmpty",
-        "SequenceConstruct",
-        "SequenceInsert",
-        "SequenceMap",
-        "ConcatFromSequence",
-        "SplitToSequence",
-        "ImageDecoder",
-        "RegexFullMatch",
-        "StringConcat",
-        "StringSplit",
+        *("If", "Loop", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        *("Bernoulli", "Multinomial", "StringNormalizer", "TfIdfVectorizer", "Optional"),
+        *("SequenceEmpty", "SequenceConstruct", "SequenceInsert", "SequenceMap"),
+        *("ConcatFromSequence", "SplitToSequence", "ImageDecoder", "RegexFullMatch"),
+        *("StringConcat", "StringSplit"),
     ]
 )
 # operators whose results may be larger than what they read
@@ -75,49 +59,35 @@ def _check_model(model: ModelProto) -> None:
     domains = {opset.domain for opset in model.opset_import}
     if model.functions or model.training_info or not domains <= {"", CONTRIB}:
         raise GraphError("has functions or operators of another domain")
-    nodes = list(_nodes(model.graph))
-    if len(nodes) > MAX_NODES:
-        raise GraphError(f"has {len(nodes):,} operators, more than {MAX_NODES:,}")
-    for node, depth in nodes:
-        _check_node(node, depth)
-    for tensor in _tensors(model.graph):
-        if tensor.data_location == TensorProto.EXTERNAL or tensor.external_data:
+    graphs = [model.graph]
+    graphs += [body for node in model.graph.node for body in bodies(node)]
+    count = sum(len(graph.node) for graph in graphs)
+    if count > MAX_NODES:
+        raise GraphError(f"has {count:,} operators, more than {MAX_NODES:,}")
+    for depth, graph in enumerate(graphs):
+        if graph.sparse_initializer:
+            raise GraphError("has sparse weights")
+        tensors = list(graph.initializer)
+        for node in graph.node:
+            _check_node(node, in_loop=depth > 0)
+            for item in node.attribute:
+                tensors += [item.t, *item.tensors]
+        if any(t.data_location == TensorProto.EXTERNAL or t.external_data for t in tensors):
             raise GraphError("has weights in another file")
     _check_sizes(model)
 
 
-def _nodes(graph: GraphProto, depth: int = 0) -> Iterator[tuple[NodeProto, int]]:
-    for node in graph.node:
-        yield node, depth
-        for body in bodies(node):
-            if depth == 0:
-                yield from _nodes(body, 1)
-
-
-def _check_node(node: NodeProto, depth: int) -> None:
+def _check_node(node: NodeProto, in_loop: bool) -> None:
     kind = node.op_type
     if node.domain not in ("", "ai.onnx") and (
         node.domain != CONTRIB or kind not in _CONTRIB_OPERATORS
     ):
         raise GraphError(f"has the operator {kind!a:.80} of another domain")
     loops = kind == "Scan"
-    if kind in _REFUSED or (loops and depth) or bool(bodies(node)) != loops:
+    if kind in _REFUSED or (loops and in_loop) or bool(bodies(node)) != loops:
         raise GraphError(f"has the operator {kind!a:.80}, which no exported model has")
     if any(item.graphs or item.HasField("sparse_tensor") for item in node.attribute):
         raise GraphError("has operators of operators or sparse weights")
-
-
-def _tensors(graph: GraphProto) -> Iterator[TensorProto]:
-    yield from graph.initializer
-    if graph.sparse_initializer:
-        raise GraphError("has sparse weights")
-    for node in graph.node:
-        for item in node.attribute:
-            if item.HasField("t"):
-                yield item.t
-            yield from item.tensors
-        for body in bodies(node):
-            yield from _tensors(body)
 
 
 def _check_sizes(model: ModelProto) -> None:

@@ -6,18 +6,21 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from onnxruntime import InferenceSession
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import (
-    DEFAULT_OPTIONS,
     MAY_NOT_END,
     MUST_END,
     Array,
     Best,
     Mask,
+    Rows,
     Sampling,
     StepOptions,
+    spread,
 )
+from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, declare, make
 from seq2seq.engines.onnx.network import (
     ATTENTION,
     HEADS,
@@ -25,34 +28,63 @@ from seq2seq.engines.onnx.network import (
     Arrays,
     Network,
     Stepped,
+    session,
     threads,
 )
-from seq2seq.engines.onnx.topk import TopK
 
 MAX_ROWS = 320  # hypotheses searched together
-
-
-@dataclass
-class HostRows:
-    """Memory, a row per sentence, and state, a row per hypothesis, of each network."""
-
-    memory: list[Arrays]
-    state: list[Arrays]
-    count: int  # sentences
-    size: int = 1  # hypotheses per sentence
-    options: StepOptions = DEFAULT_OPTIONS
 
 
 @dataclass
 class HostStep:
     """Result of one step."""
 
-    rows: HostRows
+    rows: Rows
     values: Array  # [N, V], log-probabilities, or logits if only the best is read
     undefined: Array  # [N], rows whose log-probabilities are not numbers
     attention: Array | None
     heads: Array | None = None
     outputs: Array | None = None  # [N, R], of which the values are approximate logits
+
+
+CHUNKS = range(32, 257)  # tokens per chunk of a row; the maxima of chunks are compared first
+
+
+class TopK:
+    """The `count` largest `scores + log_probs` of each sentence.
+
+    Equal to sorting all of them, in a third of the time for large V: the largest sums lie in the
+    chunks with the largest maxima, so only these chunks are sorted.
+    """
+
+    def __init__(self, vocabulary_size: int) -> None:
+        self.size = vocabulary_size
+        divisors = [chunk for chunk in CHUNKS if vocabulary_size % chunk == 0]
+        self.chunk = min(divisors, key=lambda chunk: abs(chunk - 64), default=vocabulary_size)
+
+    @cached_property
+    def _plain(self) -> InferenceSession:
+        return session(topk_graph().content())
+
+    @cached_property
+    def _chunked(self) -> InferenceSession:
+        return session(_chunked_graph(self.size, self.chunk).content())
+
+    def __call__(self, log_probs: Array, scores: Array, count: int) -> tuple[Array, Array]:
+        """Return the largest sums [B, count], best first, and their places `k * V + token`.
+
+        Takes log-probabilities [B K, V] and scores [B, K].
+        """
+        inputs = {"log_probs": log_probs, "scores": scores, "count": np.array([count])}
+        batch, beam = scores.shape
+        chunks = beam * (self.size // self.chunk)
+        if chunks < 2 * count:
+            best, places = self._plain.run(None, inputs)
+            return best, places
+        inputs["first"] = np.arange(batch)[:, None] * chunks
+        best, chosen, places = self._chunked.run(None, inputs)
+        ranks, within = np.divmod(places, self.chunk)
+        return best, np.take_along_axis(chosen, ranks, 1) * self.chunk + within
 
 
 class OnnxEngine:
@@ -70,21 +102,17 @@ class OnnxEngine:
 
     @property
     def vocabulary_size(self) -> int:
-        """Return the number of target tokens, V."""
         return int(self.networks[0].outputs[LOG_PROBS][1])
 
     @property
     def attends(self) -> bool:
-        """Return whether steps have attention weights."""
         return any(ATTENTION in network.outputs for network in self.networks)
 
     @property
     def has_heads(self) -> bool:
-        """Return whether steps have attention weights of several heads."""
         return len(self.networks) == 1 and HEADS in self.networks[0].outputs
 
     def workers(self, sentences: int) -> int:
-        """Return how many threads of Python should search batches of their own side by side."""
         return min(threads(), sentences)
 
     @cached_property
@@ -92,15 +120,12 @@ class OnnxEngine:
         return TopK(self.vocabulary_size)
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
-        """Return the number of slots for `count` sentences."""
         return min(count, max(1, MAX_ROWS // beam_size))
 
     def shrink(self) -> bool:
-        """Return False: batches are small."""
         return False
 
-    def encode(self, sources: Sequence[Ids], width: int) -> HostRows:
-        """Return one row for each source."""
+    def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         src = np.full((len(sources), width), PAD_ID, np.int64)
         for row, ids in zip(src, sources, strict=True):
             row[: len(ids)], row[len(ids)] = ids, EOS_ID
@@ -108,34 +133,29 @@ class OnnxEngine:
         memory, state = zip(
             *(network.encode(src, lengths) for network in self.networks), strict=True
         )
-        return HostRows(list(memory), list(state), len(sources))
+        return Rows(list(memory), list(state), len(sources))
 
-    def spread(self, rows: HostRows, beam_size: int, options: StepOptions) -> HostRows:
-        """Return slots of K hypotheses."""
+    def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> Rows:
         state = rows.state
         if beam_size > 1:
             state = _select(state, np.arange(rows.count).repeat(beam_size))
-        return HostRows(rows.memory, state, rows.count, beam_size, options)
+        return Rows(rows.memory, state, rows.count, beam_size, options)
 
-    def put(self, rows: HostRows, slots: Array, encoded: HostRows, sentences: Array) -> HostRows:
-        """Overwrite the rows of slots by those of encoded sentences."""
+    def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
         _put(rows.memory, slots, encoded.memory, sentences)
         hypotheses = sentences.repeat(rows.size)
-        _put(rows.state, _hypotheses(slots, rows.size), encoded.state, hypotheses)
+        _put(rows.state, spread(slots, rows.size), encoded.state, hypotheses)
         return rows
 
-    def keep(self, rows: HostRows, slots: Array) -> HostRows:
-        """Return the rows of these slots."""
+    def keep(self, rows: Rows, slots: Array) -> Rows:
         memory = _select(rows.memory, slots)
-        state = _select(rows.state, _hypotheses(slots, rows.size))
+        state = _select(rows.state, spread(slots, rows.size))
         return replace(rows, memory=memory, state=state, count=len(slots))
 
-    def select(self, rows: HostRows, parents: Array) -> HostRows:
-        """Return the rows whose states are those of `parents` [N]."""
+    def select(self, rows: Rows, parents: Array) -> Rows:
         return replace(rows, state=_select(rows.state, parents))
 
-    def step(self, rows: HostRows, ids: Array) -> HostStep:
-        """Advance all rows, given their last ids [N]."""
+    def step(self, rows: Rows, ids: Array) -> HostStep:
         options = rows.options
         read = [ATTENTION] * options.attention + [HEADS] * options.heads
         log_probs = options.log_probs or len(self.networks) > 1
@@ -149,7 +169,6 @@ class OnnxEngine:
         return HostStep(replace(rows, state=state), step.values, step.undefined, *step[3:])
 
     def mask(self, step: HostStep, mask: Mask) -> None:
-        """Change the log-probabilities of a step."""
         values = step.values
         if mask.scaled is not None:
             values[mask.scaled[:2]] *= np.float32(mask.scaled[2])
@@ -167,7 +186,6 @@ class OnnxEngine:
             by_slot[slot, :, EOS_ID] = ends
 
     def best(self, step: HostStep, scores: Array, count: int) -> Best:
-        """Return the best continuations of groups of hypotheses."""
         values, (groups, size) = step.values, scores.shape
         if size == count == 1:
             tokens, log_probs = self._argmax(step)
@@ -191,14 +209,12 @@ class OnnxEngine:
         return places, np.take_along_axis(step.values, places, 1)
 
     def draw(self, step: HostStep, sampling: Sampling, numbers: Array) -> Best:
-        """Draw a token for each row."""
         tokens = _drawn(_truncated(step.values, sampling), numbers)[:, None]
         log_probs = np.take_along_axis(step.values, tokens, 1)
         log_probs[step.undefined] = np.nan
         return Best(log_probs, np.zeros_like(tokens), tokens, log_probs)
 
     def log_probs(self, step: HostStep, rows: Array, tokens: Array) -> Array:
-        """Return the log-probabilities [M] of places."""
         values: Array = step.values[rows, tokens]
         return values
 
@@ -223,12 +239,6 @@ def _put(parts: Sequence[Arrays], rows: Array, sources: Sequence[Arrays], taken:
     for target, source in zip(parts, sources, strict=True):
         for name, part in target.items():
             part[rows] = source[name][taken]
-
-
-def _hypotheses(slots: Array, size: int) -> Array:
-    """Return the rows of slots [M]: [M * K]."""
-    rows: Array = (slots[:, None] * size + np.arange(size)).ravel()
-    return rows
 
 
 def _truncated(log_probs: Array, sampling: Sampling) -> Array:
@@ -260,3 +270,78 @@ def _drawn(probs: Array, numbers: Array) -> Array:
     last = probs.shape[1] - 1 - (probs[:, ::-1] > 0).argmax(axis=1)  # the last possible token
     tokens: Array = np.minimum(places, last)
     return tokens
+
+
+def topk_graph() -> Graph:
+    """Return the graph of the best continuations in beam search.
+
+    It maps `log_probs` [B K, V], `scores` [B, K] and `count` [1] to `best` [B, count], the largest
+    sums of a hypothesis's score and a token's log-probability, best first, and to `places` [B,
+    count], which are `k * V + token`.
+    """
+    graph = _sums_graph()
+    graph.outputs += [
+        declare("best", FLOAT, ["batch", "count"]),
+        declare("places", INT, ["batch", "count"]),
+    ]
+    graph.nodes += [
+        make("Reshape", ["log_probs", "by_hypothesis"], ["values"]),
+        make("Add", ["values", "of_hypotheses"], ["sums"]),
+        make("Reshape", ["sums", "by_sentence"], ["flat"]),
+        make("TopK", ["flat", "count"], ["best", "places"]),
+    ]
+    return graph
+
+
+def _chunked_graph(size: int, chunk: int) -> Graph:
+    """Return the graph of the best sums, among the chunks with the largest ones.
+
+    It has the further input `first` [B, 1], the number of the first chunk of a sentence, and maps
+    to `best` [B, count], the chunks `chosen` [B, count] and `places` [B, count] in these.
+    """
+    graph = _sums_graph()
+    graph.inputs.append(declare("first", INT, ["batch", 1]))
+    graph.outputs += [
+        declare("best", FLOAT, ["batch", "count"]),
+        declare("chosen", INT, ["batch", "count"]),
+        declare("places", INT, ["batch", "count"]),
+    ]
+    graph.weights |= {
+        "table": np.array([-1, chunk]),
+        "per_row": np.array(size // chunk),
+    }
+    graph.nodes += [
+        make("Reshape", ["log_probs", "table"], ["chunks"]),
+        make("ReduceMax", ["chunks", "minus_one"], ["maxima"], keepdims=0),
+        make("Reshape", ["maxima", "by_hypothesis"], ["largest"]),
+        make("Add", ["largest", "of_hypotheses"], ["bounds"]),
+        make("Reshape", ["bounds", "by_sentence"], ["all_bounds"]),
+        make("TopK", ["all_bounds", "count"], ["best_bounds", "chosen"]),
+        make("Add", ["chosen", "first"], ["rows"]),
+        make("Gather", ["chunks", "rows"], ["values"]),
+        make("Div", ["chosen", "per_row"], ["parents"]),
+        make("GatherElements", ["scores", "parents"], ["of_parents"], axis=1),
+        make("Unsqueeze", ["of_parents", "two"], ["added"]),
+        make("Add", ["values", "added"], ["sums"]),
+        make("Reshape", ["sums", "by_sentence"], ["flat"]),
+        make("TopK", ["flat", "count"], ["best", "places"]),
+    ]
+    return graph
+
+
+def _sums_graph() -> Graph:
+    """Return a graph with the shapes that sums of log-probabilities and scores need."""
+    inputs = [
+        declare("log_probs", FLOAT, ["rows", "vocabulary"]),
+        declare("scores", FLOAT, ["batch", "beam"]),
+        declare("count", INT, [1]),
+    ]
+    weights = {"two": np.array([2]), "minus_one": np.array([-1])}
+    nodes = [
+        make("Shape", ["scores"], ["sizes"]),
+        make("Shape", ["scores"], ["sentences"], start=0, end=1),
+        make("Concat", ["sizes", "minus_one"], ["by_hypothesis"], axis=0),
+        make("Concat", ["sentences", "minus_one"], ["by_sentence"], axis=0),
+        make("Unsqueeze", ["scores", "two"], ["of_hypotheses"]),
+    ]
+    return Graph(nodes, weights, inputs, [])

@@ -11,16 +11,19 @@ from typing import NamedTuple
 import numpy as np
 from onnx import NodeProto, TensorProto
 
-from seq2seq.engines.onnx.bounds import Bounds, bounds_of, loop_body, recurrent_bounds
 from seq2seq.engines.onnx.graph import (
     CONTRIB,
     FLOAT,
     Array,
+    Bounds,
     Graph,
     attribute,
+    bounds_of,
     declare,
+    loop_body,
     make,
     rank_of,
+    recurrent_bounds,
     types_of,
 )
 
@@ -28,7 +31,7 @@ UNDEFINED = "undefined"  # output [N]: NaN where a rounded value was NaN
 ZERO = 128  # zero point of rounded inputs, which are unsigned
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """Rows of a table in int8, with the scale of each."""
 
     integers: str  # [..., E], unsigned
@@ -71,7 +74,7 @@ class _Quantizer:
         self.nodes: list[NodeProto] = []
         self.rounded: list[str] = []  # values whose rounding loses NaN
         self.loops: list[str] = []  # results [S, B, H] of loops that round their states
-        self.tables: dict[str, Rows] = {}
+        self.tables: dict[str, TableRows] = {}
         self.quantized: dict[tuple[str, bool, int, int], tuple[str, str]] = {}
         self.inputs = {value.name for value in graph.inputs}
 
@@ -266,7 +269,7 @@ class _Quantizer:
             self.quantized[key] = self._constant(unsigned), self._constant(scales)
         names = self.quantized[key]
         integers_, scales_ = (self._op("Gather", name, node.input[1]) for name in names)
-        self.tables[node.output[0]] = Rows(integers_, scales_, table.shape[1])
+        self.tables[node.output[0]] = TableRows(integers_, scales_, table.shape[1])
         floats = self._op("Cast", integers_, to=FLOAT)
         signed = self._op("Sub", floats, self._constant(np.float32(ZERO)))
         node.CopyFrom(make("Mul", [signed, scales_], node.output))

@@ -201,8 +201,7 @@ def _computed(graph: Graph, node: NodeProto) -> Array | None:
     if len(node.output) > 1 or bodies(node):
         return None
     values = {name: graph.weights[name] for name in node.input if name}
-    opsets = {"": OPSET}
-    (result,) = ReferenceEvaluator(node, opsets=opsets).run(None, values)
+    (result,) = ReferenceEvaluator(node, opsets={"": OPSET}).run(None, values)
     return np.asarray(result)
 
 
@@ -252,13 +251,10 @@ def _join(graph: Graph, node: NodeProto, types: Types) -> None:
         make("Concat", [term.input[0] for term in products], [joined], axis=-1),
         make("MatMul", [joined, weight], [product]),
     ]
-    for place, name in enumerate(summands):
-        last = place == len(summands) - 1
-        total = node.output[0] if last else graph.fresh("sum")
-        new.append(make("Add", [product, name], [total]))
-        product = total
-    if not summands:
-        new[-1].output[0] = node.output[0]
+    for name in summands:
+        product, before = graph.fresh("sum"), product
+        new.append(make("Add", [before, name], [product]))
+    new[-1].output[0] = node.output[0]
     place = graph.nodes.index(node)
     graph.nodes[place : place + 1] = new
     graph.prune()

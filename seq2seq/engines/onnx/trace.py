@@ -18,7 +18,7 @@ from onnx import helper
 from torch import Tensor, nn
 
 from seq2seq.engines.onnx.graph import FLOAT, OPSET, Graph, declare, make
-from seq2seq.engines.onnx.network import Network
+from seq2seq.engines.onnx.network import GraphFiles, Network
 from seq2seq.engines.onnx.simplify import simplify
 from seq2seq.model.attention_layer import AttentionLayer
 from seq2seq.model.external_score import is_external
@@ -42,6 +42,11 @@ class TracedGraphs(NamedTuple):
 
 class TraceError(Exception):
     """A part of a model cannot be traced, such as a user's score; the message says why."""
+
+
+def traced_graphs(model: Seq2Seq) -> GraphFiles:
+    """Return the files of the graphs of a model in float32; raises TraceError."""
+    return GraphFiles(*(graph.content() for graph in trace(model)))
 
 
 def trace(model: Seq2Seq) -> TracedGraphs:
@@ -139,22 +144,20 @@ def _joined(parts: dict[str, Tensor], hidden: Sequence[str], cell: Sequence[str]
     return DecoderState(stacked, cells, stacked[:, 0, :0] if feed is None else feed, **copied)
 
 
-class _Start(nn.Module):
+class _Traced(nn.Module):
     def __init__(self, model: Seq2Seq, names: _Names) -> None:
         super().__init__()
         self.model, self.names = model, names
 
+
+class _Start(_Traced):
     def forward(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, ...]:
         memory, state = self.model.start(self.model.encode(src, src_lengths))
         parts = _parts_of(memory) | _used(_separated(state))
         return tuple(parts[name] for name in (*self.names.memory, *self.names.state))
 
 
-class _Step(nn.Module):
-    def __init__(self, model: Seq2Seq, names: _Names) -> None:
-        super().__init__()
-        self.model, self.names = model, names
-
+class _Step(_Traced):
     def forward(self, ids: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
         step, log_probs = self.run(ids, parts)
         optional = [step.attention_weights, step.head_weights]

@@ -1,7 +1,7 @@
 """Search engine over a plain torch model: greedy, beam and sampling wait for a GPU once a step."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -13,38 +13,22 @@ from torch.nn import functional as F
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids
 from seq2seq.engines.engine import (
-    DEFAULT_OPTIONS,
     MAY_NOT_END,
     MUST_END,
     Array,
     Best,
     Mask,
+    Rows,
     Sampling,
     StepOptions,
+    spread,
 )
-from seq2seq.engines.torch.sampling import drawn
-from seq2seq.runtime.device import empty_cache
+from seq2seq.runtime.device import empty_cache, has_float64
 
 MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
 BLOCK, MIN_BLOCKS = 64, 32  # tokens of a block of the vocabulary on CUDA, and blocks at least
 MAX_SLOTS = 1024
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
-
-
-class ModelStep(Protocol):
-    """Result of one step for N rows: outputs to project, next state, attention weights.
-
-    The weights are [N, S], and [N, M, S] of M heads apart, or None.
-    """
-
-    @property
-    def outputs(self) -> Any: ...
-    @property
-    def state(self) -> Any: ...
-    @property
-    def attention_weights(self) -> Tensor | None: ...
-    @property
-    def head_weights(self) -> Tensor | None: ...
 
 
 class Model(Protocol):
@@ -59,22 +43,15 @@ class Model(Protocol):
     def start(self, encoded: Any) -> tuple[Any, Any]:
         """Return memory and initial state, both the caller's to overwrite."""
 
-    def step(self, ids: Tensor, state: Any, memory: Any) -> ModelStep:
-        """Advance N = B * K hypotheses, given their last ids [N], by one target position."""
+    def step(self, ids: Tensor, state: Any, memory: Any) -> Any:
+        """Advance N = B * K hypotheses, given their last ids [N], by one target position.
+
+        The result has `outputs` to project, the next `state`, and `attention_weights` [N, S] and
+        `head_weights` [N, M, S] of M heads, or None.
+        """
 
     def project(self, outputs: Any) -> Tensor:
         """Return logits [N, V], which the caller may overwrite, for the outputs of N rows."""
-
-
-@dataclass
-class TorchRows:
-    """Memory, a row per sentence, and state, a row per hypothesis."""
-
-    memory: Any
-    state: Any
-    count: int  # sentences
-    size: int = 1  # hypotheses per sentence
-    options: StepOptions = DEFAULT_OPTIONS
 
 
 Weights = tuple[Tensor | None, Tensor | None]  # attention weights, and those of heads
@@ -83,7 +60,7 @@ Weights = tuple[Tensor | None, Tensor | None]  # attention weights, and those of
 class TorchStep:
     """Result of one step: log-probabilities on the device, attention weights once copied."""
 
-    def __init__(self, rows: TorchRows, values: Tensor, weights: Weights) -> None:
+    def __init__(self, rows: Rows, values: Tensor, weights: Weights) -> None:
         self.rows, self.values, self.weights = rows, values, weights
         self.attention: Array | None = None
         self.heads: Array | None = None
@@ -102,17 +79,14 @@ class TorchEngine:
 
     @property
     def vocabulary_size(self) -> int:
-        """Return the number of target tokens, V."""
         return self._trial.values.shape[1]
 
     @property
     def attends(self) -> bool:
-        """Return whether steps have attention weights."""
         return self._trial.weights[0] is not None
 
     @property
     def has_heads(self) -> bool:
-        """Return whether steps have attention weights of several heads."""
         return self._trial.weights[1] is not None
 
     @cached_property
@@ -122,7 +96,6 @@ class TorchEngine:
         return self.step(self.spread(self.encode([[]], 1), 1, options), np.array([BOS_ID]))
 
     def workers(self, sentences: int) -> int:  # noqa: ARG002
-        """Return 1: torch divides the work of a step between threads."""
         return 1
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
@@ -136,53 +109,46 @@ class TorchEngine:
         return max(1, min(rows, self._limit))
 
     def shrink(self) -> bool:
-        """Return half as many slots from now on; False if there was one."""
         self._limit //= 2
         empty_cache(self.device)
         return self._limit > 0
 
     @torch.inference_mode()
-    def encode(self, sources: Sequence[Ids], width: int) -> TorchRows:
-        """Return one row for each source."""
+    def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         src, lengths = pad_sources(sources, width)
         encoded = self.model.encode(src.to(self.device), lengths.to(self.device))
-        return TorchRows(*self.model.start(encoded), len(sources))
+        return Rows(*self.model.start(encoded), len(sources))
 
     @torch.inference_mode()
-    def spread(self, rows: TorchRows, beam_size: int, options: StepOptions) -> TorchRows:
-        """Return slots of K hypotheses; the rows belong to them from now on."""
+    def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> Rows:
         state = rows.state
         if beam_size > 1:
             state = state.select(self._tensor(np.arange(rows.count).repeat(beam_size)))
-        return TorchRows(rows.memory, state, rows.count, beam_size, options)
+        return Rows(rows.memory, state, rows.count, beam_size, options)
 
     @torch.inference_mode()
-    def put(self, rows: TorchRows, slots: Array, encoded: TorchRows, sentences: Array) -> TorchRows:
-        """Overwrite the rows of slots by those of encoded sentences."""
+    def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
         rows.memory.put(self._tensor(slots), encoded.memory, self._tensor(sentences))
-        hypotheses = self._tensor(hypotheses_of(slots, rows.size))
+        hypotheses = self._tensor(spread(slots, rows.size))
         rows.state.put(hypotheses, encoded.state, self._tensor(sentences.repeat(rows.size)))
         return rows
 
     @torch.inference_mode()
-    def keep(self, rows: TorchRows, slots: Array) -> TorchRows:
-        """Return the rows of these slots."""
+    def keep(self, rows: Rows, slots: Array) -> Rows:
         memory = rows.memory.select(self._tensor(slots))
-        state = rows.state.select(self._tensor(hypotheses_of(slots, rows.size)))
-        return TorchRows(memory, state, len(slots), rows.size, rows.options)
+        state = rows.state.select(self._tensor(spread(slots, rows.size)))
+        return Rows(memory, state, len(slots), rows.size, rows.options)
 
     @torch.inference_mode()
-    def select(self, rows: TorchRows, parents: Array) -> TorchRows:
-        """Return the rows whose states are those of `parents` [N]."""
+    def select(self, rows: Rows, parents: Array) -> Rows:
         return replace(rows, state=rows.state.select(self._tensor(parents)))
 
     @torch.inference_mode()
-    def step(self, rows: TorchRows, ids: Array) -> TorchStep:
-        """Advance all rows, given their last ids [N]."""
+    def step(self, rows: Rows, ids: Array) -> TorchStep:
         state, values, weights = self._advance(rows, rows.state, self._tensor(ids))
         return TorchStep(replace(rows, state=state), values, weights)
 
-    def _advance(self, rows: TorchRows, state: Any, ids: Tensor) -> tuple[Any, Tensor, Weights]:
+    def _advance(self, rows: Rows, state: Any, ids: Tensor) -> tuple[Any, Tensor, Weights]:
         """Return the next state, log-probabilities [N, V], and weights as far as they are read."""
         options = rows.options
         step = self.model.step(ids, state, rows.memory)
@@ -203,7 +169,6 @@ class TorchEngine:
 
     @torch.inference_mode()
     def mask(self, step: TorchStep, mask: Mask) -> None:
-        """Change the log-probabilities of a step."""
         values = step.values
         if mask.scaled is not None:
             places = self._tensor(mask.scaled[0]), self._tensor(mask.scaled[1])
@@ -226,12 +191,10 @@ class TorchEngine:
 
     @torch.inference_mode()
     def best(self, step: TorchStep, scores: Array, count: int) -> Best:
-        """Return the best continuations of groups of hypotheses."""
         return Best(*self._on_host(step, *best_of(step.values, self._tensor(scores), count)))
 
     @torch.inference_mode()
     def draw(self, step: TorchStep, sampling: Sampling, numbers: Array) -> Best:
-        """Draw a token for each row."""
         tokens = drawn(step.values, sampling, numbers)
         log_probs = step.values.gather(1, tokens[:, None])
         zeros = torch.zeros_like(tokens)
@@ -240,7 +203,6 @@ class TorchEngine:
 
     @torch.inference_mode()
     def log_probs(self, step: TorchStep, rows: Array, tokens: Array) -> Array:
-        """Return the log-probabilities [M] of places."""
         values = step.values[self._tensor(rows), self._tensor(tokens)]
         return self._on_host(step, values)[0]
 
@@ -292,11 +254,6 @@ def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return largest, blocks.gather(1, places // BLOCK) * BLOCK + places % BLOCK
 
 
-def hypotheses_of(slots: Array, size: int) -> Array:
-    """Return the rows of slots [M]: [M * K]."""
-    return (slots[:, None] * size + np.arange(size)).ravel()
-
-
 def host_arrays(tensors: Sequence[Tensor]) -> list[Array]:
     """Copy float32 and integer tensors of one device to the host, waiting for a GPU once.
 
@@ -336,3 +293,40 @@ def _slices(ids: Sequence[int]) -> list[slice]:
         else:
             slices.append(slice(i, i + 1))
     return slices
+
+
+def drawn(log_probs: Tensor, sampling: Sampling, numbers: Array) -> Tensor:
+    """Return a token for each row of log-probabilities [N, V], drawn at numbers [N] in [0, 1)."""
+    device = log_probs.device
+    where = device if has_float64(device) else torch.device("cpu")
+    probs = truncated(log_probs.to(where), sampling)
+    return draw(probs, torch.from_numpy(numbers).to(where)).to(device)
+
+
+def truncated(log_probs: Tensor, sampling: Sampling) -> Tensor:
+    """Return the distribution [N, V] to draw from, in float64: temperature, top-k, then top-p.
+
+    Top-p (Holtzman et al. 2020) keeps the smallest set of most probable tokens whose probability,
+    after temperature and top-k, is at least p. Of equally probable tokens the first are kept.
+    """
+    values = log_probs.double()
+    values = (values - values.amax(-1, keepdim=True)) / sampling.temperature
+    best, order = values.sort(dim=-1, descending=True, stable=True)
+    if sampling.top_k:
+        best[:, sampling.top_k :] = -torch.inf
+    probs = best.softmax(dim=-1)
+    if sampling.top_p < 1:
+        before = probs.cumsum(dim=-1) - probs  # probability of the more probable tokens
+        probs = probs.masked_fill(before >= sampling.top_p, 0)
+        probs = probs / probs.sum(dim=-1, keepdim=True)
+    return torch.zeros_like(probs).scatter_(1, order, probs)
+
+
+def draw(probs: Tensor, numbers: Tensor) -> Tensor:
+    """Invert the distribution function of each row [N, V] at a number in [0, 1) [N]: tokens [N]."""
+    sums = probs.cumsum(dim=-1)
+    places = torch.searchsorted(sums, numbers[:, None] * sums[:, -1:], right=True)
+    last = (
+        probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(dim=-1)
+    )  # the last possible token
+    return torch.minimum(places[:, 0], last)

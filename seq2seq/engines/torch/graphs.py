@@ -21,15 +21,22 @@ from torch import Tensor
 
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Best, Mask, StepOptions
+from seq2seq.engines.engine import (
+    MAY_NOT_END,
+    MUST_END,
+    Array,
+    Best,
+    Mask,
+    Rows,
+    StepOptions,
+    spread,
+)
 from seq2seq.engines.torch.engine import (
     MAX_SLOTS,
     Model,
     TorchEngine,
-    TorchRows,
     Weights,
     best_of,
-    hypotheses_of,
     joined,
     split,
 )
@@ -49,7 +56,7 @@ class _Tensors(NamedTuple):
 
 
 @dataclass(eq=False)
-class StaticRows(TorchRows):
+class StaticRows(Rows):
     """Rows whose tensors stay the same; states are those of `parents` [N] once the step is run."""
 
     number: int = 0
@@ -99,21 +106,18 @@ class CapturedEngine(TorchEngine):
         self._unused: dict[Any, list[_Tensors]] = defaultdict(list)
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
-        """Return the number of slots: the next of SLOTS, fewer for long sentences."""
         most = min(self._limit, MAX_POSITIONS // width)
         sizes = [size for size in SLOTS if size <= most] or [1]
         return next((size for size in sizes if size >= count), sizes[-1])
 
     def shrink(self) -> bool:
-        """Return fewer slots from now on, and free the memory of graphs."""
         with self._lock:
             self._graphs.clear()
             self._unused.clear()
             return super().shrink()
 
     @torch.inference_mode()
-    def encode(self, sources: Sequence[Ids], width: int) -> TorchRows:
-        """Return one row for each source."""
+    def encode(self, sources: Sequence[Ids], width: int) -> Rows:
 
         def start(src: Tensor, lengths: Tensor) -> Any:
             return self.model.start(self.model.encode(src, lengths))
@@ -121,45 +125,39 @@ class CapturedEngine(TorchEngine):
         src, lengths = pad_sources(sources, width)
         with self._lock:
             memory, state = self._graphs.call(("encode", src.shape), start, src, lengths)
-            return TorchRows(_copied(memory), _copied(state), len(sources))
+            return Rows(_copied(memory), _copied(state), len(sources))
 
     @torch.inference_mode()
-    def spread(self, rows: TorchRows, beam_size: int, options: StepOptions) -> StaticRows:
-        """Return slots of K hypotheses."""
+    def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> StaticRows:
         with self._lock:
             return self._placed(super().spread(rows, beam_size, options))
 
     @torch.inference_mode()
-    def put(self, rows: TorchRows, slots: Array, encoded: TorchRows, sentences: Array) -> TorchRows:
-        """Overwrite the rows of slots, all hypotheses of each alike, so that parents may follow."""
+    def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
         with self._lock:
             return super().put(rows, slots, encoded, sentences)
 
     @torch.inference_mode()
-    def keep(self, rows: TorchRows, slots: Array) -> StaticRows:
-        """Return the rows of these slots."""
+    def keep(self, rows: Rows, slots: Array) -> StaticRows:
         assert isinstance(rows, StaticRows), "made by spread"
-        hypotheses = hypotheses_of(slots, rows.size)
+        hypotheses = spread(slots, rows.size)
         if rows.parents is not None:
             hypotheses = rows.parents[hypotheses]
         with self._lock:
             memory = rows.memory.select(self._tensor(slots))
             state = rows.state.select(self._tensor(hypotheses))
-            return self._placed(TorchRows(memory, state, len(slots), rows.size, rows.options))
+            return self._placed(Rows(memory, state, len(slots), rows.size, rows.options))
 
-    def select(self, rows: TorchRows, parents: Array) -> TorchRows:
-        """Return the rows whose states are those of `parents` [N], when the next step is run."""
+    def select(self, rows: Rows, parents: Array) -> Rows:
         assert isinstance(rows, StaticRows), "made by spread"
         rows.parents = parents
         return rows
 
-    def step(self, rows: TorchRows, ids: Array) -> Any:
-        """Advance all rows, given their last ids [N], when a result is read."""
+    def step(self, rows: Rows, ids: Array) -> Any:
         assert isinstance(rows, StaticRows), "made by spread"
         return LazyStep(self, rows, ids)
 
     def mask(self, step: Any, mask: Mask) -> None:
-        """Change the log-probabilities of a step."""
         if mask.scaled is None and mask.allowed is None and mask.forbidden is None:
             step.ends = mask.ends if mask.ends.any() else None
             return
@@ -168,7 +166,6 @@ class CapturedEngine(TorchEngine):
 
     @torch.inference_mode()
     def best(self, step: Any, scores: Array, count: int) -> Best:
-        """Return the best continuations of groups of hypotheses."""
         with self._lock:
             # Without forbidden ids, as with phrases, a step is read several times.
             if step.outputs is None and step.rows.options.forbidden_ids:
@@ -177,13 +174,11 @@ class CapturedEngine(TorchEngine):
             return super().best(step, scores, count)
 
     def draw(self, step: Any, *arguments: Any) -> Best:
-        """Draw a token for each row."""
         with self._lock:
             self._apply_ends(step)
             return super().draw(step, *arguments)
 
     def log_probs(self, step: Any, rows: Array, tokens: Array) -> Array:
-        """Return the log-probabilities [M] of places."""
         with self._lock:
             self._apply_ends(step)
             return super().log_probs(step, rows, tokens)
@@ -244,7 +239,7 @@ class CapturedEngine(TorchEngine):
         chosen = [*best_of(values, scores, count), *(_floats(weights))]
         return chosen, joined(chosen), values, weights
 
-    def _placed(self, rows: TorchRows) -> StaticRows:
+    def _placed(self, rows: Rows) -> StaticRows:
         """Return the rows in tensors that no search uses now."""
         shapes = tuple(part.shape for part in (*_tensors(rows.memory), *_tensors(rows.state)))
         unused = self._unused[rows.count, rows.size, shapes]

@@ -7,21 +7,19 @@ from typing import NamedTuple
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.engines.engine import Array, Best, Engine, EngineStep
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.engines.engine import Array, Best, Engine, EngineStep, spread
+from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
-from seq2seq.inference.search.rule_states import RuleStates
-from seq2seq.inference.search.sentences import Sentence
+from seq2seq.inference.search.rules import RuleStates
 from seq2seq.inference.search.strategies import (
     Selection,
     Slots,
     Strategy,
+    Trail,
     coverage_penalty,
     length_penalty,
     rows_of,
-    spread,
 )
-from seq2seq.inference.search.trail import Trail
 
 
 class Pool(NamedTuple):
@@ -55,7 +53,7 @@ class Beam(Strategy):
         self._pool = Pool(self._scores.copy(), zeros, zeros.copy(), log_probs)
         self._coverage: Array | None = None  # [N, S], summed attention of partial hypotheses
 
-    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:  # noqa: ARG002
+    def begin(self, slots: Array, sentences: Sequence[Request]) -> None:  # noqa: ARG002
         groups = spread(slots, self.options.groups)
         self._scores[groups], self._pool.scores[groups] = -np.inf, -np.inf
         self._scores[groups, 0] = 0
@@ -230,20 +228,19 @@ class PhraseBeam(Beam):
             if row // size in log_probs:
                 log_probs[row // size][row % size, token] = value
         for slot, hypotheses in phrases.items():
-            known_values, scores = log_probs[slot], self._scores[slot]
+            values_of, scores = log_probs[slot], self._scores[slot]
             parts = (best.parents[slot], best.tokens[slot], best.log_probs[slot])
             for parent, token, value in zip(*(part.tolist() for part in parts), strict=True):
-                known_values[parent, token] = value
+                values_of[parent, token] = value
             candidates = [
                 Continuation((scores[k] + np.float32(value)).item(), k, token)
-                for (k, token), value in known_values.items()
+                for (k, token), value in values_of.items()
             ]
             progress = [state.progress for state in hypotheses]
-            chosen = chosen_from_banks(candidates, hypotheses[0].lexical, progress, size, 2 * size)
+            chosen = chosen_from_banks(candidates, hypotheses[0].lexical, progress, size)
+            chosen += [Continuation(-math.inf, 0, 0)] * (2 * size - len(chosen))
             best.scores[slot], best.parents[slot], best.tokens[slot] = zip(*chosen, strict=True)
-            best.log_probs[slot] = [
-                known_values.get(continuation[1:], -np.inf) for continuation in chosen
-            ]
+            best.log_probs[slot] = [values_of.get(entry[1:], -np.inf) for entry in chosen]
         return best
 
 
@@ -272,35 +269,8 @@ def chosen_from_banks(
     lexical: Lexical,
     progress: Sequence[PhraseProgress],
     size: int,
-    count: int,
 ) -> list[Continuation]:
-    """Return `count` candidates: those that end, best first, then at most `size` that continue.
-
-    They are divided among the banks of the phrases. Candidates that are missing are impossible.
-    """
-    chosen = _divide(_unique(candidates), lexical, progress, size)
-    return chosen + [Continuation(-math.inf, 0, 0)] * (count - len(chosen))
-
-
-def _unique(candidates: Iterable[Continuation]) -> list[Continuation]:
-    """Return the possible candidates, one per parent and token, best first."""
-    best = {
-        (candidate.parent, candidate.token): candidate
-        for candidate in sorted(candidates)
-        if candidate.score > -math.inf
-    }
-    return sorted(
-        best.values(), key=lambda candidate: (-candidate.score, candidate.parent, candidate.token)
-    )
-
-
-def _divide(
-    candidates: Sequence[Continuation],
-    lexical: Lexical,
-    progress: Sequence[PhraseProgress],
-    size: int,
-) -> list[Continuation]:
-    """Return the candidates that end, and at most `size` others, divided among banks.
+    """Return the candidates that end, best first, then at most `size` others, divided among banks.
 
     A candidate ends if it is among the `size` best that meet all tokens. Shares that a bank does
     not use go to the banks that have met most.
@@ -308,7 +278,9 @@ def _divide(
     total = lexical.total
     banks: list[list[Continuation]] = [[] for _ in range(total + 1)]
     complete: list[Continuation] = []
-    for candidate in candidates:
+    for candidate in sorted(candidates, key=_rank):
+        if candidate.score == -math.inf:
+            continue
         if candidate.token == EOS_ID:
             complete.append(candidate)
             continue
@@ -316,7 +288,6 @@ def _divide(
         banks[met].append(candidate)
         if met == total:
             complete.append(candidate)
-    ended = [candidate for candidate in complete[:size] if candidate.token == EOS_ID]
     shares = [size // len(banks)] * len(banks)
     shares[-1] += size % len(banks)
     shares = [min(share, len(bank)) for share, bank in zip(shares, banks, strict=True)]
@@ -325,6 +296,9 @@ def _divide(
     continuing = [
         candidate for share, bank in zip(shares, banks, strict=True) for candidate in bank[:share]
     ]
-    return ended + sorted(
-        continuing, key=lambda candidate: (-candidate.score, candidate.parent, candidate.token)
-    )
+    ended = [candidate for candidate in complete[:size] if candidate.token == EOS_ID]
+    return ended + sorted(continuing, key=_rank)
+
+
+def _rank(candidate: Continuation) -> tuple[float, int, int]:
+    return -candidate.score, candidate.parent, candidate.token

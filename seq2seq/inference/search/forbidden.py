@@ -1,10 +1,9 @@
-"""Forbidden words: an automaton over the text of hypotheses, whatever its tokens."""
+"""Forbidden words: states of the text of hypotheses, whatever its tokens."""
 
 import codecs
 import re
 import unicodedata
-from bisect import bisect_left
-from collections import deque
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 
@@ -25,7 +24,6 @@ from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
 
 MAX_CHARACTERS = 200  # per phrase; search visits all suffixes of a state
-_ROOT = 0
 _AS_SPACE = re.compile(rf"[\s\0{SPACE}]")  # characters that may be printed as a space
 _NAME = re.compile(f"[{''.join(PLACEHOLDERS)}]")  # a space separates names from letters before
 _HIGHEST = "\U0010ffff"  # sorts behind all characters of text
@@ -33,19 +31,18 @@ _LETTERS_END = 0x40000  # beyond are only variation selectors of ideographs, and
 _NO_CHARACTER = "\N{REPLACEMENT CHARACTER}"  # printed for bytes that are no character
 
 
-class Forbidden:
-    """Words and phrases that no translation contains as complete words, in any segmentation.
+State = tuple[str, bytes]  # longest suffix that begins a phrase, bytes of a partial character
 
-    A state is a node of the trie of all phrases (Aho & Corasick 1975), the longest suffix of the
-    text that is a prefix of a phrase, and the first bytes of a character that is not complete.
-    """
+
+class Forbidden:
+    """Words and phrases that no translation contains as complete words, in any segmentation."""
 
     def __init__(self, vocabulary: Vocabulary, phrases: Sequence[str]) -> None:
         """Take phrases; white space counts as single spaces, and blank ones are ignored.
 
         Raises UserError for a phrase of more than MAX_CHARACTERS.
         """
-        self._trie = _Trie(_bounded(phrases))
+        self._phrases = _Phrases(_bounded(phrases))
         self._are_words = not vocabulary.has_byte_fallback  # every token is a complete word
         tokens = vocabulary.tokens(range(len(vocabulary)))
         self._bytes = {} if self._are_words else _partial_characters(tokens)  # id -> byte
@@ -57,41 +54,44 @@ class Forbidden:
         texts = (i for i in range(FIRST_ID, len(self._tokens)) if i not in self._bytes)
         self._ids = sorted(texts, key=self._tokens.__getitem__)
         self._sorted = [self._tokens[i] for i in self._ids]
-        self.start = self._trie.after(_ROOT, " ")
+        self._states: list[State] = [("", b"")]
+        self._numbers: dict[State, int] = {("", b""): 0}
         self._after_token: dict[tuple[int, int], int] = {}
         self._forbidden: dict[tuple[int, bool], NDArray[np.int64]] = {}
+        self.start = self._number(self._phrases.after("", " "), b"")
 
     def occurs_in(self, text: str) -> bool:
         """Return whether a text between spaces contains a phrase."""
-        return self._trie.completes(self.start, _AS_SPACE.sub(" ", text), is_last=True)
+        return self._phrases.complete(
+            self._states[self.start][0], _AS_SPACE.sub(" ", text), is_last=True
+        )
 
     def after(self, state: int, token: int) -> int:
-        """Return the state after a token."""
+        """Return the number of the state after a token."""
         key = state, token
         if key not in self._after_token:
-            node, start = self._node(state)
+            before, start = self._states[state]
             text, undecoded = self._decoded(start, token)
-            self._after_token[key] = self._state(self._trie.after(node, text), undecoded)
+            self._after_token[key] = self._number(self._phrases.after(before, text), undecoded)
         return self._after_token[key]
+
+    def _number(self, text: str, start: bytes) -> int:
+        state = text, start
+        if state not in self._numbers:
+            self._numbers[state] = len(self._states)
+            self._states.append(state)
+        return self._numbers[state]
 
     def forbidden_tokens(self, state: int, is_last: bool) -> NDArray[np.int64]:
         """Return the tokens [M] that a state forbids; `is_last` if end-of-sentence must follow."""
         key = state, is_last or self._are_words
         if key not in self._forbidden:
-            node, start = self._node(state)
-            tokens = self._completing_bytes(node, start, key[1]) | (
-                self._completing_after(node, key[1]) if start else self._completing(node, key[1])
+            (text, start), is_last = self._states[state], key[1]
+            tokens = self._completing_bytes(text, start, is_last) | (
+                self._completing_after(text, is_last) if start else self._completing(text, is_last)
             )
             self._forbidden[key] = np.array(sorted(tokens), np.int64)
         return self._forbidden[key]
-
-    def _state(self, node: int, start: bytes) -> int:
-        return int.from_bytes(start) * len(self._trie.children) + node
-
-    def _node(self, state: int) -> tuple[int, bytes]:
-        """Return the node of a state and the first bytes of an incomplete character."""
-        number, node = divmod(state, len(self._trie.children))
-        return node, number.to_bytes((number.bit_length() + 7) // 8)
 
     def _decoded(self, start: bytes, token: int) -> tuple[str, bytes]:
         """Return the characters that a token adds, and the bytes of an incomplete one after it."""
@@ -99,64 +99,47 @@ class Forbidden:
             return _characters(start + bytes([self._bytes[token]]))
         return (_NO_CHARACTER if start else "") + self._tokens[token], b""
 
-    def _completing_bytes(self, node: int, start: bytes, is_last: bool) -> set[int]:
+    def _completing_bytes(self, before: str, start: bytes, is_last: bool) -> set[int]:
         """Return the byte tokens that complete a phrase, or end its word, or inevitably do so."""
-        if not start and not self._trie.completes(node, _NO_CHARACTER, is_last=True):
+        if not start and not self._phrases.complete(before, _NO_CHARACTER, is_last=True):
             return set()  # a single byte is no character
-        return {i for i in self._bytes if self._byte_completes(node, start, i, is_last)}
+        return {i for i in self._bytes if self._byte_completes(before, start, i, is_last)}
 
-    def _byte_completes(self, node: int, start: bytes, token: int, is_last: bool) -> bool:
+    def _byte_completes(self, before: str, start: bytes, token: int, is_last: bool) -> bool:
         text, undecoded = self._decoded(start, token)
         if not undecoded:
-            return self._trie.completes(node, text, is_last)
-        after = self._trie.after(node, text)
+            return self._phrases.complete(before, text, is_last)
+        after = self._phrases.after(before, text)
         return (
-            self._trie.completes(node, text, is_last=False)
-            or (is_last and self._trie.completes(after, _NO_CHARACTER, is_last))
-            or (self._trie.ends_word[after] and not _may_continue(undecoded))
+            self._phrases.complete(before, text, is_last=False)
+            or (is_last and self._phrases.complete(after, _NO_CHARACTER, is_last))
+            or (self._phrases.ends_word(after) and not _may_continue(undecoded))
         )
 
-    def _completing_after(self, node: int, is_last: bool) -> set[int]:
+    def _completing_after(self, before: str, is_last: bool) -> set[int]:
         """Return the other tokens that do so after bytes that they leave without a character."""
-        if self._trie.completes(node, _NO_CHARACTER, is_last=False):
+        if self._phrases.complete(before, _NO_CHARACTER, is_last=False):
             return {EOS_ID, *self._ids}
-        tokens = self._completing(self._trie.after(node, _NO_CHARACTER), is_last)
+        tokens = self._completing(self._phrases.after(before, _NO_CHARACTER), is_last)
         return tokens.difference(self._bytes)
 
-    def _completing(self, node: int, is_last: bool) -> set[int]:
-        """Return the tokens of text that complete a phrase, or end its word, after that of a node.
+    def _completing(self, before: str, is_last: bool) -> set[int]:
+        """Return the tokens of text that complete a phrase, or end its word, after others.
 
-        A phrase starts within the token, or with a suffix of the text: only tokens that continue a
-        phrase along the trie are visited for each suffix.
+        A phrase starts within the token, or with a suffix of the text.
         """
-        if node == _ROOT:
-            return {i for i in self._ids if self._trie.completes(_ROOT, self._tokens[i], is_last)}
-        tokens = set(self._ending_word if self._trie.ends_word[node] else ())
-        for suffix in self._trie.suffixes(node):
-            if (listed := self._forbidden.get((suffix, is_last))) is not None:
-                return tokens.union(listed.tolist())
-            tokens.update(self._continuing(suffix, is_last))
-        return tokens.union(self.forbidden_tokens(_ROOT, is_last).tolist())
-
-    def _continuing(self, state: int, is_last: bool) -> Iterator[int]:
-        """Yield the tokens that complete a phrase which starts with the text of a node."""
-        pending = [(state, "", 0, len(self._sorted))]
-        while pending:
-            node, start, low, high = pending.pop()  # tokens [low, high) begin with `start`
-            if start and self._trie.ends[node]:
-                yield from self._ids[low:high]
-                continue
-            if start and self._trie.ends_word[node]:
-                for i in self._ids[low:high]:
-                    remainder = self._tokens[i][len(start) :]
-                    if not _is_of_word(remainder[0]) if remainder else is_last:
-                        yield i
-            for character, child in self._trie.children[node].items():
-                longer = start + character
-                first = bisect_left(self._sorted, longer, low, high)
-                end = bisect_left(self._sorted, longer + _HIGHEST, first, high)
-                if first < end:
-                    pending.append((child, longer, first, end))
+        if not before:
+            return {i for i in self._ids if self._phrases.complete("", self._tokens[i], is_last)}
+        tokens = set(self._ending_word if self._phrases.ends_word(before) else ())
+        for suffix in self._phrases.suffixes(before):
+            for remainder, at_word_end in self._phrases.continuing(suffix):
+                first = bisect_left(self._sorted, remainder)
+                end = bisect_left(self._sorted, remainder + _HIGHEST, first)
+                for i in self._ids[first:end]:
+                    following = self._tokens[i][len(remainder) :][:1]
+                    if not at_word_end or (not is_of_word(following) if following else is_last):
+                        tokens.add(i)
+        return tokens.union(self.forbidden_tokens(0, is_last).tolist())
 
     @cached_property
     def _ending_word(self) -> list[int]:
@@ -167,79 +150,63 @@ class Forbidden:
         if self._are_words:
             return []
         texts = zip(self._ids, self._sorted, strict=True)
-        return [EOS_ID, *(i for i, text in texts if text and not _is_of_word(text[0]))]
+        return [EOS_ID, *(i for i, text in texts if text and not is_of_word(text[0]))]
 
 
-class _Trie:
-    """Trie of the characters of phrases, with the suffix links of Aho & Corasick (1975)."""
+class _Phrases:
+    """Phrases as strings, and states: the longest suffix of a text with which a phrase begins."""
 
     def __init__(self, phrases: Mapping[str, bool]) -> None:
         """Take phrases, and whether each is one only at the end of a word."""
-        self.children: list[dict[str, int]] = [{}]  # character -> node
-        self.ends, self.ends_word = [False], [False]  # a suffix is a phrase, or one if a word ends
-        self._suffix = [_ROOT]  # longest suffix that is a node, but for the node itself
-        for phrase, at_word_end in phrases.items():
-            node = self._insert(phrase)
-            (self.ends_word if at_word_end else self.ends)[node] = True
-        self._link()
+        self._phrases, self._sorted = phrases, sorted(phrases)
+        self._ends: dict[tuple[str, bool], bool] = {}
 
-    def _insert(self, phrase: str) -> int:
-        node = _ROOT
-        for character in phrase:
-            if character not in self.children[node]:
-                self.children[node][character] = len(self.children)
-                self.children.append({})
-                self.ends.append(False)
-                self.ends_word.append(False)
-                self._suffix.append(_ROOT)
-            node = self.children[node][character]
-        return node
+    def suffixes(self, text: str) -> Iterator[str]:
+        """Yield the suffixes of a text with which a phrase begins, longest first.
 
-    def _link(self) -> None:
-        """Set the suffix of each node, shorter ones first, and what the node has from it."""
-        pending = deque(self.children[_ROOT].values())
-        for character, node in self.children[_ROOT].items():
-            if character != " " and not _is_of_word(character):
-                self._suffix[node] = self.children[_ROOT].get(" ", _ROOT)
-        while pending:
-            node = pending.popleft()
-            suffix = self._suffix[node]
-            self.ends[node] |= self.ends[suffix]
-            self.ends_word[node] |= self.ends_word[suffix]
-            for character, child in self.children[node].items():
-                self._suffix[child] = self._after(suffix, character)
-                pending.append(child)
+        A word may start after any character that is not of a word, as after a space.
+        """
+        for place, character in enumerate(text):
+            if self._begins(text[place:]):
+                yield text[place:]
+            spaced = " " + text[place + 1 :]
+            if character != " " and not is_of_word(character) and self._begins(spaced):
+                yield spaced
 
-    def after(self, node: int, text: str) -> int:
-        """Return the node of the longest suffix after more text."""
+    def _begins(self, text: str) -> bool:
+        place = bisect_left(self._sorted, text)
+        return place < len(self._sorted) and self._sorted[place].startswith(text)
+
+    def after(self, state: str, text: str) -> str:
+        """Return the state after more text."""
         for character in text:
-            node = self._after(node, character)
-        return node
+            state = next(self.suffixes(state + character), "")
+        return state
 
-    def _after(self, node: int, character: str) -> int:
-        """Return the node after a character; a word may start after any that is not of a word."""
-        while node != _ROOT and character not in self.children[node]:
-            node = self._suffix[node]
-        children = self.children[node]
-        if character not in children and not _is_of_word(character):
-            character = " "
-        return children.get(character, _ROOT)
+    def ends_word(self, state: str, at_word_end: bool = True) -> bool:
+        """Return whether a suffix is a phrase, if its word ends."""
+        key = state, at_word_end
+        if key not in self._ends:
+            suffixes = self.suffixes(state)
+            self._ends[key] = any(self._phrases.get(text) == at_word_end for text in suffixes)
+        return self._ends[key]
 
-    def suffixes(self, node: int) -> Iterator[int]:
-        """Yield a node and those of its suffixes, longest first, without the root."""
-        while node != _ROOT:
-            yield node
-            node = self._suffix[node]
-
-    def completes(self, node: int, text: str, is_last: bool) -> bool:
+    def complete(self, state: str, text: str, is_last: bool) -> bool:
         """Return whether a phrase is complete within more text, or at its end if that is last."""
         for character in text:
-            if self.ends_word[node] and not _is_of_word(character):
+            if self.ends_word(state) and not is_of_word(character):
                 return True
-            node = self._after(node, character)
-            if self.ends[node]:
+            state = self.after(state, character)
+            if self.ends_word(state, at_word_end=False):
                 return True
-        return is_last and self.ends_word[node]
+        return is_last and self.ends_word(state)
+
+    def continuing(self, start: str) -> Iterator[tuple[str, bool]]:
+        """Yield what is missing of each phrase that begins so, and whether its word must end."""
+        for phrase in self._sorted[bisect_right(self._sorted, start) :]:
+            if not phrase.startswith(start):
+                return
+            yield phrase[len(start) :], self._phrases[phrase]
 
 
 def _bounded(phrases: Sequence[str]) -> dict[str, bool]:
@@ -289,7 +256,7 @@ def _characters(text: bytes) -> tuple[str, bytes]:
     return _AS_SPACE.sub(" ", decoder.decode(text)), decoder.getstate()[0]
 
 
-def _is_of_word(character: str) -> bool:
+def is_of_word(character: str) -> bool:
     """Return whether a character, or the name in its place, is a part of the word beside it."""
     return unicodedata.category(character)[0] in "LMN" or character in PLACEHOLDERS
 
@@ -302,6 +269,4 @@ def _may_continue(start: bytes) -> bool:
     for byte in start[1:]:
         code = code << 6 | byte & 0x3F
     bits = 6 * (length - len(start))
-    return any(
-        _is_of_word(chr(n)) for n in range(code << bits, min(code + 1 << bits, _LETTERS_END))
-    )
+    return any(is_of_word(chr(n)) for n in range(code << bits, min(code + 1 << bits, _LETTERS_END)))

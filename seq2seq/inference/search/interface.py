@@ -1,9 +1,11 @@
 """Search options and hypotheses."""
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Array, Sampling
+from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 from seq2seq.runtime.errors import RunError
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
@@ -11,27 +13,6 @@ MAX_FACTOR = 1e30  # larger penalties and norms overflow in float32: scores woul
 
 if TYPE_CHECKING:
     from seq2seq.inference.search.forbidden import Forbidden
-
-
-class DecodingSettings(Protocol):
-    """The `decoding` section of a config, of a run or of an exported model."""
-
-    @property
-    def beam_size(self) -> int: ...
-    @property
-    def length_penalty(self) -> float: ...
-    @property
-    def coverage_penalty(self) -> float: ...
-    @property
-    def no_repeat_ngram(self) -> int: ...
-    @property
-    def replace_unknown(self) -> bool: ...
-    @property
-    def max_length(self) -> int | None: ...
-    @property
-    def min_length(self) -> int: ...
-    @property
-    def repetition_penalty(self) -> float: ...
 
 
 class SearchOptions(NamedTuple):
@@ -52,7 +33,6 @@ class SearchOptions(NamedTuple):
     sampling: Sampling | None = None  # with size 1
     groups: int = 1  # diverse beam search: number of groups, a divisor of the size
     diversity: float = 0.0  # penalty, nats, for a token that an earlier group takes at this step
-    byte_ids: range = range(0)  # tokens of the bytes 0 to 255, which samples spell characters with
     kept_ids: range = range(0)  # tokens that a hypothesis contains as its source does
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time
@@ -77,3 +57,61 @@ class Hypothesis(NamedTuple):
     score: float  # log-probability in nats / length ** length_penalty + coverage penalty
     attention_weights: Array | None  # [T, S], float32, end-of-sentence included on both sides
     log_probs: tuple[float, ...] = ()  # one per token, nats; empty if scores are not wanted
+
+
+WIDTH_STEP = 16  # padded source lengths are multiples of it
+
+
+class Request(NamedTuple):
+    """A source to translate, with what its translation must begin with and contain."""
+
+    source: Ids  # without end-of-sentence
+    limit: int  # tokens at most, without end-of-sentence, but for a prefix or phrases
+    prefix: Prefix = NO_PREFIX
+    lexical: Lexical = NO_LEXICAL
+    marks: tuple[int, ...] = ()  # tokens that wait for all that the translation contains
+    placeholders: tuple[int, ...] = ()  # source tokens that the translation contains once
+    seed: str = ""  # for sampling
+
+
+def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> Request:
+    """Return a request whose limit leaves room for what its translation must contain.
+
+    The limit counts from the end of a prefix that leaves no room, and has end-of-sentence. What is
+    drawn for a sentence depends on it alone, not on the others.
+    """
+    source, limit, prefix, lexical, marks, *_ = request
+    forced, seed = len(prefix.states), ""
+    kept: tuple[int, ...] = ()
+    if options.kept_ids:
+        kept = tuple(dict.fromkeys(token for token in source if token in options.kept_ids))
+    limit = max(limit, 1 + len(kept))
+    limit = limit if forced + len(kept) < limit else limit + forced
+    limit = max(limit, options.min_length, forced + lexical.total + len(kept))
+    if options.sampling is not None:
+        seed = f"{options.sampling.seed} {sample} {' '.join(map(str, source))}"
+    return Request(source, limit + 1, prefix, lexical, marks, kept, seed)
+
+
+def padded_width(source: Ids) -> int:
+    """Return the padded length of a source, end-of-sentence included."""
+    return -(-(len(source) + 1) // WIDTH_STEP) * WIDTH_STEP
+
+
+def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
+    """Group sources by padded length, end-of-sentence included; in each group longest first."""
+    groups: dict[int, list[int]] = {}
+    for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
+        groups.setdefault(padded_width(sources[i]), []).append(i)
+    return groups
+
+
+def queues(sentences: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
+    """Yield padded lengths and the sentences searched together: those with phrases separately.
+
+    They need beam search with any beam size, and the others must not depend on them.
+    """
+    for width, rows in by_width([sentence.source for sentence in sentences]).items():
+        for with_phrases in (False, True):
+            if chosen := [i for i in rows if bool(sentences[i].lexical.phrases) == with_phrases]:
+                yield width, chosen

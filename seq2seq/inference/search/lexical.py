@@ -1,13 +1,18 @@
-"""Lexical constraints: phrases that a translation must contain (Post & Vilar 2018)."""
+"""Lexical constraints: phrases that a translation contains (Post & Vilar 2018), and prefixes."""
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabulary, normalized
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, UNK_ID, Ids, Vocabulary, normalized
 from seq2seq.runtime.errors import UserError
 
 MAX_TOKENS = 200  # in all phrases of one line; search keeps a bank of hypotheses for each number
@@ -105,40 +110,35 @@ NO_LEXICAL = Lexical()
 
 
 def lexical_of(
-    phrases: Sequence[tuple[Ids, bool]], continuing: frozenset[int] = frozenset()
+    phrases: Iterable[tuple[Ids, bool]], continuing: frozenset[int] = frozenset()
 ) -> Lexical:
     """Return the constraints of phrases, each as tokens and whether it ends in a letter.
 
     A phrase that is given twice must occur twice.
     """
-    counts: dict[tuple[int, ...], int] = {}
-    letters = {tuple(ids): ends_in_letter for ids, ends_in_letter in phrases}
-    for ids, _ in phrases:
-        counts[tuple(ids)] = counts.get(tuple(ids), 0) + 1
-    distinct = tuple(counts)
+    pairs = [(tuple(ids), ends_in_letter) for ids, ends_in_letter in phrases]
+    counts, letters = Counter(ids for ids, _ in pairs), dict(pairs)
     return Lexical(
-        distinct,
+        tuple(counts),
         tuple(counts.values()),
-        tuple(map(_borders, distinct)),
-        tuple(letters[ids] for ids in distinct),
+        tuple(map(_borders, counts)),
+        tuple(letters[ids] for ids in counts),
         continuing,
     )
 
 
 def merge(first: Lexical, second: Lexical) -> Lexical:
     """Return the constraints of both, as far as their tokens are no more than MAX_TOKENS."""
-    counts: dict[tuple[int, ...], int] = {}
-    letters: dict[tuple[int, ...], bool] = {}
+    counts: dict[tuple[tuple[int, ...], bool], int] = {}
     room = MAX_TOKENS
     for lexical in (first, second):
-        for phrase, count, ends_in_letter in zip(
-            lexical.phrases, lexical.counts, lexical.ends_in_letter, strict=True
-        ):
-            missing = count - counts.get(phrase, 0)
-            if 0 < missing * len(phrase) <= room:
-                room -= missing * len(phrase)
-                counts[phrase], letters[phrase] = count, ends_in_letter
-    phrases = [(list(phrase), letters[phrase]) for phrase, n in counts.items() for _ in range(n)]
+        pairs = zip(lexical.phrases, lexical.ends_in_letter, strict=True)
+        for phrase, count in zip(pairs, lexical.counts, strict=True):
+            missing = (count - counts.get(phrase, 0)) * len(phrase[0])
+            if 0 < missing <= room:
+                room -= missing
+                counts[phrase] = count
+    phrases = [(list(ids), letter) for (ids, letter), n in counts.items() for _ in range(n)]
     return lexical_of(phrases, first.continuing | second.continuing)
 
 
@@ -242,3 +242,116 @@ def is_letter(character: str) -> bool:
 
 def _is_spaced(character: str) -> bool:
     return not unicodedata.name(character, "").startswith(_WITHOUT_SPACES)
+
+
+MAX_CHARACTERS = 2000  # search takes a step for each token of a prefix
+
+
+class PrefixState(NamedTuple):
+    """A position in a prefix."""
+
+    tokens: NDArray[
+        np.int64
+    ]  # [M], the allowed next tokens, EOS included if the translation may end
+    successors: dict[int, int]  # token -> next state; other tokens complete the prefix
+
+
+class Prefix(NamedTuple):
+    """Automaton over tokens; transitions lead to later states only."""
+
+    states: list[PrefixState]
+    words: list[str]  # to print for the unknown tokens of the prefix
+
+    def after(self, state: int, token: int) -> int:
+        """Return the state after a token; `len(states)` once the prefix is complete."""
+        complete = len(self.states)
+        return complete if state == complete else self.states[state].successors.get(token, complete)
+
+
+NO_PREFIX = Prefix([], [])
+
+
+def check_prefixes(texts: Sequence[str]) -> None:
+    """Raise UserError if a text is too long for a prefix."""
+    for number, text in enumerate(texts, start=1):
+        if len(text) > MAX_CHARACTERS:
+            raise UserError(
+                f"prefix {number}: too long ({len(text):,} characters); "
+                f"use at most {MAX_CHARACTERS:,}"
+            )
+
+
+class PrefixMaker:
+    """Converts text to prefixes in the tokens of one vocabulary.
+
+    All words but the last are segmented as in any text. The last one may continue: search chooses
+    among all token sequences that spell it or a longer word. White space after it marks it as
+    complete.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        tokens = [token.encode() for token in vocabulary.tokens(range(len(vocabulary)))]
+        ids = {token: i for i, token in enumerate(tokens)}
+        self._bytes = [
+            ids.pop(b"<0x%02X>" % byte) for byte in range(256 * vocabulary.has_byte_fallback)
+        ]
+        self._ids = {token: i for token, i in ids.items() if i >= FIRST_ID}
+        self._sorted = sorted(self._ids)
+        self._max_bytes = max(map(len, self._sorted), default=0)  # per token
+
+    def prefix(self, text: str) -> Prefix:
+        """Return the prefix for a text; for white space, one without states."""
+        text = normalized(text).replace(SPACE, " ")
+        words = self._vocabulary.words(text.strip())
+        last = words.pop() if words and text == text.rstrip() else None
+        (ids,) = self._vocabulary.encode([" ".join(words)])
+        states = [_single(i, n + 1) for n, i in enumerate(ids)]
+        if self._vocabulary.has_byte_fallback:
+            if last is not None:
+                return Prefix(states + self._spell((SPACE + last).encode(), len(states)), [])
+            return Prefix([*states, self._space] if states else [], [])
+        unknown = [word for word, i in zip(words, ids, strict=True) if i == UNK_ID]
+        if last is None:
+            return Prefix(states, unknown)  # the next token starts another word anyway
+        tokens = self._starting_with((SPACE + last).encode())
+        if tokens:
+            return Prefix([*states, PrefixState(np.array(tokens, np.int64), {})], unknown)
+        return Prefix([*states, _single(UNK_ID, len(states) + 1)], [*unknown, last])
+
+    @cached_property
+    def _space(self) -> PrefixState:
+        """State after a complete word: another word or the end."""
+        return PrefixState(np.array([*self._starting_with(SPACE.encode()), EOS_ID]), {})
+
+    def _spell(self, text: bytes, number: int) -> list[PrefixState]:
+        """Return a state, numbered from `number`, for each place where a token may start."""
+        is_byte: dict[int, bool] = {}  # place -> whether the byte there is a token
+        start = 0
+        for character in map(str.encode, text.decode()):
+            is_known = character in self._ids
+            places = range(start, start + (1 if is_known else len(character)))
+            is_byte |= dict.fromkeys(places, not is_known)
+            start += len(character)
+        numbers = {place: number + n for n, place in enumerate([*is_byte, len(text)])}
+        states = []
+        for place, byte in is_byte.items():
+            ends = range(place + 1, min(len(text), place + self._max_bytes + 1))
+            spelled = {end: self._ids.get(text[place:end]) for end in ends}
+            successors = {i: numbers[end] for end, i in spelled.items() if i is not None}
+            if byte:
+                successors[self._bytes[text[place]]] = numbers[place + 1]
+            tokens = [*self._starting_with(text[place:]), *successors]
+            states.append(PrefixState(np.array(tokens, np.int64), successors))
+        return states
+
+    def _starting_with(self, text: bytes) -> list[int]:
+        """Return the tokens that start with the text."""
+        size = len(text)
+        low = bisect_left(self._sorted, text)
+        high = bisect_right(self._sorted, text, low, key=lambda token: token[:size])
+        return [self._ids[token] for token in self._sorted[low:high]]
+
+
+def _single(token: int, successor: int) -> PrefixState:
+    return PrefixState(np.array([token], np.int64), {token: successor})

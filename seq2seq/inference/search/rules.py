@@ -4,20 +4,20 @@ A rule owns its state, one per hypothesis, which is never changed in place. To a
 class here and name it in `rules_of`.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.engines.engine import Array, Engine
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
+from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Engine, Mask
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.search.lexical import Lexical, PhraseProgress
-from seq2seq.inference.search.prefixes import Prefix
-from seq2seq.inference.search.sentences import Sentence
+from seq2seq.inference.search.interface import Request, SearchOptions
+from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 
 Tokens = Sequence[int] | Array
+Place = tuple[int, Tokens]  # in a mask: a row, and tokens of it
 
 
 class Phrases(NamedTuple):
@@ -102,7 +102,7 @@ class NextTokens:
 class Rule(Protocol):
     """Restriction on the next token of a hypothesis, given those so far."""
 
-    def start(self, sentence: Sentence) -> Any:
+    def start(self, sentence: Request) -> Any:
         """Return the state of the empty hypothesis, or None if the rule does not apply."""
 
     def after(self, state: Any, token: int) -> Any:
@@ -123,15 +123,13 @@ def rules_of(options: SearchOptions) -> list[Rule]:
         rules.append(NoRepeatedNgram(options.no_repeat_ngram))
     if options.forbidden is not None:
         rules.append(ForbidWords(options.forbidden))
-    if options.sampling is not None and options.byte_ids:
-        rules.append(SpellCharacters(options.byte_ids))
     return [*rules, RequirePhrases(options.no_repeat_ngram, options.kept_ids)]
 
 
 class KeepPrefix:
     """A hypothesis starts with the prefix of its sentence."""
 
-    def start(self, sentence: Sentence) -> tuple[Prefix, int] | None:
+    def start(self, sentence: Request) -> tuple[Prefix, int] | None:
         return (sentence.prefix, 0) if sentence.prefix.states else None
 
     def after(self, state: tuple[Prefix, int], token: int) -> tuple[Prefix, int]:
@@ -163,7 +161,7 @@ class KeepTokens:
     def __init__(self, ids: range) -> None:
         self.ids = ids
 
-    def start(self, sentence: Sentence) -> MissingTokens:
+    def start(self, sentence: Request) -> MissingTokens:
         return MissingTokens(sentence.placeholders, sentence.lexical.total, sentence.marks)
 
     def after(self, state: MissingTokens, token: int) -> MissingTokens:
@@ -187,7 +185,7 @@ class PenalizeRepetition:
     those: both depend on a constant that softmax ignores. Log-probabilities are never positive.
     """
 
-    def start(self, sentence: Sentence) -> tuple[int, ...]:  # noqa: ARG002
+    def start(self, sentence: Request) -> tuple[int, ...]:  # noqa: ARG002
         return ()
 
     def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
@@ -206,7 +204,7 @@ class NoRepeatedNgram:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def start(self, sentence: Sentence) -> tuple[int, ...]:  # noqa: ARG002
+    def start(self, sentence: Request) -> tuple[int, ...]:  # noqa: ARG002
         return ()
 
     def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
@@ -230,7 +228,7 @@ class ForbidWords:
     def __init__(self, forbidden: Forbidden) -> None:
         self.forbidden = forbidden
 
-    def start(self, sentence: Sentence) -> int:  # noqa: ARG002
+    def start(self, sentence: Request) -> int:  # noqa: ARG002
         return self.forbidden.start
 
     def after(self, state: int, token: int) -> int:
@@ -240,63 +238,6 @@ class ForbidWords:
         tokens = self.forbidden.forbidden_tokens(state, choice.room == 1)  # then the sentence ends
         if choice.has_others(tokens):
             choice.unwanted = tokens
-
-
-class SpellCharacters:
-    """Byte tokens of a drawn hypothesis spell characters (UTF-8), no control characters.
-
-    A character is begun only if there is room for all of its bytes, and broken off only for a token
-    that the hypothesis must take.
-    """
-
-    def __init__(self, byte_ids: range) -> None:
-        self.byte_ids = byte_ids
-        self._leads = {
-            length: np.array([byte_ids[byte] for byte in range(256) if _length(byte) == length])
-            for length in range(5)
-        }
-
-    def start(self, sentence: Sentence) -> tuple[int, range]:  # noqa: ARG002
-        return 0, range(0)  # bytes that are missing, and which the next one may be
-
-    def after(self, state: tuple[int, range], token: int) -> tuple[int, range]:
-        missing, _ = state
-        if token not in self.byte_ids:
-            return 0, range(0)
-        byte = token - self.byte_ids.start
-        if missing:
-            return missing - 1, range(0x80, 0xC0)
-        return _length(byte) - 1, _SECOND_BYTES.get(byte, range(0x80, 0xC0))
-
-    def mask(self, state: tuple[int, range], choice: NextTokens) -> None:
-        missing, following = state
-        if choice.is_bound:
-            return
-        if missing:
-            tokens = [self.byte_ids[byte] for byte in following]
-            if choice.allowed is None or np.isin(tokens, choice.allowed).any():
-                choice.allow_only(tokens)
-            return
-        choice.forbid(self._leads[0])
-        for length in range(max(1, choice.room + 1), 5):
-            choice.forbid(self._leads[length])
-
-
-# Second bytes after lead bytes that not all may follow: no overlong forms, surrogates or controls.
-_SECOND_BYTES = {
-    0xC2: range(0xA0, 0xC0),
-    0xE0: range(0xA0, 0xC0),
-    0xED: range(0x80, 0xA0),
-    0xF0: range(0x90, 0xC0),
-    0xF4: range(0x80, 0x90),
-}
-
-
-def _length(lead: int) -> int:
-    """Return the number of bytes of a character that begins with this one; 0 for none."""
-    if 0x20 <= lead < 0x7F:
-        return 1
-    return 2 * (0xC2 <= lead < 0xE0) + 3 * (0xE0 <= lead < 0xF0) + 4 * (0xF0 <= lead < 0xF5)
 
 
 class RequirePhrases:
@@ -312,7 +253,7 @@ class RequirePhrases:
     def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
         self.ngram, self.kept_ids = ngram, kept_ids
 
-    def start(self, sentence: Sentence) -> Phrases | None:
+    def start(self, sentence: Request) -> Phrases | None:
         lexical = sentence.lexical
         return Phrases(lexical, lexical.start(), sentence.marks) if lexical.phrases else None
 
@@ -341,3 +282,119 @@ class RequirePhrases:
         if self.ngram:
             inside = {token for token in advancing if lengths[token] >= self.ngram}
             choice.repeated = [token for token in choice.repeated if token not in inside]
+
+
+class RuleStates:
+    """Rules of the sentences in search, with their states for each hypothesis of each slot."""
+
+    def __init__(
+        self, rules: Sequence[Rule], options: SearchOptions, slots: int, engine: Engine
+    ) -> None:
+        self.rules, self.options, self.slots, self.engine = rules, options, slots, engine
+        self._rules: dict[int, list[Rule]] = {}  # by slot, where a sentence has rules
+        self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
+
+    def begin(self, slot: int, sentence: Request) -> None:
+        """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
+        starts = [(rule, rule.start(sentence)) for rule in self.rules]
+        applied = [(rule, state) for rule, state in starts if state is not None]
+        if applied:
+            self._rules[slot] = [rule for rule, _ in applied]
+            first, width = [state for _, state in applied], self.options.size // self.options.groups
+            self._states[slot] = [first, *[None] * (width - 1)] * self.options.groups
+
+    def end(self, slots: Iterable[int]) -> None:
+        """Forget the sentences of slots."""
+        for slot in slots:
+            self._rules.pop(slot, None)
+
+    def keep(self, slots: Sequence[int]) -> None:
+        """Drop all other slots and renumber these in the given order."""
+        ruled = [(new, old) for new, old in enumerate(slots) if old in self._rules]
+        self._states = {new: self._states[old] for new, old in ruled}
+        self._rules = {new: self._rules[old] for new, old in ruled}
+        self.slots = len(slots)
+
+    def advance(self, tokens: Array, parents: Array, log_probs: Array) -> None:
+        """Extend each hypothesis [B, K]: `parents` of its slot, followed by `tokens`.
+
+        What has a log-probability of -inf is no hypothesis.
+        """
+        for slot, rules in self._rules.items():
+            states, after = self._states[slot], list[list[Any] | None]()
+            parts = (part[slot].tolist() for part in (parents, tokens, log_probs))
+            for parent, token, value in zip(*parts, strict=True):
+                before = states[parent]
+                if before is None or value == -math.inf:
+                    after.append(None)
+                    continue
+                pairs = zip(rules, before, strict=True)
+                after.append([rule.after(state, token) for rule, state in pairs])
+            self._states[slot] = after
+
+    def phrases(self) -> dict[int, list[Phrases]]:
+        """Return the phrases of slots that require some, with the progress of each hypothesis."""
+        by_slot: dict[int, list[Phrases]] = {}
+        for slot, rules in self._rules.items():
+            if isinstance(rules[-1], RequirePhrases):
+                states = [None if states is None else states[-1] for states in self._states[slot]]
+                phrases = next(filter(None, states))
+                start = phrases._replace(progress=phrases.lexical.start())
+                by_slot[slot] = [start if state is None else state for state in states]
+        return by_slot
+
+    def mask(self, lengths: Array, limits: Array) -> Mask:
+        """Return the mask of the next step, for slots of these lengths and limits [B].
+
+        No hypothesis is empty or too short, and each ends at its limit. Empty slots have limit 0.
+        """
+        ends = np.zeros(self.slots, np.int8)
+        ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
+        ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
+        if not self._rules:
+            return Mask(ends)
+        scaled, allowed, forbidden = list[Place](), list[Place](), list[Place]()
+        for slot in self._rules:
+            room, may_end = int(limits[slot] - 1 - lengths[slot]), ends[slot] != MAY_NOT_END
+            choices = {
+                k: self._choice(slot, states, room, may_end)
+                for k, states in enumerate(self._states[slot])
+                if states is not None
+            }
+            is_dead = all(choice.is_dead for choice in choices.values())
+            for k, choice in choices.items():
+                if is_dead:
+                    choice.relax()
+                row = slot * self.options.size + k
+                scaled.append((row, choice.scaled))
+                if choice.allowed is None:
+                    forbidden.append((row, choice.forbidden()))
+                elif len(remaining := choice.remaining()):
+                    allowed.append((row, remaining))
+                else:  # no token at all
+                    allowed.append((row, [PAD_ID]))
+                    forbidden.append((row, [PAD_ID]))
+        places = _arrays(scaled)
+        factors = None if places is None else (*places, self.options.repetition_penalty)
+        return Mask(ends, factors, _arrays(allowed), _arrays(forbidden))
+
+    def _choice(self, slot: int, states: Sequence[Any], room: int, may_end: bool) -> NextTokens:
+        """Return the next tokens of a hypothesis whose rules have these states."""
+        rules, never = self._rules[slot], self.options.forbidden_ids
+        has_phrases = isinstance(rules[-1], RequirePhrases)
+        choice = NextTokens(room, () if has_phrases else never, self.engine)
+        choice.forbid(never if has_phrases else ())
+        choice.forbid(() if may_end else [EOS_ID])
+        for rule, state in zip(rules, states, strict=True):
+            rule.mask(state, choice)
+        return choice
+
+
+def _arrays(places: Sequence[Place]) -> tuple[Array, Array] | None:
+    """Return rows [M] and tokens [M], or None if there are none."""
+    places = [(row, tokens) for row, tokens in places if len(tokens)]
+    if not places:
+        return None
+    counts = [len(tokens) for _, tokens in places]
+    rows = np.repeat([row for row, _ in places], counts)
+    return rows, np.concatenate([np.asarray(tokens, np.int64) for _, tokens in places])

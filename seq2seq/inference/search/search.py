@@ -15,31 +15,31 @@ from threading import Event, Thread
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
-from seq2seq.engines.engine import Array, Engine, StepOptions
+from seq2seq.engines.engine import Array, Engine, StepOptions, spread
 from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
 from seq2seq.inference.search.interface import (
     Hypothesis,
     NonFiniteError,
+    Request,
     SearchOptions,
+    make_sentence,
+    queues,
 )
-from seq2seq.inference.search.rule_states import RuleStates
-from seq2seq.inference.search.rules import rules_of
-from seq2seq.inference.search.sentences import Request, Sentence, make_sentence, queues
+from seq2seq.inference.search.rules import RuleStates, rules_of
 from seq2seq.inference.search.strategies import (
     Greedy,
     Sampled,
     Slots,
     Strategy,
+    Trail,
     rows_of,
-    spread,
 )
-from seq2seq.inference.search.trail import Trail
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import is_out_of_memory
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
-Entry = tuple[int, Sentence]  # with its number
+Entry = tuple[int, Request]  # with its number
 Found = tuple[int, list[Hypothesis]]  # likewise
 
 
@@ -60,7 +60,7 @@ def search(
     """
     samples = options.sampling.samples if options.sampling else 1
     sentences = [
-        _sentence(request, sample, options) for request in requests for sample in range(samples)
+        make_sentence(request, options, sample) for request in requests for sample in range(samples)
     ]
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     missing = [samples] * len(requests)
@@ -81,14 +81,6 @@ def search(
         [hypothesis for hypotheses in results[start : start + samples] for hypothesis in hypotheses]
         for start in range(0, len(results), samples)
     ]
-
-
-def _sentence(request: Request, sample: int, options: SearchOptions) -> Sentence:
-    """Return a sentence; what is drawn for it depends on it alone, not on the others."""
-    if options.sampling is None:
-        return make_sentence(request, options)
-    source = " ".join(map(str, request.source))
-    return make_sentence(request, options, f"{options.sampling.seed} {sample} {source}")
 
 
 class _Queue:
@@ -113,25 +105,6 @@ class _Queue:
     def put_back(self, entries: Iterable[Entry]) -> None:
         """Let these sentences wait again, before the others."""
         self._entries.extendleft(reversed(list(entries)))
-
-
-class _Unfinished:
-    """A queue, and what a batch has taken from it and not finished, to be searched again."""
-
-    def __init__(self, queue: _Queue, entries: Iterable[Entry]) -> None:
-        self._queue, self.width = queue, queue.width
-        self.entries = {number: (number, sentence) for number, sentence in entries}
-
-    @property
-    def share(self) -> int:
-        """Return the number of sentences that one thread should take next, at most."""
-        return self._queue.share
-
-    def take(self, count: int) -> list[Entry]:
-        """Return the next sentences, and remember them."""
-        taken = self._queue.take(count)
-        self.entries.update((number, (number, sentence)) for number, sentence in taken)
-        return taken
 
 
 def _side_by_side(
@@ -176,15 +149,15 @@ def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) 
     """Search queues, or what other threads leave of them, one after the other."""
     for queue in waiting:
         while entering := queue.take(engine.slots(queue.width, options.size, queue.share)):
-            batch = _Unfinished(queue, entering)
+            unfinished = dict(entering)
             try:
-                for number, hypotheses in _Batch(engine, batch, entering, options).run():
-                    del batch.entries[number]
+                for number, hypotheses in _Batch(engine, queue, unfinished, options).run():
+                    del unfinished[number]
                     yield number, hypotheses
             except (RuntimeError, MemoryError) as error:
                 if not (is_out_of_memory(error) and engine.shrink()):
                     raise
-                queue.put_back(batch.entries.values())
+                queue.put_back(unfinished.items())
 
 
 class _Encoded:
@@ -207,16 +180,20 @@ class _Encoded:
 
 
 class _Batch:
-    """Slots of one padded width, filled with sentences from a queue."""
+    """Slots of one padded width, filled with sentences from a queue.
+
+    What it has taken from the queue and not finished is in `unfinished`, to be searched again.
+    """
 
     def __init__(
         self,
         engine: Engine,
-        queue: _Unfinished,
-        entering: Sequence[Entry],
+        queue: _Queue,
+        unfinished: dict[int, Request],
         options: SearchOptions,
     ) -> None:
         self.engine, self.queue, self.options = engine, queue, options
+        self.unfinished, entering = unfinished, list(unfinished.items())
         count = engine.slots(queue.width, options.size, len(entering))
         self.slots, self.trail = Slots(count), Trail(count, options.size)
         kind = _strategy(entering[0][1], options)
@@ -294,6 +271,7 @@ class _Batch:
                 count = min(len(self.slots.limits), max(len(free), self.queue.share))
                 if not (waiting := self.queue.take(count)):
                     break
+                self.unfinished.update(waiting)
                 width, size = self.queue.width, self.options.size
                 self.encoded = _Encoded(self.engine, width, size, waiting)
             entering, rows = self.encoded.take(len(free))
@@ -316,7 +294,7 @@ class _Batch:
         self.rules.keep(slots.tolist())
 
 
-def _strategy(sentence: Sentence, options: SearchOptions) -> type[Strategy]:
+def _strategy(sentence: Request, options: SearchOptions) -> type[Strategy]:
     """Return the strategy for a queue of sentences: all of them have phrases, or none."""
     if options.sampling is not None:
         return Sampled

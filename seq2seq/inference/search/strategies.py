@@ -4,7 +4,7 @@ import math
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,11 +14,10 @@ from seq2seq.inference.search.interface import (
     MAX_FACTOR,
     MIN_COVERAGE,
     Hypothesis,
+    Request,
     SearchOptions,
 )
-from seq2seq.inference.search.rule_states import RuleStates
-from seq2seq.inference.search.sentences import Sentence
-from seq2seq.inference.search.trail import Trail
+from seq2seq.inference.search.rules import RuleStates
 
 
 def length_penalty(lengths: Array, exponent: float) -> Array:
@@ -52,7 +51,7 @@ class Slots:
         self.starts = np.zeros(count, np.int64)  # number of the first step
         self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
 
-    def begin(self, slots: Array, entering: Sequence[tuple[int, Sentence]], step: int) -> None:
+    def begin(self, slots: Array, entering: Sequence[tuple[int, Request]], step: int) -> None:
         """Start sentences, given with their numbers, in slots."""
         self.sentences[slots] = [number for number, _ in entering]
         self.limits[slots] = [sentence.limit for _, sentence in entering]
@@ -63,6 +62,100 @@ class Slots:
         """Drop all other slots and renumber these in the given order."""
         for name, values in vars(self).items():
             setattr(self, name, values[slots])
+
+
+STEPS = 64  # allocated at first
+
+
+class Trail:
+    """Tokens, parents and log-probabilities of the steps since a slot's oldest sentence started.
+
+    Steps are numbered from the start of the search. Attention weights are those of the hypotheses
+    before the choice, and so belong to the parents.
+    """
+
+    def __init__(self, slots: int, size: int) -> None:
+        self.first = self.end = 0  # numbers of the first step and of the next
+        self._size = size
+        self._parts: dict[str, Array] = {
+            "tokens": np.zeros((STEPS, slots, size), np.int64),
+            "log_probs": np.zeros((STEPS, slots, size), np.float32),
+        }
+
+    def append(
+        self, tokens: Array, parents: Array | None, log_probs: Array, attention: Array | None
+    ) -> None:
+        """Add a step: arrays [B, K], and attention weights [B K, S], if they are read.
+
+        Without parents each hypothesis continues itself.
+        """
+        parts = {"tokens": tokens, "log_probs": log_probs}
+        if parents is not None:
+            parts["parents"] = parents
+        if attention is not None:
+            parts["attention"] = attention.reshape(*tokens.shape, -1)
+        for name, part in parts.items():
+            if name not in self._parts:
+                room = len(self._parts["tokens"])
+                self._parts[name] = np.zeros((room, *part.shape), part.dtype)
+            self._parts[name][self.end - self.first] = part
+        self.end += 1
+
+    def make_room(self, oldest: int) -> None:
+        """Make room for a step, in place of those before the step `oldest`."""
+        room = len(self._parts["tokens"])
+        if self.end - self.first < room:
+            return
+        dropped = oldest - self.first
+        used = room - dropped
+        room = room if 2 * used <= room else 2 * room
+        for name, before in self._parts.items():
+            after = np.zeros((room, *before.shape[1:]), before.dtype)
+            after[:used] = before[dropped:]
+            self._parts[name] = after
+        self.first = oldest
+
+    def keep(self, slots: Array) -> None:
+        """Drop all other slots and renumber these in the given order."""
+        self._parts = {name: part[:, slots] for name, part in self._parts.items()}
+
+    def path(self, name: str, slot: int, start: int, end: int) -> list[Any]:
+        """Return the tokens or log-probabilities of a slot's only hypothesis."""
+        path: list[Any] = self._parts[name][start - self.first : end - self.first, slot, 0].tolist()
+        return path
+
+    def trace(
+        self, slots: Array, hypotheses: Array, steps: Array, longest: int, log_probs: bool
+    ) -> "Traced":
+        """Trace M hypotheses back from their places in `slots` [M] before `steps` [M]."""
+        back = np.arange(longest, 0, -1)[:, None]
+        places = np.maximum(steps - self.first - back, 0)  # [T, M]
+        places = (places * self._parts["tokens"].shape[1] + slots) * self._size
+        parents = self._parts["parents"].reshape(-1)
+        rows = np.empty((longest + 1, len(slots)), np.int64)
+        rows[longest] = hypotheses
+        for n in reversed(range(longest)):
+            rows[n] = parents[places[n] + rows[n + 1]]
+        places += rows[1:]
+        tokens = self._parts["tokens"].reshape(-1)[places].T.tolist()
+        values = self._parts["log_probs"].reshape(-1)[places].T.tolist() if log_probs else None
+        return Traced(tokens, values, rows.T)
+
+    def attention(self, slot: int, hypotheses: Any, start: int, width: int) -> Array | None:
+        """Return the weights [T, S] of a path: of these hypotheses [T] of a slot from a step on."""
+        if "attention" not in self._parts:
+            return None
+        steps = np.arange(len(hypotheses)) + (start - self.first)
+        weights: Array = self._parts["attention"][steps, slot, hypotheses, :width]
+        return weights
+
+
+class Traced(NamedTuple):
+    """Paths of M hypotheses, aligned at their ends: what is before their starts means nothing."""
+
+    tokens: list[list[int]]  # [M][T]
+    log_probs: list[list[float]] | None  # [M][T], nats, if they are read
+    hypotheses: Array  # [M, T + 1], those that were continued, within their slots
 
 
 class Selection(NamedTuple):
@@ -81,12 +174,10 @@ class Strategy(ABC):
     def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
         self.engine, self.options, self.slots, self.trail = engine, options, slots, trail
 
-    @abstractmethod
-    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
-        """Reset the state of slots that sentences enter."""
+    def begin(self, slots: Array, sentences: Sequence[Request]) -> None:  # noqa: B027
+        """Reset the state of slots that sentences enter, if there is one."""
 
-    @abstractmethod
-    def keep(self, slots: Array) -> None:
+    def keep(self, slots: Array) -> None:  # noqa: B027
         """Drop all other slots and renumber these in the given order."""
 
     @abstractmethod
@@ -100,12 +191,6 @@ class Strategy(ABC):
 
 class Greedy(Strategy):
     """Take the most probable token at every step until end-of-sentence."""
-
-    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
-        pass
-
-    def keep(self, slots: Array) -> None:
-        pass
 
     def choose(self, step: EngineStep, rules: RuleStates) -> Selection:  # noqa: ARG002
         best = self._next(step)
@@ -146,7 +231,7 @@ class Sampled(Greedy):
         super().__init__(engine, options, slots, trail)
         self._generators = [random.Random(0) for _ in slots.lengths]
 
-    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
+    def begin(self, slots: Array, sentences: Sequence[Request]) -> None:
         for slot, sentence in zip(slots.tolist(), sentences, strict=True):
             self._generators[slot] = random.Random(sentence.seed)
 
@@ -163,11 +248,6 @@ def rows_of(parents: Array) -> Array:
     """Return the rows of hypotheses that are numbered within their slots: [B, K]."""
     rows: Array = parents + np.arange(len(parents))[:, None] * parents.shape[1]
     return rows
-
-
-def spread(slots: Array, count: int) -> Array:
-    """Return the `count` places of each slot [M]: [M * count]."""
-    return (slots[:, None] * count + np.arange(count)).ravel()
 
 
 def total_of(log_probs: Sequence[float]) -> float:

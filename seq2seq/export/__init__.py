@@ -1,1 +1,0 @@
-"""Export of trained models to ONNX, for a runtime without torch."""

@@ -1,0 +1,180 @@
+"""The ONNX graphs of runs: read from their folders, traced where they are missing, exported."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from seq2seq import __version__
+from seq2seq.config.schema import Config
+from seq2seq.data.length_limit import LengthLimit
+from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabularies
+from seq2seq.engines.onnx.checks import GraphError, check_graphs
+from seq2seq.engines.onnx.engine import topk_graph
+from seq2seq.engines.onnx.network import GraphFiles, quantized
+from seq2seq.runs import engine_folder, layout, run_config, tensor_file
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.errors import UserError, argument
+from seq2seq.runtime.extras import needs_train
+from seq2seq.runtime.files import atomic_write, write_errors
+
+if TYPE_CHECKING:
+    from seq2seq.runs.checkpoint import LoadedRun
+
+
+class StoredRun(NamedTuple):
+    """A run folder, but for its weights."""
+
+    config: Config
+    vocabularies: Vocabularies
+    limit: LengthLimit
+    checksum: str  # SHA-256 of the weights
+
+
+def stored_run(folder: Path) -> StoredRun:
+    """Read a run folder without its weights; raises UserError as `load_model` does."""
+    config, path = run_config.read_config(folder), folder / layout.BEST
+    run_config.check_exists(path)
+    with layout.with_recovery_hint(path):
+        header, _ = tensor_file.read_header(path)
+        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
+        run_config.check_model_keys(path, header, config, folder / layout.CONFIG)
+        vocabularies = run_config.recorded_vocabularies(path, header, folder / layout.VOCABULARY)
+    return StoredRun(config, vocabularies, limit, str(header["tensors"]))
+
+
+def check_runs(paths: Sequence[Path], runs: "Sequence[StoredRun | LoadedRun]") -> None:
+    """Raise UserError for runs that form no ensemble."""
+    described = [(checksums_of(run.vocabularies), run.config.data.direction) for run in runs]
+    engine_folder.check_fit(paths, described)
+
+
+def graphs_of(path: Path, run: StoredRun) -> GraphFiles | None:
+    """Return the graphs of a run, traced from its weights if its folder has no valid ones.
+
+    None, with a note, if the model has a part that cannot be traced.
+    """
+    graphs = engine_folder.stored_graphs(path, run.checksum)
+    with suppress(GraphError):
+        if graphs is not None:
+            check_graphs(*graphs, len(run.vocabularies.tgt))
+            return graphs
+    with needs_train(f"{path}: has no {layout.ENGINE} folder of its weights, and making it"):
+        from seq2seq.engines.onnx.trace import TraceError
+    try:
+        return rebuild_engine(path)
+    except TraceError as error:
+        logger.info(f"note: {path}: has no ONNX form ({error}); torch computes it")
+        return None
+
+
+def rebuild_engine(folder: Path) -> GraphFiles:
+    """Trace the graphs of a run, and write them if the folder can be written.
+
+    Raises TraceError if the model has a part that cannot be traced, and UserError as `load_model`.
+    """
+    import torch
+
+    from seq2seq.engines.onnx.trace import traced_graphs
+    from seq2seq.runs.checkpoint import load_model
+
+    checksum = checksum_of_best(folder)
+    graphs = traced_graphs(load_model(folder, torch.device("cpu")).model)
+    with suppress(OSError):
+        engine_folder.store_graphs(folder, checksum, graphs)
+    return graphs
+
+
+def store_engine(folder: Path) -> None:
+    """Write the graphs of the best weights of a run, unless they are there.
+
+    They are made again where they are needed if that is not possible, now or at all.
+    """
+    from seq2seq.engines.onnx.trace import TraceError  # torch's exporter
+
+    with suppress(TraceError, OSError, UserError):
+        if engine_folder.stored_graphs(folder, checksum_of_best(folder)) is None:
+            rebuild_engine(folder)
+
+
+def checksum_of_best(folder: Path) -> str:
+    """Return the checksum of the tensors of the best weights, as their header records it."""
+    return str(tensor_file.read_header(folder / layout.BEST)[0]["tensors"])
+
+
+def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> list[Path]:
+    """Write a run, or several as an ensemble, as a folder that translates by itself.
+
+    Returns its files: graphs, vocabularies, and the description, which is written last: a folder
+    without it is no exported model. Raises UserError if the folder exists and is not empty, if the
+    runs do not fit together, or if a model has no ONNX form.
+    """
+    _check_empty(folder)
+    runs = [stored_run(path) for path in folders]
+    check_runs(folders, runs)
+    models, files = [], {engine_folder.TOPK: topk_graph().content()}
+    for number, (path, run) in enumerate(zip(folders, runs, strict=True), 1):
+        graphs = graphs_of(path, run)
+        if graphs is None:
+            raise UserError(f"{path}: has no ONNX form; use the run folder")
+        suffix = f"-{number}" if len(runs) > 1 else ""
+        models.append({part: f"{part}{suffix}.onnx" for part in graphs._fields})
+        contents = quantized(graphs) if int8 else graphs
+        files |= zip(models[-1].values(), contents, strict=True)
+    description = _description(folders[0], runs[0])
+    description |= {"models": models, "int8": int8, "sha256": engine_folder.checksums(files)}
+    _write_export(folder, files, runs[0].vocabularies, description)
+    return [
+        folder / layout.DESCRIPTION,
+        *(folder / name for name in files),
+        folder / layout.VOCABULARY,
+    ]
+
+
+def _check_empty(folder: Path) -> None:
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UserError(
+            f"{folder}: exists and is not an empty folder; give another with {argument('output')}"
+        )
+
+
+def _write_export(
+    folder: Path, files: dict[str, bytes], vocabularies: Vocabularies, description: object
+) -> None:
+    """Fill a folder; empty it and raise RunError if writing fails."""
+    with write_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _check_empty(folder)  # loading the models took seconds
+        try:
+            for name, content in files.items():
+                atomic_write(folder / name, content)
+            save_vocabularies(vocabularies, folder / layout.VOCABULARY)
+            text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
+            atomic_write(folder / layout.DESCRIPTION, text.encode())
+        except BaseException:
+            for path in (folder / name for name in (*files, layout.VOCABULARY, layout.DESCRIPTION)):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            raise
+
+
+def _description(path: Path, run: StoredRun) -> dict[str, object]:
+    """Describe a run for programs that translate with its graphs."""
+    return {
+        "format": engine_folder.FORMAT,
+        "seq2seq": __version__,
+        "src_lang": run.config.data.src_lang,
+        "tgt_lang": run.config.data.tgt_lang,
+        "pad_id": PAD_ID,
+        "unk_id": UNK_ID,
+        "bos_id": BOS_ID,
+        "eos_id": EOS_ID,
+        "limit": asdict(run.limit),
+        "max_length": run.config.data.max_length,
+        "decoding": run.config.decoding.model_dump(mode="json"),
+        "source": asdict(run_config.read_source_profile(path)),
+        "vocabularies": checksums_of(run.vocabularies),
+    }
