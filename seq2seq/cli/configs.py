@@ -9,9 +9,8 @@ from seq2seq.cli import schema
 from seq2seq.cli.output import check_replaced, open_output
 from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import aligned_table, say
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, did_you_mean
 from seq2seq.runtime.files import write_errors
-from seq2seq.runtime.suggestions import did_you_mean
 
 _DATA = Path("data")  # parent of the corpora of the demo, in its configs
 

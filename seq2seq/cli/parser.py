@@ -12,10 +12,8 @@ from typing import Any, NoReturn
 
 from seq2seq import __version__
 from seq2seq.cli.arguments import is_file, is_override
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.extras import not_installed
+from seq2seq.runtime.errors import UserError, did_you_mean, not_installed
 from seq2seq.runtime.files import check_paths
-from seq2seq.runtime.suggestions import did_you_mean
 
 GROUPS = {  # headings and their commands: modules beside this one, with _ for -
     "start": {

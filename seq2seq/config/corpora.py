@@ -41,7 +41,7 @@ class ParallelFiles(Section):
     src: FilePath | None = key(None, "source text, one sentence per line; may be compressed")
     tgt: FilePath | None = key(None, "target text; line n translates line n of src")
     file: FilePath | None = key(
-        None, "instead of both: CSV, JSON lines or Parquet by its ending, otherwise TSV"
+        None, "instead of both: CSV or JSON lines by its ending, otherwise TSV"
     )
     columns: Annotated[
         list[NonEmptyStr] | None, BeforeValidator(split_list), WithJsonSchema(_COLUMNS)
@@ -78,7 +78,7 @@ class ParallelFiles(Section):
         numbers = [*map(is_column_number, columns)]
         if any(numbers) and (not all(numbers) or "0" in columns):
             raise ValueError("give two names, or two numbers from 1 on")
-        if any(numbers) and table_format(info.data["file"]) in ("json", "parquet"):
+        if any(numbers) and table_format(info.data["file"]) == "json":
             raise ValueError(f"{info.data['file']} has names, not numbers, of columns")
         return columns
 

@@ -9,9 +9,9 @@ import yaml
 
 from seq2seq.config.errors import ConfigError, ConfigIssue
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at
+from seq2seq.runtime.errors import suggest_file
 from seq2seq.runtime.file_types import describe, recognise
 from seq2seq.runtime.files import check_paths, read_bounded
-from seq2seq.runtime.suggestions import suggest_file
 
 Tree = dict[str, object]
 

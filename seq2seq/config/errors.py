@@ -10,8 +10,7 @@ from pydantic_core import ErrorDetails
 
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at, show
 from seq2seq.config.unknown_keys import hint
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.suggestions import did_you_mean, shorten
+from seq2seq.runtime.errors import UserError, did_you_mean, shorten
 
 MAX_SHOWN = 30  # issues of a file in one message
 

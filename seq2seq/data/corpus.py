@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from seq2seq.data.formats.parquet import iter_parquet
-from seq2seq.data.formats.tables import iter_csv, iter_json_lines, iter_tsv
-from seq2seq.data.line_counts import aligned_lines
-from seq2seq.data.lines import is_blank
+from seq2seq.data.lines import aligned_lines, is_blank
 from seq2seq.data.spread import spread
+from seq2seq.data.tables import iter_csv, iter_json_lines, iter_tsv
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import table_format
 
@@ -24,7 +22,6 @@ _READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[tuple[str, str]]]] 
     "tsv": iter_tsv,
     "csv": iter_csv,
     "json": iter_json_lines,
-    "parquet": iter_parquet,
 }
 MIN_DISTINCT_WORDS = 20  # per side, to recognise its language
 MAX_SAMPLED_LINES = 50_000  # per side of the training text, to collect its words
@@ -84,7 +81,7 @@ def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     Source lines that are not blank begin with the tag of the text, if it has one.
 
     Raises UserError for a table without rows, and as the reader of the format does:
-    `aligned_lines`, `iter_tsv`, `iter_csv`, `iter_json_lines` or `iter_parquet`.
+    `aligned_lines`, `iter_tsv`, `iter_csv` or `iter_json_lines`.
     """
     pairs = iter_untagged(files)
     if (tag := files.tag) is None:

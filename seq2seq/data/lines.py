@@ -7,22 +7,22 @@ one side of a parallel text against the other.
 import hashlib
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar, cast
 
 from seq2seq.data.compression import (
     check_is_text,
-    commands,
     damage_errors,
     open_file,
     opening_errors,
 )
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import wide_encoding
 from seq2seq.runtime.files import check_paths
 
 MAX_LINE_BYTES = 1 << 24  # a longer line is no sentence
+MAX_COUNTED_LINES = 1_000_000  # further lines that are counted for a message
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20  # read and decoded at a time
 # A character that is visible. Invisible are white space, Unicode's default-ignorable code
@@ -33,17 +33,7 @@ _VISIBLE = re.compile(
     r"\u202a-\u202e\u2060-\u206f\u2581\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Characters that end lines elsewhere, how many per line feed mean that they do so in a file, and
-# the command that converts them. One within a sentence is no line end.
-_OTHER_LINE_ENDS = (
-    (b"\r", "CR", 1, r"tr '\r' '\n'"),
-    (b"\v", "VT", 10, r"tr '\v' '\n'"),
-    (b"\f", "FF", 10, r"tr '\f' '\n'"),
-    (b"\x1e", "RS", 10, r"tr '\036' '\n'"),
-    (b"\xc2\x85", "U+0085", 10, r"perl -pe 's/\xc2\x85/\n/g'"),
-    (b"\xe2\x80\xa8", "U+2028", 10, r"perl -pe 's/\xe2\x80\xa8/\n/g'"),
-    (b"\xe2\x80\xa9", "U+2029", 10, r"perl -pe 's/\xe2\x80\xa9/\n/g'"),
-)
+Line = TypeVar("Line", str, bytes)
 
 
 def read_lines(path: Path) -> list[str]:
@@ -52,12 +42,11 @@ def read_lines(path: Path) -> list[str]:
 
 
 def iter_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file, decompressed if its name ends in .gz, .bz2, .xz or .zst.
+    r"""Yield the lines of a UTF-8 file, decompressed if its name ends in .gz or .bz2.
 
     Line ends (`\n` or `\r\n`) and a byte-order mark at the start of the file are removed; nothing
     else changes. Raises UserError if the file is missing, empty, damaged, not UTF-8, not text,
-    contains a NUL character or a line of more than MAX_LINE_BYTES, and if its lines end in another
-    character, such as CR alone.
+    contains a NUL character or a line of more than MAX_LINE_BYTES, and if CR alone ends its lines.
     """
     for text in iter_text(path):
         yield from _split(text)
@@ -97,6 +86,42 @@ def _blocks(file: IO[bytes], path: Path) -> Iterator[str]:
         yield _decode(block, path, number)
         number += lines
         block, lines = _read_block(file, path, number)
+
+
+def aligned_lines(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
+    """Yield line n of both files together; raise UserError if their numbers of lines differ."""
+    named = [(str(path), iter_lines(path)) for path in (src, tgt)]
+    rule = "line n of one must translate line n of the other"
+    return cast(Iterator[tuple[str, str]], in_step(named, rule))
+
+
+def in_step(
+    named: Sequence[tuple[str, Iterator[Line]]],
+    rule: str = "line N of one must belong to line N of the other",
+) -> Iterator[tuple[Line, ...]]:
+    """Yield line n of all texts together, given by name.
+
+    Raises UserError with `rule` as soon as one of them ends before another.
+    """
+    iterators = [lines for _, lines in named]
+    for number, row in enumerate(zip_longest(*iterators)):
+        if None in row:
+            counts = [_count_from(number, *text) for text in zip(row, iterators, strict=True)]
+            different = next(n for n, count in enumerate(counts) if count != counts[0])
+            noun = "line" if counts[0] == "1" else "lines"
+            raise UserError(
+                f"{named[0][0]} has {counts[0]} {noun} but {named[different][0]} has "
+                f"{counts[different]}: {rule}"
+            )
+        yield row
+
+
+def _count_from(number: int, line: Line | None, lines: Iterator[Line]) -> str:
+    """Return the number of lines of a text, of which `number` and perhaps `line` were read."""
+    if line is None:
+        return str(number)
+    count = number + 1 + sum(1 for _ in islice(lines, MAX_COUNTED_LINES))
+    return f"more than {count}" if next(lines, None) is not None else str(count)
 
 
 def iter_raw_lines(path: Path) -> Iterator[bytes]:
@@ -153,7 +178,6 @@ def _read_block(file: IO[bytes], path: Path, number: int) -> tuple[bytes, int]:
     block = file.read(_BLOCK_BYTES)
     if number == 1:
         check_is_text(block, path)
-        _check_encoding(block, path)
     line_feeds = _check_line_ends(block, path, number)
     if block.endswith(b"\n") or not block:
         return block, line_feeds
@@ -164,41 +188,23 @@ def _read_block(file: IO[bytes], path: Path, number: int) -> tuple[bytes, int]:
 
 
 def _check_line_ends(block: bytes, path: Path, number: int) -> int:
-    """Return the number of line feeds; raise UserError if other characters end the lines."""
+    """Return the number of line feeds; raise UserError if CR alone ends the lines."""
     line_feeds = block.count(b"\n")
-    for end, name, share, command in _OTHER_LINE_ENDS:
-        count = block.count(end)
-        if end == b"\r":
-            count -= block.count(b"\r\n") + block.endswith(b"\r")  # a line feed may follow
-        if count > share * line_feeds and count >= share:
-            number += block.count(b"\n", 0, block.find(end))
-            convert = f"{command} < {shlex.quote(str(path))}"
-            if (compressed := commands(path)) is not None:
-                unpack, pack = compressed
-                convert = f"{unpack} | {command} | {pack}"
-            raise UserError(
-                f"{path}:{number}: line ends are {name} alone; only LF and CRLF end a line. "
-                f"Convert with: {convert} > NEW_FILE"
-            )
-    return line_feeds
-
-
-def _check_encoding(start: bytes, path: Path) -> None:
-    """Raise UserError for the byte-order mark of an encoding other than UTF-8."""
-    if (encoding := wide_encoding(start)) is not None:
+    returns = block.count(b"\r") - block.count(b"\r\n") - block.endswith(b"\r")  # LF may follow
+    if returns > line_feeds:
         raise UserError(
-            f"{path}: is encoded as {encoding}, by its byte-order mark. Convert it: "
-            f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW_FILE"
+            f"{path}:{number}: line ends are CR alone; only LF and CRLF end a line. "
+            f"Convert with: tr '\\r' '\\n' < {shlex.quote(str(path))} > NEW_FILE"
         )
+    return line_feeds
 
 
 def _check_nul(block: bytes, path: Path, number: int) -> None:
     if (nul := block.find(b"\0")) >= 0:
         number += block.count(b"\n", 0, nul)
         raise UserError(
-            f"{path}:{number}: contains a NUL character; no text does. If this is "
-            f"text in UTF-16, convert it: iconv -f UTF-16LE -t UTF-8 {shlex.quote(str(path))} "
-            "> NEW_FILE"
+            f"{path}:{number}: contains a NUL character; no text does. If this is text in UTF-16, "
+            f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > NEW_FILE"
         )
 
 

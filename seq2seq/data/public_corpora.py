@@ -9,20 +9,19 @@ Files that exist with the right content are kept.
 import gzip
 import hashlib
 import io
-import re
 import shutil
-import tempfile
 import unicodedata
+import urllib.request
 import zipfile
 import zlib
 from collections import defaultdict
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 
 from seq2seq.data.corpus import has_text
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import RunError, argument
-from seq2seq.runtime.extras import not_installed
 from seq2seq.runtime.files import atomic_write
 
 MULTI30K_URL = (
@@ -55,7 +54,7 @@ MULTI30K_NAME = "multi30k"
 ANKI_LANGUAGES = {"anki-eng-mar": "mar", "anki-eng-deu": "deu", "anki-eng-fra": "fra"}
 CORPORA = (MULTI30K_NAME, *ANKI_LANGUAGES)
 
-USER_AGENT = "seq2seq-attention"  # manythings.org refuses the default of requests
+USER_AGENT = "seq2seq-attention"  # manythings.org refuses the defaults of libraries
 TIMEOUT = 60  # seconds without data
 RETRIES = 2  # after a broken connection or a server error
 MAX_UNPACKED = 512 * 2**20  # bytes
@@ -65,7 +64,7 @@ HELD_OUT = 1000  # English sentences in each of dev and test
 def fetch(name: str, output: Path, base_url: str | None = None) -> None:
     """Download one of CORPORA into the folder of its name in `output`.
 
-    Raises UserError if pooch is not installed, and RunError if the download fails or is damaged.
+    Raises RunError if the download fails or is damaged.
     """
     folder = output / name
     if name == MULTI30K_NAME:
@@ -128,44 +127,22 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
 def download(url: str) -> bytes:
     """Return the content of a URL; retry after a broken connection or a server error.
 
-    Raises RunError, and UserError if pooch is not installed.
+    Raises RunError.
     """
-    try:
-        import pooch
-    except ImportError:
-        raise not_installed("download needs pooch", "formats") from None
-    pooch.get_logger().setLevel("WARNING")
-
-    def attempt(url: str, file: str, store: object) -> None:
-        headers = {"User-Agent": USER_AGENT}
-        http = pooch.HTTPDownloader(timeout=TIMEOUT, headers=headers)
+    request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT})
+    for further in range(RETRIES, -1, -1):
         try:
-            http(url, file, store)
-        except OSError as error:
-            response = getattr(error, "response", None)
-            if response is None or response.status_code >= 500:
-                raise
-            answer = f"{response.status_code} {response.reason}"
-            raise RunError(f"{url}: the server answered {answer}") from error
-
-    base, _, name = url.rpartition("/")
-    with tempfile.TemporaryDirectory() as folder:
-        store = pooch.create(folder, f"{base}/", registry={name: None}, retry_if_failed=RETRIES)
-        try:
-            return Path(store.fetch(name, downloader=attempt)).read_bytes()
-        except OSError as error:  # also errors of requests
-            reason = _reason(error)
-            remedy = "Check the network connection, then repeat the command."
-            if "CERTIFICATE_VERIFY_FAILED" in reason:
-                remedy = "Set REQUESTS_CA_BUNDLE to the certificates of your network."
-            raise RunError(f"{url}: download failed: {reason}. {remedy}") from error
-
-
-def _reason(error: OSError) -> str:
-    """Return why a request failed, without the objects that urllib3 names first."""
-    retries_ended = error.args[0] if error.args else None
-    reason = " ".join(str(getattr(retries_ended, "reason", error)).split())
-    return re.sub(r"^(?:<[^>]*>|\w+\([^)]*\)): ", "", reason)
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+                content: bytes = response.read()
+                return content
+        except (OSError, HTTPException) as error:
+            if not further or getattr(error, "code", 500) < 500:
+                reason = " ".join(str(error).split())
+                raise RunError(
+                    f"{url}: download failed: {reason}. Check the network connection, its proxy "
+                    "and certificates, then repeat the command"
+                ) from error
+    raise AssertionError("returns or raises")
 
 
 def read_at_most(read: Callable[[int], bytes], limit: int, name: str) -> bytes:

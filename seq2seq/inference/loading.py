@@ -24,9 +24,7 @@ from seq2seq.runs.engine_folder import (
     read_vocabularies,
 )
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError, argument
-from seq2seq.runtime.extras import needs_train
-from seq2seq.runtime.suggestions import suggest_file
+from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
 
 # devices of the drivers without which torch has no GPU: CUDA, ROCm, CUDA in WSL, Jetson
 _GPU_DRIVERS = [Path("/dev", name) for name in ("nvidiactl", "kfd", "dxg", "nvhost-gpu")]

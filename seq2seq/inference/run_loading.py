@@ -19,8 +19,7 @@ from seq2seq.runs.engine_folder import stored_graphs
 from seq2seq.runs.layout import BEST, CONFIG, ENGINE, VOCABULARY, with_recovery_hint
 from seq2seq.runs.provenance import check_model_keys, recorded_vocabularies
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError, argument
-from seq2seq.runtime.extras import needs_train
+from seq2seq.runtime.errors import UserError, argument, needs_train
 
 if TYPE_CHECKING:
     import torch

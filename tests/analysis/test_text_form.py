@@ -15,8 +15,8 @@ from seq2seq.analysis.check.text_form import column_findings, form_findings
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.demo_corpora import _members
-from seq2seq.data.formats.cells import is_header
 from seq2seq.data.natural_language import not_language, note_not_language
+from seq2seq.data.tables import is_header
 
 LINES = [
     "The woman, who is tall, saw Tom.",

@@ -842,7 +842,6 @@ def test_dumped_keys_keep_the_order_of_the_schema(tmp_path: Path) -> None:
     [
         ("a.csv", ["en", "de"]),
         ("a.jsonl.gz", ["en", "de"]),
-        ("a.parquet", ["en", "de"]),
         ("a.tsv", None),
         ("a.csv.txt", None),
         ("a.CSV.bz2", ["en", "de"]),
