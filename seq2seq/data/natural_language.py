@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seq2seq.config.schema import ParallelFiles
-from seq2seq.data.corpus import ParallelText
 from seq2seq.data.spread import spread_rows
 
 SAMPLE = 1000  # lines that are examined, from all of a text
@@ -42,27 +40,6 @@ def not_language(lines: Sequence[str]) -> Unnatural | None:
         kinds = " or ".join(dict.fromkeys(kind for _, kind in unnatural))
         return Unnatural(kinds, len(unnatural) / len(rows), unnatural[0][0], rows[unnatural[0][0]])
     return _labels(rows) or _boilerplate(rows)
-
-
-def sampled(text: ParallelText, start: int, end: int, name: str) -> ParallelText:
-    """Return lines from all of a part of a text, as many as are examined."""
-    rows = [start + row for row in spread_rows(end - start, SAMPLE)]
-    return ParallelText([text.src[i] for i in rows], [text.tgt[i] for i in rows], name)
-
-
-def note_not_language(text: ParallelText, files: ParallelFiles) -> str | None:
-    """Return a note for the log if a side of a text is not natural language."""
-    sides = {"source": text.src, "target": text.tgt}
-    for column, (name, side) in enumerate(sides.items(), start=1):
-        reason = not_language(side)
-        if reason is not None:
-            columns = files.columns or ("1", "2")
-            place = name if files.file is None else f"column {columns[column - 1]}"
-            return (
-                f"note: {text.source_name}, {place}: {describe(reason)}; this is not natural "
-                "language. Run seq2seq check"
-            )
-    return None
 
 
 def describe(reason: Unnatural) -> str:

@@ -15,7 +15,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -29,11 +28,10 @@ from seq2seq.data import corpus as texts
 from seq2seq.data.batching import EncodedPairs
 from seq2seq.data.cache import arrays
 from seq2seq.data.cache.entries import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
-from seq2seq.data.cache.sources import SourceChecksums
 from seq2seq.data.cache.workers import encode_in_workers, train_in_worker
-from seq2seq.data.corpus import ParallelText, Texts
+from seq2seq.data.compression import opening_errors
+from seq2seq.data.corpus import Texts
 from seq2seq.data.corpus_sampling import Share, describe_share, ends_of, shares
-from seq2seq.data.natural_language import sampled
 from seq2seq.data.packed_sequences import Selected
 from seq2seq.data.vocabulary.existing import checksums_of_models
 from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
@@ -46,7 +44,6 @@ FOLDER = ".token-cache"
 PLACE = "SEQ2SEQ_CACHE"  # environment variable
 _NAMED_FILES = 4  # in the name of a folder
 _TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
-_SOURCES = "sources.json"
 RECORDED_TEXT = "text.train"  # key of the text's checksum in a run's record of its data
 _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
 
@@ -58,21 +55,15 @@ def training_data(
     """Read the training text of a run, using the cache.
 
     `digests` are those that a run to resume has recorded of its cache entries, whose files are then
-    verified; others are rebuilt. Of files that can be read only once, such as pipes, the cache is
-    temporary. Raises UserError as `iter_pairs` and `usable` do, and RunError if the cache cannot be
-    written. A UserError, even one raised by the block, removes the entries built for it.
+    verified; others are rebuilt. Raises UserError as `iter_pairs` and `usable` do, and RunError if
+    the cache cannot be written. A UserError, even one raised by the block, removes the entries
+    built for it.
     """
-    paths = texts.paths_of(files).values()
-    check_readable_twice(files)
-    if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
-        with tempfile.TemporaryDirectory() as folder:
-            yield TrainingData(files, EntryCache(Path(folder), _folder_name(files)), {}, None)
-        return
+    check_regular(files)
     place = cache_of(run_dir)
     cache = EntryCache(place, _folder_name(files))
     try:
-        sources = SourceChecksums(texts.paths_of(files), cache.path / _TEXT / _SOURCES)
-        data = TrainingData(files, cache, digests or {}, sources)
+        data = TrainingData(files, cache, digests or {})
         if place == run_dir / FOLDER and is_foreign(shared := _shared_cache(run_dir)):
             data.notes.append(f"note: {shared} belongs to another user and is not used")
         yield data
@@ -81,11 +72,22 @@ def training_data(
         raise
 
 
-def check_readable_twice(files: Texts) -> None:
-    """Raise UserError for pipes among files with word alignments."""
-    paths = texts.paths_of(files).values()
-    if arrays.has_links(files) and any(path.exists() and not path.is_file() for path in paths):
-        raise UserError("data.train.alignment: needs regular files, which can be read twice")
+def check_regular(files: Texts) -> None:
+    """Raise UserError for a training file that is missing, or can be read only once."""
+    for path in texts.paths_of(files).values():
+        check_paths(path)
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UserError(f"{path}: is not a regular file; write the training text to one")
+
+
+def _statuses(files: Texts) -> dict[str, list[int]]:
+    """Return what changes with a file's content: inode, size, and times of the last changes."""
+    statuses = {}
+    for name, path in texts.paths_of(files).items():
+        with opening_errors(path):
+            status = path.stat()
+        statuses[name] = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    return statuses
 
 
 def cache_of(run_dir: Path) -> Path:
@@ -120,30 +122,21 @@ def _shared_cache(run_dir: Path) -> Path:
 class TrainingData:
     """Usable pairs of a training text, read from the cache."""
 
-    def __init__(
-        self,
-        files: Texts,
-        cache: EntryCache,
-        recorded: Mapping[str, str],
-        sources: SourceChecksums | None,
-    ) -> None:
-        """Copy the text into the cache, unless it is there; without checksums it is not kept."""
-        self._cache, self._recorded, self._is_kept = cache, recorded, sources is not None
-        self._key: dict[str, Any] = {"files": sources and sources.values, **_reading(files)}
-        self._key["byteorder"] = sys.byteorder
+    def __init__(self, files: Texts, cache: EntryCache, recorded: Mapping[str, str]) -> None:
+        """Copy the text into the cache, unless it is there."""
+        self._cache, self._recorded = cache, recorded
+        statuses = _statuses(files)
 
         def build(folder: Path) -> Counts:
             counts = arrays.copy_text(files, folder)
-            if sources is not None and not sources.are_confirmed():
+            if _statuses(files) != statuses:
                 raise UserError(f"{texts.source_name(files)}: changed while being read. Try again.")
             return counts
 
-        entry = cache.load(_TEXT, self._key, build, recorded.get(_DIGESTS[_TEXT]))
+        key = {"files": statuses, **_reading(files), "byteorder": sys.byteorder}
+        entry = cache.load(_TEXT, key, build, recorded.get(_DIGESTS[_TEXT]))
         if entry.rebuilt == STALE:
-            cache.remove(f"{_VOCABULARY}-")
-            cache.remove(f"{_TOKENS}-")
-        if sources is not None:
-            sources.write()
+            cache.remove_others(entry.digest)
         self._entry, counts, corpora = entry, entry.counts, texts.as_list(files)
         self._has_links = arrays.has_links(files)
         self.text = arrays.open_text(entry, texts.source_name(files))
@@ -155,24 +148,11 @@ class TrainingData:
         names = (*arrays.TEXT_FILES, *(arrays.LINK_FILES[:2] if self._has_links else ()))
         checksums = [entry.files[name][1] for name in names]
         self.checksum = texts.combined_checksum(checksums, self._sizes)
-        self._names = [texts.source_name(corpus) for corpus in corpora]
         self._weights = [getattr(corpus, "weight", 1.0) for corpus in corpora]
         self.tags = tuple(dict.fromkeys(corpus.tag for corpus in corpora if corpus.tag))
         self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
         self.notes = _corpus_notes(corpora, self._sizes, self._weights)  # for the log
-        if not cache.is_private:
-            self.notes.append(
-                f"note: {cache.path}: the file system keeps permissions of other users, who "
-                "may read the training text there"
-            )
         self._record(_TEXT, entry)
-
-    def samples(self) -> Iterator[ParallelText]:
-        """Yield some pairs of each corpus."""
-        end = 0
-        for name, size in zip(self._names, self._sizes, strict=True):
-            start, end = end, end + size
-            yield sampled(self.text, start, end, name)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
         """Train vocabularies on the text, or load those trained before.
@@ -218,7 +198,7 @@ class TrainingData:
         self, kind: str, settings: Mapping[str, Any], build: Callable[[Path], Counts]
     ) -> Entry:
         """Load the entry of this text and these settings, built from this very copy of the text."""
-        key = {**self._key, "text": self._entry.digest, **settings, **_versions()}
+        key = {"text": self._entry.digest, **settings, **_versions()}
         recorded = self._recorded.get(_DIGESTS.get(kind, ""))
         entry = self._cache.load(f"{kind}-{_hash(settings)}", key, build, recorded)
         self._record(kind, entry)
@@ -226,8 +206,6 @@ class TrainingData:
 
     def _record(self, kind: str, entry: Entry) -> None:
         """Keep the digest of an entry, and note if it was built or is not what was recorded."""
-        if not self._is_kept:
-            return
         if kind == _TOKENS and entry.rebuilt == MISSING:
             self.notes.append(f"training text and token ids are cached in {self._cache.path}")
         elif entry.rebuilt not in (None, MISSING):

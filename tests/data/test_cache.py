@@ -284,6 +284,38 @@ def test_a_changed_file_is_noticed_and_dependent_entries_are_rebuilt(
     assert entry(run, "tokens").name != old
 
 
+def test_unchanged_files_are_not_read_again(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_data(files, run)
+    monkeypatch.setattr(arrays, "copy_text", die)
+    assert load_data(files, run).built == []
+
+
+def test_a_touched_file_is_read_again_and_the_tokens_of_its_text_are_kept(
+    files: ParallelFiles, run: Path
+) -> None:
+    load_data(files, run)
+    assert files.src is not None
+    files.src.write_bytes(files.src.read_bytes())
+    assert load_data(files, run).built == ["text"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = arrays.copy_text
+
+    def changed(source: ParallelFiles, folder: Path) -> dict[str, int]:
+        counts = copy(source, folder)
+        os.utime(source.src or "")
+        return counts
+
+    monkeypatch.setattr(arrays, "copy_text", changed)
+    with pytest.raises(UserError, match="changed while being read"):
+        load_data(files, run)
+
+
 def test_another_vocabulary_or_length_has_another_entry(files: ParallelFiles, run: Path) -> None:
     load_data(files, run)
     smaller = VocabularyConfig(size=330)
@@ -546,20 +578,10 @@ def test_runs_that_start_together_build_the_cache_once(files: ParallelFiles, run
         assert_same_data(each, read_into_memory(files))
 
 
-def test_a_pipe_is_read_once(files: ParallelFiles, run: Path, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    assert files.src is not None
-    data = files.src.read_bytes()
-    writer = threading.Thread(target=lambda: pipe.write_bytes(data))
-    writer.start()
-    found = load_data(ParallelFiles(src=pipe, tgt=files.tgt), run)
-    writer.join()
-    wanted = read_into_memory(files)
-    assert list(found.text.src) == list(wanted.text.src)
-    assert found.notes == []
-    assert list(found.pairs.src) == list(wanted.pairs.src)
-    assert (found.blank, found.same) == (wanted.blank, wanted.same)
+def test_a_pipe_is_refused(files: ParallelFiles, run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe: is not a regular file"):
+        load_data(ParallelFiles(src=tmp_path / "pipe", tgt=files.tgt), run)
     assert not run.parent.exists()
 
 

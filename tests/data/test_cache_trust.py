@@ -177,32 +177,6 @@ def test_the_cache_is_made_private_whatever_its_permissions_were(
         os.umask(before)
 
 
-def test_a_file_system_without_permissions_is_reported(
-    built: Built, run: Path, copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache_of(run).chmod(0o755)
-    copied.chmod(0o755)
-    monkeypatch.setattr(Path, "chmod", lambda *_: None)
-    found = load_data(built.files, run)
-    assert found.notes == [
-        f"note: {copied}: the file system keeps permissions of other users, who may read the "
-        "training text there"
-    ]
-    assert_same_data(found, built.wanted)
-
-
-def test_a_file_system_that_maps_owners_is_accepted(
-    built: Built, run: Path, copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The network file system assigns all files to one user, who does not own the process."""
-    user = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    found = load_data(built.files, run)
-    assert found.built == found.notes == []
-    assert_same_data(found, built.wanted)
-    assert sorted(path.name for path in cache_of(run).iterdir()) == [copied.name]
-
-
 # ---------------------------------------------------------------------- content recorded by a run
 
 

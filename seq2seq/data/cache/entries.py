@@ -81,7 +81,6 @@ class EntryCache:
                 folder.mkdir(0o700, exist_ok=True)
                 with suppress(OSError):  # not supported by some file systems
                     folder.chmod(0o700)
-            self.is_private = not self.path.stat().st_mode & 0o077
 
     def load(
         self,
@@ -108,10 +107,13 @@ class EntryCache:
             self.built.append(name)
             return entry._replace(rebuilt=reason)
 
-    def remove(self, prefix: str) -> None:
-        """Delete the entries whose names start so."""
-        for path in self.path.glob(f"{prefix}*"):
-            self._remove(path)
+    def remove_others(self, text: str) -> None:
+        """Delete the entries that were built from another text than the one with this digest."""
+        for path in self.path.glob(f"*-*/{MANIFEST}"):
+            with suppress(OSError, ValueError, TypeError, LookupError):
+                if json.loads(path.read_bytes())["key"]["text"] == text:
+                    continue
+            self._remove(path.parent)
 
     def discard_built(self) -> None:
         """Delete what was built here, and the folders made for it if nothing else is in them."""
@@ -151,21 +153,11 @@ class EntryCache:
 
 
 def is_foreign(path: Path) -> bool:
-    """Return whether a file or folder exists and belongs to another user.
-
-    Some network file systems give files of this process to a user of their own choice; then that
-    user's folder is the process's own.
-    """
+    """Return whether a file or folder exists and belongs to another user."""
     try:
-        owner = path.lstat().st_uid
-        if owner == os.geteuid():
-            return False
-        with tempfile.TemporaryDirectory(suffix=PART_SUFFIX, dir=path) as made:
-            return Path(made).stat().st_uid != owner
+        return path.lstat().st_uid != os.geteuid()
     except FileNotFoundError:
         return False
-    except OSError:
-        return True
 
 
 def _read(path: Path, key: Key, recorded: str | None) -> Entry:
