@@ -26,6 +26,7 @@ from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabula
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import counted, duration, one_line
 from seq2seq.runtime.errors import UserError
+from seq2seq.training.diagnosis import FEW_STEPS
 from seq2seq.training.session import new_session, session_data
 
 SAMPLE = 20_000  # pairs, chosen at random
@@ -43,6 +44,7 @@ _LONG = 0.99  # share of the pairs that data.max_length keeps at least
 _REGULARIZED, _SAMPLED = 6, 10  # fewest epochs for more dropout, and for subword sampling
 _MOST_TOKENS, _FEWEST_TOKENS = 1000, 50  # target tokens of a batch
 _STEPS_PER_EPOCH = 120  # at least, as far as batches may be smaller
+_ENOUGH_STEPS = FEW_STEPS * 6 // 5  # in a short training, as far as batches may be smaller
 _TRAINING: Section = {
     "learning_rate": 2e-3,
     "warmup_steps": 200,
@@ -120,7 +122,7 @@ class Sizes(NamedTuple):
 
 _SIZES = (
     *(Sizes(256, 512, 2, 4.5, 2500), Sizes(256, 512, 1, 2, 1000), Sizes(192, 320, 1, 0, 700)),
-    Sizes(128, 256, 1, 0, 0),
+    Sizes(128, 256, 1, 0, _ENOUGH_STEPS),
 )
 
 
@@ -172,13 +174,15 @@ def choose(
     pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
     trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
     needed = _wanted_epochs(facts.pairs)
-    tokens = {"batch_tokens": _batch_tokens(int(np.sum(pairs.tgt.lengths[:])) * trial.scale)}
-    for sizes in _SIZES:
+    tokens = _batch_tokens(int(np.sum(pairs.tgt.lengths[:])) * trial.scale)
+    halved = (tokens >> n for n in range(1, tokens.bit_length()) if tokens >> n >= _FEWEST_TOKENS)
+    small = [(_SIZES[-1], batch_tokens) for batch_tokens in halved]
+    for sizes, batch_tokens in [*((sizes, tokens) for sizes in _SIZES), *small]:
         sections: Sections = {
             "data": _data(pairs),
             "vocabulary": vocabulary,
             "model": _model(sizes),
-            "training": {**tokens, **_TRAINING},
+            "training": {"batch_tokens": batch_tokens, **_TRAINING},
         }
         cost = trial.forecast(sections, device)
         epochs = needed if minutes is None else min(needed, 60 * minutes / cost.epoch_seconds)
@@ -267,7 +271,7 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
         "vocabulary.joint": f"{'one script' if facts.same_script else 'two scripts'}: {names}",
         "vocabulary.sampling": passes,
         "model.hidden_size": passes,
-        "training.batch_tokens": f"at least {_STEPS_PER_EPOCH} steps an epoch, if that is possible",
+        "training.batch_tokens": "small enough for many steps",
         "model.dropout": passes,
         "training.precision": "bf16 where the device is faster with it",
         "training.max_minutes": "the learning rate falls to 0 at its end",

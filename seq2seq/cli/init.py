@@ -100,7 +100,7 @@ def _check_endings(options: argparse.Namespace) -> None:
 
 
 def _note_codes(options: argparse.Namespace) -> None:
-    from seq2seq.serving.language_pairs import unknown_code_hint
+    from seq2seq.data.languages import unknown_code_hint
 
     for option, code in (("--src-lang", options.src_lang), ("--tgt-lang", options.tgt_lang)):
         if (hint := unknown_code_hint(code)) is not None:

@@ -2,10 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
+from seq2seq.data import languages
 from seq2seq.data.source_profile import scripts_of
 from seq2seq.inference.loaded_model import DEFAULT_OPTIONS, ModelOptions
 from seq2seq.inference.loading import languages_of
@@ -14,7 +13,6 @@ from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
-_LANGUAGES = Path(__file__).with_name("languages.tsv")  # code, English name, other codes
 
 
 class LanguagePair(NamedTuple):
@@ -58,7 +56,7 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
         named = [f"{word} {code}" for word, code in codes if code is not None]
         src = None if src == AUTO else src
         fitting: list[LanguagePair] = []
-        for form in (str, _folded, _language):
+        for form in (str, languages.folded, languages.language):
             wishes = [None if code is None else form(code) for code in (src, tgt)]
             fitting = fitting or [
                 pair
@@ -92,7 +90,7 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
         return [
             {
                 "code": code,
-                "name": language_name(code),
+                "name": languages.language_name(code),
                 "targets": [pair.tgt for pair in self if pair.src == code],
             }
             for code in codes
@@ -100,39 +98,6 @@ class LanguagePairs(Mapping[LanguagePair, Translator]):
 
     def __str__(self) -> str:
         return ", ".join(map(str, self))
-
-
-def _folded(code: str) -> str:
-    return code.lower().replace("_", "-")
-
-
-def _language(code: str) -> str:
-    """Return the code of a language without its region or script, of two letters if it has one."""
-    language = _folded(code).partition("-")[0]
-    return _known_languages()[1].get(language, language)
-
-
-def language_name(code: str) -> str:
-    """Return the English name of a language, or its code if it has none."""
-    return _known_languages()[0].get(code.replace("_", "-"), code)
-
-
-def unknown_code_hint(code: str) -> str | None:
-    """Return the hint for a text that is no language code, "" if none is close; None for a code."""
-    names, _ = _known_languages()
-    if _language(code) in names:
-        return None
-    meant = next((key for key, name in names.items() if name.lower() == code.lower()), None)
-    return f"; did you mean '{meant}'?" if meant else ""
-
-
-@cache
-def _known_languages() -> tuple[dict[str, str], dict[str, str]]:
-    """Return the English name of each code, and the code that replaces each other one."""
-    lines = _LANGUAGES.read_text("utf-8").splitlines()[1:]
-    rows = [(*line.split("\t"), "")[:3] for line in lines]
-    names = {code: name for code, name, _ in rows}
-    return names, {alias: code for code, _, aliases in rows for alias in aliases.split()}
 
 
 def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> LanguagePairs:

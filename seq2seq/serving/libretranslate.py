@@ -14,9 +14,10 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
+from seq2seq.data.languages import language_name
 from seq2seq.serving.access import Client
 from seq2seq.serving.errors import RESPONSES, ErrorMessage
-from seq2seq.serving.language_pairs import AUTO, LanguagePair, language_name
+from seq2seq.serving.language_pairs import AUTO, LanguagePair
 from seq2seq.serving.service import (
     FORMAT,
     JSON,

@@ -11,11 +11,11 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from seq2seq.data.languages import language_name
 from seq2seq.inference.heat_map import style
 from seq2seq.runs.layout import LOG, METRICS, SAMPLES
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runtime.console import one_line
-from seq2seq.serving.language_pairs import language_name
 from seq2seq.serving.service import Service
 
 FOLDER = Path(__file__).with_name("templates")

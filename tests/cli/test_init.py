@@ -15,6 +15,7 @@ from seq2seq.cli.main import main
 from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config, read_config_file
 from seq2seq.data.corpus import ParallelText, read_pairs
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.training.session import TrainingSession
 
 CPU = torch.device("cpu")
 LANGUAGES = ["--src-lang", "en", "--tgt-lang", "de"]
@@ -321,6 +322,20 @@ def test_few_pairs_have_enough_steps(
     assert isinstance(batch_tokens, int)
     steps = chosen.epochs * tokens * pairs / len(sample) / batch_tokens
     assert steps > FEW_STEPS
+
+
+def test_little_time_gives_small_batches(
+    monkeypatch: pytest.MonkeyPatch, facts: TextFacts, data: DataConfig
+) -> None:
+    def cost(session: TrainingSession) -> Forecast:
+        steps = 600 // session.config.training.batch_tokens
+        return COST._replace(epoch_seconds=0.2, steps_per_epoch=steps)
+
+    monkeypatch.setattr(recipe, "forecast", cost)
+    chosen = choose(facts._replace(pairs=100 * facts.pairs), data, 1, CPU)  # three epochs
+    assert chosen.sections["model"]["hidden_size"] == 256
+    assert chosen.sections["training"]["batch_tokens"] == 250  # 600 steps; 500 tokens: 300
+    assert chosen.epochs * chosen.cost.steps_per_epoch == 600
 
 
 def test_a_larger_text_has_a_larger_vocabulary_and_fewer_epochs(

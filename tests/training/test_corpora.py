@@ -297,12 +297,12 @@ def test_a_killed_weighted_run_ends_as_an_uninterrupted_one(small_corpus: Path) 
     folder = small_corpus.parent
     files = halves(folder, 45)
     path = with_corpora(small_corpus, f"{files[0]}, weight: 2.5, tag: <bt>", files[1])
-    overrides = [*SHORT, "training.max_epochs=9", "training.validate_every=3"]
+    overrides = [*SHORT, "training.max_epochs=6", "training.validate_every=3"]
     complete = train(configured(path, "complete", *overrides), "cpu")
     killed = folder / "runs" / "killed"
     command = ["train", str(path), f"run_dir={killed}", *overrides, "--device", "cpu"]
     kills = 0
-    while kills < 3:
+    while kills < 2:
         started = (killed / LAST).exists()
         process = subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *command, *["--resume"] * started],

@@ -23,6 +23,7 @@ from seq2seq.analysis.scored_text import (
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, ParallelFiles, with_paths
 from seq2seq.data.corpus import iter_pairs, read_pairs, source_name
+from seq2seq.data.languages import language_name
 from seq2seq.data.lines import is_blank
 from seq2seq.engines.onnx.network import threads
 from seq2seq.evaluation import metrics
@@ -160,8 +161,9 @@ def gather(
 
 
 def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str, str]:
+    languages = config.data.src_lang, config.data.tgt_lang
     rows = {
-        "direction": f"{config.data.src_lang} \N{RIGHTWARDS ARROW} {config.data.tgt_lang}",
+        "direction": " \N{RIGHTWARDS ARROW} ".join(map(language_name, languages)),
         "decoder": f"{config.model.decoder}, {parameters:,} parameters",
         "best weights": f"step {step:,}",
     }
