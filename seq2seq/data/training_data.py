@@ -33,9 +33,8 @@ from seq2seq.data.compression import opening_errors
 from seq2seq.data.corpus import Texts
 from seq2seq.data.corpus_sampling import Share, describe_share, ends_of, shares
 from seq2seq.data.packed_sequences import Selected
-from seq2seq.data.vocabulary.existing import checksums_of_models
 from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
-from seq2seq.data.vocabulary.training import vocabulary_notes
+from seq2seq.data.vocabulary.training import checksums_of_models, vocabulary_notes
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths

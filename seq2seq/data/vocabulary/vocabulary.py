@@ -13,7 +13,6 @@ from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.names.names import Names
 from seq2seq.names.symbols import any_of
 from seq2seq.names.words import PLACEHOLDERS
-from seq2seq.runtime.argument_types import id_list, text_list
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
 
@@ -88,9 +87,8 @@ class Vocabulary:
 
         A word vocabulary yields one id per word; a symbol is a word, also without spaces around it.
         (SentencePiece itself merges consecutive unknown words into a single id, which loses their
-        number.) Raises TypeError for anything but an ordered iterable of strings.
+        number.)
         """
-        texts = text_list(texts, "texts")
         if not self.has_byte_fallback:
             find = self._processor.piece_to_id
             return [[find(SPACE + word) for word in self.words(text)] for text in texts]
@@ -125,7 +123,7 @@ class Vocabulary:
         )
 
     def _normalized(self, texts: Iterable[str]) -> list[str]:
-        lines = [normalized(text) for text in text_list(texts, "texts")]
+        lines = [normalized(text) for text in texts]
         if not self._has_own_rules:
             return lines
         return [self._processor.normalize(line).replace(SPACE, " ") for line in lines]
@@ -164,9 +162,8 @@ class Vocabulary:
         """Return the text of ids, without special tokens.
 
         Each unknown token is printed as a separate word: the next of `unknown`, then UNKNOWN.
-        Raises TypeError or UserError for anything but ids of this vocabulary.
         """
-        tokens = [i for i in id_list(ids, "ids", len(self)) if i not in (PAD_ID, BOS_ID, EOS_ID)]
+        tokens = [int(i) for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]
         if UNK_ID not in tokens:
             return self._text(tokens)
         words = chain(unknown, repeat(UNKNOWN))
@@ -185,8 +182,8 @@ class Vocabulary:
         return text.replace(SPACE, " ")  # may be spelled by byte tokens
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return the token of each id; that of EOS is `</s>`. Raises errors as `decode` does."""
-        return [self._tokens[i] for i in id_list(ids, "ids", len(self))]
+        """Return the token of each id; that of EOS is `</s>`."""
+        return [self._tokens[i] for i in ids]
 
 
 class Vocabularies(NamedTuple):
