@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.data.affixes import has_letters
 from seq2seq.data.corpus import iter_column
 from seq2seq.data.lines import is_blank, iter_lines, lines_of
+from seq2seq.data.sentences import has_letters
 from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError

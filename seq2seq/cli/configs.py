@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if not (path := options.output / schema.FILE).exists():
         schema.write_schema(path)
     if any("demo" in name for name in names) and not (_DATA / "demo").exists():
-        from seq2seq.data.demo_corpora import unpack_demo_corpora
+        from seq2seq.data.public_corpora import unpack_demo_corpora
 
         for line in unpack_demo_corpora(_DATA):
             say(line)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from seq2seq.data.lines import aligned_lines, is_blank
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import iter_csv, iter_json_lines, iter_tsv
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import table_format
 
@@ -189,7 +190,7 @@ def has_text(src: str, tgt: str) -> bool:
 def no_usable_pair(name: str, pairs: int) -> UserError:
     """Return the error for a text all of whose pairs have a blank side."""
     return UserError(
-        f"{name}: none of the {_count(pairs, 'pair')} has text on both sides. "
+        f"{name}: none of the {counted(pairs, 'pair')} has text on both sides. "
         "Check that these are the right files."
     )
 
@@ -206,7 +207,7 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     if 2 * same < len(text):
         return None
     return (
-        f"note: source and target are identical in {same:,} of {_count(len(text), 'pair')} of "
+        f"note: source and target are identical in {same:,} of {counted(len(text), 'pair')} of "
         f"{text.source_name}; check that these are the right files"
     )
 
@@ -216,8 +217,7 @@ def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lan
 
     They are if more than half of the distinct words of each side occur on the opposite side of the
     training text and fewer than a quarter on the same side. At most MAX_SAMPLED_LINES training
-    lines, from all of the text, are read. If all of several texts are swapped, the training text
-    probably is.
+    lines, from all of the text, are read.
     """
     vocabularies = [_words(spread(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
     swapped = [
@@ -226,15 +226,11 @@ def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lan
     if not swapped:
         return
     first, (opposite, same) = swapped[0]
-    culprit = "one of the two"
-    if len(swapped) == len(texts) > 1:
-        names = " and ".join(text.source_name for text in texts[1:])
-        culprit = f"{train.source_name} (those of {names} agree with those of {first.source_name})"
     raise UserError(
         f"{first.source_name}: source and target seem to be swapped relative to "
         f"{train.source_name}: {opposite:.0%} of its source words occur on the target side there "
-        f"and {same:.0%} on the source side. Swap the sides of {culprit}: the source language is "
-        f"{src_lang}."
+        f"and {same:.0%} on the source side. Swap the sides of one of the two: the source "
+        f"language is {src_lang}."
     )
 
 
@@ -255,7 +251,3 @@ def _shares_if_swapped(
 
 def _words(lines: Iterable[str]) -> set[str]:
     return {word for line in lines for word in line.split()}
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -15,7 +15,7 @@ from itertools import chain
 import numpy as np
 
 from seq2seq.data.spread import spread_rows
-from seq2seq.names.symbols import any_of
+from seq2seq.names.words import any_of
 
 MAX_PAIRS = 300_000  # searched for names, from all of the text
 MIN_LETTERS = 3  # shorter words are no names

@@ -1,4 +1,4 @@
-"""Download public parallel corpora: Multi30k, and the Tatoeba pairs of manythings.org.
+"""Ready corpora: the demo's, which are unpacked, Multi30k, and the Tatoeba pairs of manythings.org.
 
 Multi30k is a fixed release, verified by SHA-256. The Tatoeba pairs (anki-eng-*) change over time
 and are split into train, dev and test by a fixed rule of this module: scores are comparable only if
@@ -10,19 +10,21 @@ import gzip
 import hashlib
 import io
 import shutil
+import tarfile
 import unicodedata
 import urllib.request
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.client import HTTPException
-from pathlib import Path
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
 
 from seq2seq.data.corpus import has_text
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import RunError, argument
-from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.files import atomic_write, write_errors
 
 MULTI30K_URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/"
@@ -59,6 +61,35 @@ TIMEOUT = 60  # seconds without data
 RETRIES = 2  # after a broken connection or a server error
 MAX_UNPACKED = 512 * 2**20  # bytes
 HELD_OUT = 1000  # English sentences in each of dev and test
+
+
+def unpack_demo_corpora(folder: Path) -> list[str]:
+    """Write each corpus to `folder/NAME/{train,valid,test}.LANG`; return a summary of each.
+
+    Raises RunError if a file cannot be written.
+    """
+    pairs: dict[str, dict[str, int]] = {}
+    for name, content in _members():
+        path = folder / name
+        with write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, content)
+        pairs.setdefault(name.parts[0], {})[name.stem] = content.count(b"\n")
+    return [
+        f"{folder / corpus}: "
+        + ", ".join(f"{splits[split]:,} {split}" for split in ("train", "valid", "test"))
+        + " pairs"
+        for corpus, splits in pairs.items()
+    ]
+
+
+def _members() -> Iterator[tuple[PurePosixPath, bytes]]:
+    """Yield the name and the content of each packed file."""
+    packed = files("seq2seq").joinpath("demo_data", "corpora.tar.xz").read_bytes()
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as archive:
+        for member in archive:
+            if file := archive.extractfile(member):
+                yield PurePosixPath(member.name), file.read()
 
 
 def fetch(name: str, output: Path, base_url: str | None = None) -> None:
@@ -116,8 +147,7 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
         f"{language}-eng.zip: {len(archive):,} bytes, SHA-256 {hashlib.sha256(archive).hexdigest()}"
     )
     splits = split_pairs(read_pairs(archive, f"{language}.txt"))
-    files = {f"{split}.tsv.gz": pack(lines) for split, lines in splits.items()}
-    write_folder(folder, files)
+    write_folder(folder, {f"{split}.tsv.gz": pack(lines) for split, lines in splits.items()})
     for split, lines in splits.items():
         say(f"{folder / split}.tsv.gz: {len(lines):,} pairs")
     say("The split is specific to this command: compare scores only if the SHA-256 is the same.")
@@ -158,7 +188,7 @@ def read_at_most(read: Callable[[int], bytes], limit: int, name: str) -> bytes:
 def read_pairs(archive: bytes, member: str) -> list[str]:
     """Read a text file of a zip archive in memory: English, tab, translation, tab, attribution."""
     try:
-        with zipfile.ZipFile(io.BytesIO(archive)) as files, files.open(member) as stream:
+        with zipfile.ZipFile(io.BytesIO(archive)) as members, members.open(member) as stream:
             text = read_at_most(stream.read, MAX_UNPACKED, member).decode("utf-8-sig")
     except KeyError as error:
         raise RunError(f"the zip archive has no {member}") from error
@@ -207,13 +237,13 @@ def pack(lines: list[str]) -> bytes:
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
-def write_folder(folder: Path, files: dict[str, bytes]) -> None:
+def write_folder(folder: Path, contents: dict[str, bytes]) -> None:
     """Write a temporary folder and rename it to `folder`."""
     temporary = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        for name, content in files.items():
+        for name, content in contents.items():
             (temporary / name).write_bytes(content)
         temporary.rename(folder)
     finally:

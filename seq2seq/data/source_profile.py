@@ -9,18 +9,20 @@ from functools import cache, cached_property
 from itertools import islice, takewhile
 from typing import Any
 
-from seq2seq.data.affixes import Affixes, has_letters, split_affixes
 from seq2seq.data.copied_words import CopyHabits, copy_habits
 from seq2seq.data.sentences import (
+    Affixes,
     find_abbreviations,
+    has_letters,
     lacks_mark,
+    split_affixes,
     split_sentences,
     usual_marks,
     without_mark,
 )
 from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
-from seq2seq.names.symbols import any_of
+from seq2seq.names.words import any_of
 
 MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100

@@ -25,13 +25,12 @@ import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
-from seq2seq.data.batching import EncodedPairs
+from seq2seq.data.batching import EncodedPairs, Share, describe_share, ends_of, shares
 from seq2seq.data.cache import arrays
 from seq2seq.data.cache.entries import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
 from seq2seq.data.cache.workers import encode_in_workers, train_in_worker
 from seq2seq.data.compression import opening_errors
 from seq2seq.data.corpus import Texts
-from seq2seq.data.corpus_sampling import Share, describe_share, ends_of, shares
 from seq2seq.data.packed_sequences import Selected
 from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.training import checksums_of_models, vocabulary_notes

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,33 +46,24 @@ def read_word_vectors(path: Path, words: Mapping[str, int], size: int) -> WordVe
 
     A line has a word and its numbers, separated by spaces; the first line may have the count of
     lines and the size instead. Of lines of the same word the first counts. Raises UserError, with
-    the line, for a malformed file, another size or if no word is found.
+    the line, for another size, a word without numbers, or if no word is found.
     """
     vectors: dict[int, npt.NDArray[np.float32]] = {}
-    promised, count, number = None, 0, 0
     for number, line in enumerate(iter_raw_lines(path), start=1):
         content = strip_line(line, number == 1).rstrip(b" ")
         if number == 1 and _HEADER.fullmatch(content):
-            promised, length = map(int, content.split())
-            _check_size(path, length, size)
             continue
-        spaces = content.count(b" ")
-        if not count and spaces > 1:
-            _check_size(path, spaces, size, number)
-        if spaces < size:
+        text, _, numbers = content.partition(b" ")
+        count = numbers.count(b" ") + bool(numbers)
+        if number <= 2 and count != size:
             raise UserError(
-                f"{path}:{number}: found {spaces} numbers after the word instead of {size}; {_FORM}"
+                f"{path}:{number}: has {count} numbers after the word, but "
+                f"model.embedding_size is {size}; {_FORM}"
             )
-        count += 1
-        word = unicodedata.normalize("NFC", content[: content.index(b" ")].decode(errors="replace"))
+        word = unicodedata.normalize("NFC", text.decode(errors="replace"))
         ident = words.get(word)
-        if ident is not None and spaces == size and ident not in vectors:
-            vectors[ident] = _numbers(content, f"{path}:{number}")
-    if promised is not None and count != promised:
-        raise UserError(
-            f"{path}:{number}: the file ends after {count:,} of {promised:,} vectors. Download it "
-            "again"
-        )
+        if ident is not None and count == size and ident not in vectors:
+            vectors[ident] = _vector(numbers.split(b" "), f"{path}:{number}")
     if not vectors:
         raise UserError(
             f"{path}: has none of the {len(words):,} words of the vocabulary. Give a file of this "
@@ -82,24 +73,11 @@ def read_word_vectors(path: Path, words: Mapping[str, int], size: int) -> WordVe
     return WordVectors(path, list(vectors), rows, len(words))
 
 
-def _check_size(path: Path, length: int, size: int, number: int = 1) -> None:
-    if length != size:
-        raise UserError(
-            f"{path}:{number}: has vectors of {length} numbers, but model.embedding_size is "
-            f"{size}. Set model.embedding_size={length}"
-        )
-
-
-def _numbers(content: bytes, place: str) -> npt.NDArray[np.float32]:
-    """Return the numbers of a line after its word."""
-    numbers = []
-    for text in content.split(b" ")[1:]:
-        try:
-            numbers.append(float(text))
-        except ValueError:
-            number = text.decode(errors="replace")[:40]
-            raise UserError(f"{place}: {number!r} is not a number; {_FORM}") from None
-    row = np.array(numbers)
+def _vector(numbers: Sequence[bytes], place: str) -> npt.NDArray[np.float32]:
+    try:
+        row = np.array([float(number) for number in numbers])
+    except ValueError as error:
+        raise UserError(f"{place}: {error}; {_FORM}") from None
     if not (np.abs(row) <= np.finfo(np.float32).max).all():
         raise UserError(f"{place}: has a number that is not finite in float32")
     return row.astype(np.float32)

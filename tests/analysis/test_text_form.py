@@ -13,8 +13,8 @@ from seq2seq.analysis.check.data_statistics import split_order
 from seq2seq.analysis.check.findings import order_findings
 from seq2seq.analysis.check.text_form import column_findings, form_findings
 from seq2seq.data.corpus import ParallelText
-from seq2seq.data.demo_corpora import _members
 from seq2seq.data.natural_language import not_language
+from seq2seq.data.public_corpora import _members
 from seq2seq.data.tables import is_header
 
 LINES = [

@@ -548,8 +548,7 @@ DATA = {
     "a swapped training text": Row(
         f"{T} data.train.src=train.tgt data.train.tgt=train.src",
         "valid.src and valid.tgt: source and target seem to be swapped relative to train.tgt and "
-        "train.src: ... Swap the sides of train.tgt and train.src (those of test.src and test.tgt "
-        "agree with those of valid.src and valid.tgt): the source language is xx.",
+        "train.src: ... Swap the sides of one of the two: the source language is xx.",
     ),
     "a swapped training text in init": Row(
         "init my.yaml --src-lang xx --tgt-lang yy --train train.tgt train.src "

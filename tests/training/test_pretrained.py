@@ -139,7 +139,7 @@ def test_a_wrong_size_ends_with_one_line_before_anything_is_written(
         given = [command, str(small_corpus), *SHORT, f"run_dir={run}", vectors]
         assert main([*given, "--device", "cpu"]) == 2
         *_, line = capsys.readouterr().err.splitlines()
-        assert "x.vec:1: has vectors of 7 numbers, but model.embedding_size is " in line
+        assert "has 7 numbers after the word, but model.embedding_size is " in line
         assert not (run / METRICS).exists()
 
 

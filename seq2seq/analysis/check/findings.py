@@ -15,7 +15,7 @@ from seq2seq.analysis.check.data_statistics import (
     TextStatistics,
     mojibake_test,
 )
-from seq2seq.data.corpus_sampling import describe_share
+from seq2seq.data.batching import describe_share
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import install_command
 

@@ -32,8 +32,7 @@ from seq2seq.data.vocabulary.vocabulary import (
     words_of,
 )
 from seq2seq.names.names import learn_names
-from seq2seq.names.symbols import any_of
-from seq2seq.names.words import PLACEHOLDERS
+from seq2seq.names.words import PLACEHOLDERS, any_of
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, check_readable, read_bounded
 

@@ -11,8 +11,7 @@ import sentencepiece
 
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.names.names import Names
-from seq2seq.names.symbols import any_of
-from seq2seq.names.words import PLACEHOLDERS
+from seq2seq.names.words import PLACEHOLDERS, any_of
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE
 
