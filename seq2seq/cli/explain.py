@@ -5,8 +5,7 @@ import json
 import textwrap
 from collections.abc import Iterator
 
-from seq2seq.config.key_values import Schema, section_of, values_of
-from seq2seq.config.schema import Config, json_schema
+from seq2seq.config.schema import Config, Schema, json_schema, section_of, values_of
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError
 
