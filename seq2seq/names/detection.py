@@ -2,36 +2,12 @@
 
 A word of the training text is a name if mining found its spelling. Ordinary are other words that
 the training text has in lower case, unless they are capitalised within a sentence, and those that
-it has capitalised more than once. All other capitalised words are names, but for titles before a
-name and for greetings and interjections that begin a sentence, of languages in Latin script.
+it has capitalised more than once. All other capitalised words are names.
 """
 
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 from seq2seq.names.words import SourceWord, any_of, inside, source_words
-
-_TITLES = frozenset(
-    re.findall(
-        r"\w+",
-        "Mr Mrs Ms Miss Mx Messrs Dr Doctor Prof Professor Sir Madam Gen General Col Colonel Capt "
-        "Captain Lt Lieutenant Sgt Sergeant Maj Major Cmdr Adm Admiral Gov Governor Sen Senator "
-        "Rep Pres President Minister Rev Reverend Fr Father Hon St Saint Lord Lady King Queen "
-        "Prince Princess Judge Justice Uncle Aunt Shri Smt Herr Frau Monsieur Madame Mademoiselle "
-        "Mme Mlle Mgr Se\u00f1or Se\u00f1ora Se\u00f1orita Sr Sra Srta Don Signor Signora Senhor "
-        "Senhora Pan Pani",
-    )
-)
-_GREETINGS = frozenset(
-    re.findall(
-        r"\w+",
-        "Hello Hi Hey Yes No Nope Yeah Ok Okay Oh Ah Well Please Thanks Thank Sorry Wow Dear Good "
-        "Welcome Bye Goodbye Excuse Pardon Congratulations Cheers Alas Sure Indeed Namaste Hallo "
-        "Ja Nein Bitte Danke Guten Liebe Lieber Bonjour Bonsoir Salut Oui Non Merci Cher "
-        "Ch\u00e8re Hola S\u00ed Gracias Adi\u00f3s Buenos Buenas Querido Querida Ciao Grazie "
-        "Prego Caro Cara Ol\u00e1 Sim Obrigado Obrigada",
-    )
-)
 
 
 class NameDetector:
@@ -64,13 +40,7 @@ class NameDetector:
                 if word.capitalised and (self._is_name(word) or (alone and self._is_unseen(word)))
             ]
         symbols = inside(self._symbol, line)
-        addresses = _addresses(line, words) if names else set()
-        return [
-            word
-            for word in names
-            if word.start not in symbols
-            and (word.text in self._names or word.start not in addresses)
-        ]
+        return [word for word in names if word.start not in symbols]
 
     def _is_unseen(self, word: SourceWord) -> bool:
         """Return whether neither the word nor its lower case occurs, unless as a name."""
@@ -85,17 +55,3 @@ class NameDetector:
         if text.lower() in self._lower and (word.initial or text.isupper()):
             return False
         return len(text) > 1 and self._capitalised.get(text, 0) <= 1
-
-
-def _addresses(line: str, words: Sequence[SourceWord]) -> set[int]:
-    """Return where titles before a name begin, and greetings at the start of a sentence."""
-    starts = set[int]()
-    for word, following in zip(words, [*words[1:], None], strict=True):
-        text = word.text.capitalize()
-        after = line[word.end : following.start if following else None].strip()
-        is_before_name = following is not None and following.capitalised and after in ("", ".")
-        if (text in _TITLES and (is_before_name or (word.initial and after[:1] in (",", "!")))) or (
-            text in _GREETINGS and word.initial
-        ):
-            starts.add(word.start)
-    return starts

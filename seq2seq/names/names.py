@@ -36,7 +36,6 @@ MAX_WORDS = 200_000  # source words kept
 MAX_TARGET_WORDS = 30_000  # kept for the speller
 MAX_MASKED = 100_000  # pairs kept, for the next epoch
 FORMAT = 1
-_INITIALS = re.compile(r"(?<!\w)(?:[^\W\d_]\. ?)+\Z")
 
 
 class Masked(NamedTuple):
@@ -77,7 +76,7 @@ class Names:
         return Speller(pairs, self.content["words"])
 
     def mask(self, text: str) -> list[Masked]:
-        """Replace the names of a normalized source text, with their initials, by placeholders.
+        """Replace the names of a normalized source text by placeholders.
 
         Names that the model may have learned as words remain. A text with more names than there are
         placeholders is returned in parts.
@@ -97,25 +96,7 @@ class Names:
     def _rare_runs(self, text: str) -> list[list[SourceWord]]:
         """Return the names that the model cannot have learned, those that are adjacent together."""
         words = [word for word in self._detector.names_in(text) if self._is_rare(word)]
-        return list(_runs(text, [self._with_initials(text, word) for word in words]))
-
-    def _with_initials(self, text: str, word: SourceWord) -> SourceWord:
-        """Return a name from its initials on, as in "A. K. Sen".
-
-        A single letter that is a common word, such as "I", may end the sentence before.
-        """
-        initials = _INITIALS.search(text, 0, word.start)
-        if initials is None or not initials[0].isupper():
-            return word
-        letters = [letter for letter in initials[0] if letter.isalpha()]
-        if len(letters) == 1 and initials.start() and self._is_common(letters[0]):
-            return word
-        return word._replace(start=initials.start())
-
-    def _is_common(self, word: str) -> bool:
-        lower: int = self.content["lower"].get(word.lower(), 0)
-        capitalised: int = self.content["capitalised"].get(word, 0)
-        return max(lower, capitalised) >= FREQUENT
+        return list(_runs(text, words))
 
     def loses(self, masked: Masked, translation: str) -> bool:
         """Return whether a translation lacks a name that `mask` left as a word."""
