@@ -122,9 +122,6 @@ NOT_LANGUAGE: dict[str, Callable[[int], str]] = {
     "hashes": lambda n: f"{(n + 1) * 0x9E3779B1:016x}",
     "ids": lambda n: f"s{n:06d}",
     "mail": lambda n: f"user{n}@example.org",
-    "language codes": lambda n: ("en", "de")[n % 2],
-    "constant": lambda _: "train",
-    "licences": lambda n: f"CC-BY 2.0 (France) Attribution: example.org #{n} (user{n})",
 }
 
 

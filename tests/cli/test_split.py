@@ -104,8 +104,14 @@ def test_splits_depend_on_the_seed_and_the_test_set_is_optional(folder: Path) ->
         ("-i all.csv -o {}.tsv", "split: all.csv needs --columns SRC,TGT, the names of two "),
         ("-i all.csv --columns a -o {}.tsv", "split --columns: give two columns, source and "),
         ("-i all.csv --columns a,b -o {}.tsv", "all.csv:1: has no column 'a'; it has: id, "),
-        ("-i all.en all.de -o {}.tsv --valid 500", "all.en and all.de: 500 for valid and "),
-        ("-i all.en all.de -o no/{}.tsv --valid 500", "all.en and all.de: 500 for valid and "),
+        (
+            "-i all.en all.de -o {}.tsv --valid 500",
+            "pairs with text leave none for train; lower",
+        ),
+        (
+            "-i all.en all.de -o no/{}.tsv --valid 500",
+            "pairs with text leave none for train; lower",
+        ),
         ("-i all.en all.de -o all.en/{}.tsv", "all.en/train.tsv: "),
         ("-i nowhere all.de -o {}.tsv", "nowhere: no such file"),
         ("-i valid.en all.de -o {}.en {}.de", "valid.en: is already read or written by this "),
