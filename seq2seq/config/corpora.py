@@ -11,7 +11,6 @@ from pydantic import (
     ValidationInfo,
     WithJsonSchema,
     field_validator,
-    model_validator,
 )
 
 from seq2seq.config.fields import Count, FilePath, NonEmptyStr, Positive, Section, key
@@ -157,14 +156,6 @@ class DataConfig(Section):
     valid: ParallelFiles = Field(description="validation text, which selects the best weights")
     test: ParallelFiles | None = key(None, "test text, for the final score only")
     max_length: Count = key(100, "tokens per side; longer pairs are skipped, longer lines split")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_removed(cls, value: object) -> object:
-        """Ignore `embeddings: null`, which configs of older run folders have."""
-        if isinstance(value, dict) and value.get("embeddings", "") is None:
-            return {key: entry for key, entry in value.items() if key != "embeddings"}
-        return value
 
     @field_validator("train")
     @classmethod

@@ -65,7 +65,7 @@ def prepare(
     session.writer.verify_lock()
     repairs += _create(session) if state is None else _reopen(session, state)
     notes = [*_describe(session, source.blank), *source.notes, *repairs]
-    notes += [start.note(vocabularies)] if start is not None else []
+    notes += [] if start is None else [start.note(vocabularies)]
     notes += _suspicious_texts(session, source)
     trim_memory()
     return session, notes

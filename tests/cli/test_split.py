@@ -106,11 +106,11 @@ def test_splits_depend_on_the_seed_and_the_test_set_is_optional(folder: Path) ->
         ("-i all.csv --columns a,b -o {}.tsv", "all.csv:1: has no column 'a'; it has: id, "),
         (
             "-i all.en all.de -o {}.tsv --valid 500",
-            "pairs with text leave none for train; lower",
+            "all.en and all.de: 199 pairs with text leave none",
         ),
         (
             "-i all.en all.de -o no/{}.tsv --valid 500",
-            "pairs with text leave none for train; lower",
+            "all.en and all.de: 199 pairs with text leave none",
         ),
         ("-i all.en all.de -o all.en/{}.tsv", "all.en/train.tsv: "),
         ("-i nowhere all.de -o {}.tsv", "nowhere: no such file"),
