@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from seq2seq.data.compression import is_compressed
+from seq2seq.data.lines import is_compressed
 from seq2seq.runtime import files
 from seq2seq.runtime.console import counted, logger, printable
 from seq2seq.runtime.errors import RunError, UserError

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
+from seq2seq.config.corpora import VocabularyConfig as VocabularyConfig
 from seq2seq.config.document import Tree, apply_override, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
 from seq2seq.config.fields import (
@@ -33,7 +34,6 @@ from seq2seq.config.fields import (
 from seq2seq.config.model import ModelConfig as ModelConfig
 from seq2seq.config.training import DecodingConfig as DecodingConfig
 from seq2seq.config.training import TrainingConfig as TrainingConfig
-from seq2seq.config.vocabulary import VocabularyConfig as VocabularyConfig
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.console import logger
 

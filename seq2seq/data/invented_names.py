@@ -27,17 +27,8 @@ _GENITIVE = r"(?=(?:['\u2019]?s)?(?!\w))"  # matches before "s", "'s" or the end
 _FORMS = (
     *("Xx Xx", "Xx Xx Xx", "Xx Xx-Xx", "Xx-xx", "Xx-Xx", "Xx 00", "XX"),
     *("XX000", "XX0000", "XX-0000", "X-000", "X00", "00X", "XX 000", "X0X0"),
-    *(
-        "000-0000",
-        "000-000-0000",
-        "+00 000 0000",
-        "00000",
-        "0000",
-        "00:00",
-        "0,000",
-        "0.00",
-        "0.00.0",
-    ),
+    *("000-0000", "000-000-0000", "+00 000 0000", "00000", "0000", "00:00"),
+    *("0,000", "0.00", "0.00.0"),
     *("xx.xx@xx.xx", "xx@xx.xx", "xx_xx@xx.xx", "xx00@xx-xx.xx", "www.xx.xx", "xx.xx", "xx.xx/xx"),
 )
 FORM_RATE = 0.3  # share of invented names that have another form

@@ -190,12 +190,8 @@ def read_pairs(archive: bytes, member: str) -> list[str]:
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as members, members.open(member) as stream:
             text = read_at_most(stream.read, MAX_UNPACKED, member).decode("utf-8-sig")
-    except KeyError as error:
-        raise RunError(f"the zip archive has no {member}") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise RunError(f"the download is not an intact zip archive: {error}") from error
-    except UnicodeDecodeError as error:
-        raise RunError(f"{member}: not UTF-8 at byte {error.start:,}") from error
+    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
+        raise RunError(f"the download is not an intact archive of {member}: {error}") from error
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     for number, line in enumerate(lines, start=1):
         columns = line.split("\t")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.corpus import has_text, iter_pairs, no_usable_pair, source_name
-from seq2seq.data.writing import pair_writer
+from seq2seq.data.tables import pair_writer
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import appearing_together

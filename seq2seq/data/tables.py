@@ -1,19 +1,27 @@
-"""Tables of parallel text: TSV without quotes, CSV, whose cells may be quoted, and JSON lines."""
+"""Parallel text in two files or a table: TSV without quotes, CSV, and JSON lines."""
 
 import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
+from typing import IO
 
-from seq2seq.data.lines import iter_lines, iter_text
+from seq2seq.data.lines import compressing, iter_lines, iter_text
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError, did_you_mean, shorten
-from seq2seq.runtime.file_types import is_column_number
-from seq2seq.runtime.files import LONE_SURROGATE
+from seq2seq.runtime.file_types import is_column_number, table_format
+from seq2seq.runtime.files import (
+    LONE_SURROGATE,
+    Renames,
+    appearing_together,
+    atomic_file,
+    resolve_link,
+    write_errors,
+)
 
 DELIMITERS = ",;\t|"  # in order of preference
 NESTED = "translation"  # object of translations by language, as in Hugging Face's datasets
@@ -24,6 +32,7 @@ _HEADER_WORDS = frozenset(
     reference score segment sentence sentences source src target text tgt translated translation
     trg""".split()  # noqa: SIM905
 )
+WritePair = Callable[[str, str], None]
 
 
 def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, str]]:
@@ -171,3 +180,95 @@ def is_header(line: str, languages: Sequence[str] = ()) -> bool:
     words = re.findall(r"[^\W\d_]+", line.lower())
     names = _HEADER_WORDS | {language.lower() for language in languages}
     return 0 < len(words) <= 3 and names.issuperset(words) and not line.rstrip().endswith(".")
+
+
+@contextmanager
+def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
+    """Yield a file, compressed by its ending, that appears at its path once it is complete.
+
+    With `later`, it appears with others. A symbolic link is followed. Raises RunError if writing
+    fails.
+    """
+    with (
+        write_errors(path),
+        atomic_file(resolve_link(path), later=later) as raw,
+        compressing(raw, path) as file,
+    ):
+        yield file
+
+
+@contextmanager
+def pair_writer(
+    paths: Sequence[Path],
+    columns: Sequence[str] = ("src", "tgt"),
+    later: Renames | None = None,
+) -> Iterator[WritePair]:
+    """Yield a function that writes a pair: into two files of lines, or into one table.
+
+    The files appear together, or with others of `later` (see `appearing_together`).
+    `columns` are the names in the header of CSV and the keys of JSON lines, or the numbers of the
+    columns of a CSV without a header.
+    Raises errors as `new_file` does, and UserError for text that the format cannot hold.
+    """
+    with ExitStack() as stack:
+        if later is None:
+            later = stack.enter_context(appearing_together())
+        files = [
+            io.TextIOWrapper(stack.enter_context(new_file(path, later)), "utf-8", newline="")
+            for path in paths
+        ]
+        yield _writer(files, paths[0], columns)
+        for file in files:
+            file.flush()
+            file.detach()
+
+
+def _writer(files: Sequence[io.TextIOWrapper], path: Path, columns: Sequence[str]) -> WritePair:
+    if len(files) == 2:
+        return _line_writer(*files)
+    form = table_format(path)
+    if form == "csv":
+        return _csv_writer(files[0], columns)
+    return _json_writer(files[0], columns) if form == "json" else _tsv_writer(files[0], path)
+
+
+def _line_writer(src_file: IO[str], tgt_file: IO[str]) -> WritePair:
+    def write(src: str, tgt: str) -> None:
+        src_file.write(f"{src}\n")
+        tgt_file.write(f"{tgt}\n")
+
+    return write
+
+
+def _csv_writer(file: IO[str], columns: Sequence[str]) -> WritePair:
+    table, numbers = csv.writer(file), as_numbers(columns)  # RFC 4180
+    if numbers is None:
+        table.writerow(columns)
+    src_place, tgt_place = numbers or (0, 1)
+
+    def write(src: str, tgt: str) -> None:
+        cells = [""] * (max(src_place, tgt_place) + 1)
+        cells[src_place], cells[tgt_place] = src, tgt
+        table.writerow(cells)
+
+    return write
+
+
+def _json_writer(file: IO[str], columns: Sequence[str]) -> WritePair:
+    def write(src: str, tgt: str) -> None:
+        fields = dict(zip(columns, (src, tgt), strict=True))
+        file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+    return write
+
+
+def _tsv_writer(file: IO[str], path: Path) -> WritePair:
+    def write(src: str, tgt: str) -> None:
+        if "\t" in src or "\t" in tgt:
+            raise UserError(
+                f"{path}: a sentence contains a tab ({src[:40]!r}), which TSV cannot hold. "
+                "Write two files, .csv or .jsonl"
+            )
+        file.write(f"{src}\t{tgt}\n")
+
+    return write

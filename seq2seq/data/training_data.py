@@ -15,28 +15,43 @@ import json
 import os
 import re
 import sys
+import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
+from tqdm import tqdm
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
+from seq2seq.data import token_cache
 from seq2seq.data.batching import EncodedPairs, Share, describe_share, ends_of, shares
-from seq2seq.data.cache import arrays
-from seq2seq.data.cache.entries import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
-from seq2seq.data.cache.workers import encode_in_workers, train_in_worker
-from seq2seq.data.compression import opening_errors
-from seq2seq.data.corpus import Texts
-from seq2seq.data.packed_sequences import Selected
-from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
-from seq2seq.data.vocabulary.training import checksums_of_models, vocabulary_notes
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_paths
+from seq2seq.data.corpus import ParallelText, Texts
+from seq2seq.data.lines import opening_errors
+from seq2seq.data.packed_sequences import Chunk, PackedIds, Selected, encode_chunk
+from seq2seq.data.token_cache import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
+from seq2seq.data.vocabulary.training import (
+    checksums_of_models,
+    train_vocabularies,
+    vocabulary_notes,
+)
+from seq2seq.data.vocabulary.vocabulary import (
+    Vocabularies,
+    checksums_of,
+    load_vocabularies,
+    save_vocabularies,
+)
+from seq2seq.runtime.console import hides_bars
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.files import PART_SUFFIX, check_paths
+from seq2seq.runtime.workers import WorkerPool, available_cores
 
 FOLDER = ".token-cache"
 PLACE = "SEQ2SEQ_CACHE"  # environment variable
@@ -44,6 +59,10 @@ _NAMED_FILES = 4  # in the name of a folder
 _TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
 RECORDED_TEXT = "text.train"  # key of the text's checksum in a run's record of its data
 _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
+MAX_PAIRS_WITHOUT_WORKERS = 50_000
+MAX_WORKERS = 16
+CHUNK_PAIRS = 5_000  # encoded by one call
+_QUEUED_PER_WORKER = 2  # chunks, so that workers do not wait for this process
 
 
 @contextmanager
@@ -126,7 +145,7 @@ class TrainingData:
         statuses = _statuses(files)
 
         def build(folder: Path) -> Counts:
-            counts = arrays.copy_text(files, folder)
+            counts = token_cache.copy_text(files, folder)
             if _statuses(files) != statuses:
                 raise UserError(f"{texts.source_name(files)}: changed while being read. Try again.")
             return counts
@@ -136,14 +155,14 @@ class TrainingData:
         if entry.rebuilt == STALE:
             cache.remove_others(entry.digest)
         self._entry, counts, corpora = entry, entry.counts, texts.as_list(files)
-        self._has_links = arrays.has_links(files)
-        self.text = arrays.open_text(entry, texts.source_name(files))
+        self._has_links = token_cache.has_links(files)
+        self.text = token_cache.open_text(entry, texts.source_name(files))
         self._sizes = [counts["pairs"]]  # by corpus, one after another in the text
         if len(corpora) > 1:
-            self._sizes = [counts[arrays.pairs_of_corpus(n + 1)] for n in range(len(corpora))]
+            self._sizes = [counts[token_cache.pairs_of_corpus(n + 1)] for n in range(len(corpora))]
         self.blank = counts["blank"]  # pairs dropped for a blank side
         self.same = counts["same"]  # pairs with identical sides
-        names = (*arrays.TEXT_FILES, *(arrays.LINK_FILES[:2] if self._has_links else ()))
+        names = (*token_cache.TEXT_FILES, *(token_cache.LINK_FILES[:2] if self._has_links else ()))
         checksums = [entry.files[name][1] for name in names]
         self.checksum = texts.combined_checksum(checksums, self._sizes)
         self._weights = [getattr(corpus, "weight", 1.0) for corpus in corpora]
@@ -179,17 +198,17 @@ class TrainingData:
         def build(folder: Path) -> Counts:
             place = self._cache.path
             with closing(encode_in_workers(self.text, vocabularies, max_length, place)) as chunks:
-                return arrays.write_ids(folder, chunks, size)
+                return token_cache.write_ids(folder, chunks, size)
 
         settings = {"vocabulary": checksums_of(vocabularies), "max_length": max_length}
         entry = self._load(_TOKENS, settings, build)
-        src_texts, tgt_texts, src, tgt = arrays.open_ids(entry, self.text, size)
+        src_texts, tgt_texts, src, tgt = token_cache.open_ids(entry, self.text, size)
         too_long, rows = len(self.text) - len(src_texts), src_texts.rows
         parts: tuple[Share, ...] = ()
         if len(self._sizes) > 1:
             parts = shares(ends_of(rows, self._sizes), self._weights)
-        links = Selected(arrays.open_links(self._entry), rows) if self._has_links else None
-        divisions = arrays.StoredDivisions(entry)
+        links = Selected(token_cache.open_links(self._entry), rows) if self._has_links else None
+        divisions = token_cache.StoredDivisions(entry)
         return EncodedPairs(src_texts, tgt_texts, src, tgt, too_long, parts, links, divisions)
 
     def _load(
@@ -212,11 +231,7 @@ class TrainingData:
             self.digests[name] = entry.digest
             same_text = kind == _TEXT and self._recorded.get(RECORDED_TEXT) == self.checksum
             if self._recorded.get(name, entry.digest) != entry.digest and not same_text:
-                self.notes.append(
-                    f"warning: {entry.path} differs from what the run was trained on, "
-                    "although it was built from the same files; was another version of seq2seq or "
-                    "SentencePiece in use?"
-                )
+                self.notes.append(f"warning: {entry.path} differs from what the run was trained on")
 
 
 def _reading(files: Texts) -> dict[str, Any]:
@@ -262,3 +277,94 @@ def _versions() -> dict[str, str]:
         "unicode": unicodedata.unidata_version,
         "unknown": "an id for each word",
     }
+
+
+def train_in_worker(
+    text: ParallelText, config: VocabularyConfig, folder: Path, tags: Sequence[str] = ()
+) -> None:
+    """Train vocabularies on a text, and write them to a folder.
+
+    A large text is left to a worker, at whose end the memory that SentencePiece takes is returned.
+    Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
+    """
+
+    def train() -> None:
+        save_vocabularies(train_vocabularies(config, text.src, text.tgt, tags), folder)
+
+    if len(text) <= MAX_PAIRS_WITHOUT_WORKERS:
+        train()
+        return
+    with _worker_pool(1, train) as pool:
+        pool.submit(_call).result()
+
+
+def encode_in_workers(
+    text: ParallelText, vocabularies: Vocabularies, max_length: int, folder: Path
+) -> Generator[Chunk]:
+    """Encode a text, a large one in workers; yield its chunks in order.
+
+    Workers leave their results in a temporary folder in `folder`. Raises RunError if one is killed.
+    """
+
+    def encode(start: int) -> Chunk:
+        rows = slice(start, start + CHUNK_PAIRS)
+        return encode_chunk(text.src[rows], text.tgt[rows], vocabularies, max_length, start)
+
+    starts = range(0, len(text), CHUNK_PAIRS)
+    with tqdm(
+        desc="encoding", total=len(text), unit=" pairs", leave=False, disable=hides_bars()
+    ) as bar:
+        few = len(text) <= MAX_PAIRS_WITHOUT_WORKERS
+        for chunk in map(encode, starts) if few else _encoded(encode, starts, folder):
+            yield chunk
+            bar.update(chunk.pairs)
+
+
+def _encoded(encode: Callable[[int], Chunk], starts: range, folder: Path) -> Iterator[Chunk]:
+    """Yield the chunks that workers encode, in order."""
+    count = max(1, min(available_cores(), MAX_WORKERS, len(starts)))
+    with tempfile.TemporaryDirectory(PART_SUFFIX, "encoding.", folder) as results:
+
+        def save(start: int) -> Path:
+            path, (pairs, rows, *sides) = Path(results, f"{start}.npy"), encode(start)
+            with path.open("xb") as file:
+                for array in (pairs, rows, *(a for s in sides for a in (s.ids, s.ends, s.lengths))):
+                    np.save(file, array, allow_pickle=False)
+            return path
+
+        with _worker_pool(count, save) as pool:
+            pending: deque[Future[Path]] = deque()
+            for start in starts:
+                pending.append(pool.submit(_call, start))
+                if len(pending) == _QUEUED_PER_WORKER * count:
+                    yield _take(pending.popleft().result())
+            while pending:
+                yield _take(pending.popleft().result())
+
+
+def _take(path: Path) -> Chunk:
+    """Load a chunk that a worker saved, and delete its file."""
+    with path.open("rb") as file:
+        pairs, rows, *sides = (np.load(file, allow_pickle=False) for _ in range(8))
+    path.unlink()
+    return Chunk(int(pairs), rows, PackedIds(*sides[:3]), PackedIds(*sides[3:]))
+
+
+@contextmanager
+def _worker_pool(count: int, work: Callable[..., Any]) -> Iterator[WorkerPool]:
+    """Yield workers in which `_call` does the work."""
+    try:
+        with WorkerPool(count, _work.append, (work,)) as pool:
+            yield pool
+    except BrokenProcessPool:
+        raise RunError(
+            "A process that was preparing the training text was killed, perhaps because memory "
+            "ran out. Start training again."
+        ) from None
+
+
+_work: list[Callable[..., Any]] = []  # one element in a worker
+
+
+def _call(*arguments: object) -> Any:
+    return _work[-1](*arguments)

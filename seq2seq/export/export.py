@@ -11,8 +11,14 @@ from typing import Any
 
 from seq2seq import __version__
 from seq2seq.config.schema import DecodingConfig
-from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from seq2seq.data.vocabulary.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    checksums_of,
+    save_vocabularies,
+)
 from seq2seq.engines.onnx.files import quantized
 from seq2seq.engines.onnx.topk import topk_graph
 from seq2seq.inference.run_loading import StoredRun, check_fit, graphs_of, stored_run

@@ -9,12 +9,11 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from seq2seq.names.detection import NameDetector
 from seq2seq.names.mining import NameMiner, NamePair
 from seq2seq.names.sounds import ends_stem, starts_unit, units_of
 from seq2seq.names.speller import Speller
@@ -25,6 +24,7 @@ from seq2seq.names.words import (
     inside,
     is_letter,
     placeholders_in,
+    source_words,
     target_words,
     without_placeholders,
 )
@@ -340,3 +340,50 @@ def _ends_stem(text: str, end: int) -> bool:
     if end == len(text) or not is_letter(text[end]):
         return True
     return starts_unit(text[end]) and ends_stem(units_of(text[:end][-2:])[-1])
+
+
+class NameDetector:
+    """Decides which words of a line are names."""
+
+    def __init__(
+        self,
+        names: Collection[str],
+        lower: Mapping[str, int],
+        capitalised: Mapping[str, int],
+        symbols: Iterable[str] = (),
+    ) -> None:
+        self._names, self._lower, self._capitalised = names, lower, capitalised
+        self._symbol = any_of(symbols)
+
+    def names_in(self, line: str) -> list[SourceWord]:
+        """Return the names of a line, in order.
+
+        Of a line in capitals, and of one that is a single word, words that the training text lacks
+        are names.
+        """
+        words = source_words(line)
+        if line.isupper():
+            names = [word for word in words if self._is_unseen(word)]
+        else:
+            alone = len(words) == 1
+            names = [
+                word
+                for word in words
+                if word.capitalised and (self._is_name(word) or (alone and self._is_unseen(word)))
+            ]
+        symbols = inside(self._symbol, line)
+        return [word for word in names if word.start not in symbols]
+
+    def _is_unseen(self, word: SourceWord) -> bool:
+        """Return whether neither the word nor its lower case occurs, unless as a name."""
+        text = word.text
+        return len(text) > 1 and text.lower() not in self._lower and text not in self._capitalised
+
+    def _is_name(self, word: SourceWord) -> bool:
+        """Return whether a capitalised word is a name."""
+        text = word.text
+        if text in self._names:
+            return True
+        if text.lower() in self._lower and (word.initial or text.isupper()):
+            return False
+        return len(text) > 1 and self._capitalised.get(text, 0) <= 1

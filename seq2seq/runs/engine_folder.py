@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary.files import load_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.onnx.files import GraphFiles
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError

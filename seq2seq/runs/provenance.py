@@ -9,8 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config.schema import Config, changed_keys, changed_since, recorded_keys
-from seq2seq.data.vocabulary.files import are_checksums, checksums_of, load_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import (
+    Vocabularies,
+    are_checksums,
+    checksums_of,
+    load_vocabularies,
+)
 from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime.errors import UnreadableFile, UserError, argument
 

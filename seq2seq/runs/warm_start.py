@@ -17,9 +17,15 @@ from torch import Tensor
 from seq2seq.config.schema import Config
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.training_data import TrainingData
-from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
 from seq2seq.data.vocabulary.training import check_same_models
-from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
+from seq2seq.data.vocabulary.vocabulary import (
+    UNK_ID,
+    Ids,
+    Vocabularies,
+    Vocabulary,
+    checksums_of,
+    load_vocabularies,
+)
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.checkpoint import load_model, update_vocabularies
 from seq2seq.runs.layout import VOCABULARY

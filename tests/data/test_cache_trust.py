@@ -23,8 +23,8 @@ from test_cache import (
 )
 
 from seq2seq.cli.main import main
-from seq2seq.data.cache import entries
-from seq2seq.data.cache.entries import MANIFEST, UNRECORDED
+from seq2seq.data import token_cache
+from seq2seq.data.token_cache import MANIFEST, UNRECORDED
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.runs.layout import BEST, LOG, METRICS
 from seq2seq.runtime.files import PART_SUFFIX
@@ -196,7 +196,7 @@ def swap_ids(folder: Path) -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify all files only on resume, as large ones are."""
-    monkeypatch.setattr(entries, "SMALL_FILE", 0)
+    monkeypatch.setattr(token_cache, "SMALL_FILE", 0)
 
 
 @pytest.mark.usefixtures("large")

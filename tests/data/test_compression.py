@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from tiers import one_quick
 
-from seq2seq.data.compression import commands, compressing
-from seq2seq.data.lines import MAX_LINE_BYTES, iter_raw_lines, read_lines
+from seq2seq.data.lines import MAX_LINE_BYTES, commands, compressing, iter_raw_lines, read_lines
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]

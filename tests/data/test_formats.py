@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config.schema import ParallelFiles
-from seq2seq.data.compression import compressing
 from seq2seq.data.corpus import iter_column, read_pairs
-from seq2seq.data.writing import pair_writer
+from seq2seq.data.lines import compressing
+from seq2seq.data.tables import pair_writer
 from seq2seq.runtime.errors import UserError
 
 Pairs = list[tuple[str, str]]

@@ -311,10 +311,14 @@ def test_hostile_member_names_are_not_extracted(mirror: Mirror, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("archive", "message"),
     [
-        pytest.param(b"not a zip", "not an intact zip archive", id="not-a-zip"),
-        pytest.param(anki_zip(PAIRS)[:-40], "not an intact zip archive", id="cut-short"),
-        pytest.param(zip_of({"deu.txt": "a\tb"}), r"has no mar\.txt", id="other-member"),
-        pytest.param(zip_of({"../mar.txt": "a\tb"}), r"has no mar\.txt", id="member-elsewhere"),
+        pytest.param(b"not a zip", "not an intact archive", id="not-a-zip"),
+        pytest.param(anki_zip(PAIRS)[:-40], "not an intact archive", id="cut-short"),
+        pytest.param(zip_of({"deu.txt": "a\tb"}), "not an intact archive", id="other-member"),
+        pytest.param(
+            zip_of({"../mar.txt": "a\tb"}),
+            r"not an intact archive of mar\.txt",
+            id="member-elsewhere",
+        ),
         pytest.param(zip_of({"mar.txt": "a\tb\nalone\nc\td\n"}), r"mar\.txt:2: ", id="one-column"),
         pytest.param(
             zip_of({"mar.txt": "a\t \tsource\n"}), r"mar\.txt:1: ", id="blank-translation"

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.spread import spread_rows
-from seq2seq.data.vocabulary.files import load_vocabularies, save_vocabularies
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
@@ -30,6 +29,8 @@ from seq2seq.data.vocabulary.vocabulary import (
     UNKNOWN,
     Vocabularies,
     Vocabulary,
+    load_vocabularies,
+    save_vocabularies,
     words_of,
 )
 from seq2seq.runtime.errors import UserError
