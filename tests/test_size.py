@@ -8,16 +8,16 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (2120, 1680),
-    "config": (1890, 1700),
-    "names": (1390, 1200),
-    "data": (6130, 5000),
+    "runtime": (2050, 1680),
+    "config": (1730, 1700),
+    "names": (1290, 1200),
+    "data": (4980, 4700),
     "model": (2900, 2800),
     "engines": (3200, 2300),
     "runs": (2220, 1500),
     "export": (130, 130),
     "inference": (6560, 3620),
-    "evaluation": (660, 650),
+    "evaluation": (640, 640),
     "training": (3670, 3210),
     "analysis": (4750, 2960),
     "serving": (1830, 1150),

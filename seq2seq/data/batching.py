@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq.data.invented_names import NameInventor
+from seq2seq.data.copied_words import NameInventor
 from seq2seq.data.length_windows import (
     BatchDivision,
     Divisions,

@@ -1,4 +1,4 @@
-"""Properties of a training text's source side, and input lines that are unlike it."""
+"""Properties of a training text's source side, and input lines that are unlike it; lengths."""
 
 import re
 import unicodedata
@@ -343,3 +343,19 @@ def scripts_of(line: str) -> Iterator[str]:
 @cache
 def _script(letter: str) -> str:
     return unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "UNKNOWN").split()[0]
+
+
+@dataclass(frozen=True)
+class LengthLimit:
+    """Maximum length of a translation, `ratio * source length + extra` tokens."""
+
+    ratio: float
+    extra: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.ratio < 1e6 and 0 <= self.extra < 1e6):
+            raise ValueError("a length limit")
+
+    def __call__(self, src_length: int) -> int:
+        """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
+        return max(1, int(self.ratio * src_length) + self.extra)

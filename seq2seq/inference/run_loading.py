@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.config.schema import Config
-from seq2seq.data.length_limit import LengthLimit
+from seq2seq.data.source_profile import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, checksums_of
 from seq2seq.engines.engine import Engine
 from seq2seq.engines.onnx.checks import GraphError, check_graphs

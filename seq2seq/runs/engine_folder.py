@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import SourceProfile
+from seq2seq.data.source_profile import LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.onnx.files import GraphFiles
 from seq2seq.runtime import argument_types
