@@ -10,7 +10,7 @@ PACKAGE = ROOT / "seq2seq"
 BUDGETS = {
     "runtime": (2050, 1680),
     "config": (1730, 1700),
-    "names": (1290, 1200),
+    "names": (1295, 1200),
     "data": (4980, 4700),
     "model": (2900, 2800),
     "engines": (3200, 2300),

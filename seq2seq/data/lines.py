@@ -1,7 +1,8 @@
 """Lines of text files: strict UTF-8, one sentence per line, compressed or not.
 
 Only a line feed ends a line. A form feed, U+0085 or U+2028 within a sentence therefore cannot shift
-one side of a parallel text against the other.
+one side of a parallel text against the other. Compressed files are decompressed as they are read,
+so that memory does not depend on the size of the content.
 """
 
 import bz2

@@ -321,7 +321,10 @@ def encode_in_workers(
 
 
 def _encoded(encode: Callable[[int], Chunk], starts: range, folder: Path) -> Iterator[Chunk]:
-    """Yield the chunks that workers encode, in order."""
+    """Yield the chunks that workers encode, in order.
+
+    Results are files: a kill could cut short one sent through a pipe, and block its reader.
+    """
     count = max(1, min(available_cores(), MAX_WORKERS, len(starts)))
     with tempfile.TemporaryDirectory(PART_SUFFIX, "encoding.", folder) as results:
 

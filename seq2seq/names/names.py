@@ -343,7 +343,12 @@ def _ends_stem(text: str, end: int) -> bool:
 
 
 class NameDetector:
-    """Decides which words of a line are names."""
+    """Decides which words of a line are names.
+
+    A word of the training text is a name if mining found its spelling. Ordinary are other words
+    that the training text has in lower case, unless they are capitalised within a sentence, and
+    those that it has capitalised more than once. All other capitalised words are names.
+    """
 
     def __init__(
         self,
