@@ -9,11 +9,12 @@ import json
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
+from seq2seq.names.detection import NameDetector
 from seq2seq.names.mining import NameMiner, NamePair
 from seq2seq.names.sounds import ends_stem, starts_unit, units_of
 from seq2seq.names.speller import Speller
@@ -24,7 +25,6 @@ from seq2seq.names.words import (
     inside,
     is_letter,
     placeholders_in,
-    source_words,
     target_words,
     without_placeholders,
 )
@@ -36,6 +36,7 @@ MAX_WORDS = 200_000  # source words kept
 MAX_TARGET_WORDS = 30_000  # kept for the speller
 MAX_MASKED = 100_000  # pairs kept, for the next epoch
 FORMAT = 1
+_INITIALS = re.compile(r"(?<!\w)(?:[^\W\d_]\. ?)+\Z")
 
 
 class Masked(NamedTuple):
@@ -76,7 +77,7 @@ class Names:
         return Speller(pairs, self.content["words"])
 
     def mask(self, text: str) -> list[Masked]:
-        """Replace the names of a normalized source text by placeholders.
+        """Replace the names of a normalized source text, with their initials, by placeholders.
 
         Names that the model may have learned as words remain. A text with more names than there are
         placeholders is returned in parts.
@@ -96,7 +97,25 @@ class Names:
     def _rare_runs(self, text: str) -> list[list[SourceWord]]:
         """Return the names that the model cannot have learned, those that are adjacent together."""
         words = [word for word in self._detector.names_in(text) if self._is_rare(word)]
-        return list(_runs(text, words))
+        return list(_runs(text, [self._with_initials(text, word) for word in words]))
+
+    def _with_initials(self, text: str, word: SourceWord) -> SourceWord:
+        """Return a name from its initials on, as in "A. K. Sen".
+
+        A single letter that is a common word, such as "I", may end the sentence before.
+        """
+        initials = _INITIALS.search(text, 0, word.start)
+        if initials is None or not initials[0].isupper():
+            return word
+        letters = [letter for letter in initials[0] if letter.isalpha()]
+        if len(letters) == 1 and initials.start() and self._is_common(letters[0]):
+            return word
+        return word._replace(start=initials.start())
+
+    def _is_common(self, word: str) -> bool:
+        lower: int = self.content["lower"].get(word.lower(), 0)
+        capitalised: int = self.content["capitalised"].get(word, 0)
+        return max(lower, capitalised) >= FREQUENT
 
     def loses(self, masked: Masked, translation: str) -> bool:
         """Return whether a translation lacks a name that `mask` left as a word."""
@@ -340,55 +359,3 @@ def _ends_stem(text: str, end: int) -> bool:
     if end == len(text) or not is_letter(text[end]):
         return True
     return starts_unit(text[end]) and ends_stem(units_of(text[:end][-2:])[-1])
-
-
-class NameDetector:
-    """Decides which words of a line are names.
-
-    A word of the training text is a name if mining found its spelling. Ordinary are other words
-    that the training text has in lower case, unless they are capitalised within a sentence, and
-    those that it has capitalised more than once. All other capitalised words are names.
-    """
-
-    def __init__(
-        self,
-        names: Collection[str],
-        lower: Mapping[str, int],
-        capitalised: Mapping[str, int],
-        symbols: Iterable[str] = (),
-    ) -> None:
-        self._names, self._lower, self._capitalised = names, lower, capitalised
-        self._symbol = any_of(symbols)
-
-    def names_in(self, line: str) -> list[SourceWord]:
-        """Return the names of a line, in order.
-
-        Of a line in capitals, and of one that is a single word, words that the training text lacks
-        are names.
-        """
-        words = source_words(line)
-        if line.isupper():
-            names = [word for word in words if self._is_unseen(word)]
-        else:
-            alone = len(words) == 1
-            names = [
-                word
-                for word in words
-                if word.capitalised and (self._is_name(word) or (alone and self._is_unseen(word)))
-            ]
-        symbols = inside(self._symbol, line)
-        return [word for word in names if word.start not in symbols]
-
-    def _is_unseen(self, word: SourceWord) -> bool:
-        """Return whether neither the word nor its lower case occurs, unless as a name."""
-        text = word.text
-        return len(text) > 1 and text.lower() not in self._lower and text not in self._capitalised
-
-    def _is_name(self, word: SourceWord) -> bool:
-        """Return whether a capitalised word is a name."""
-        text = word.text
-        if text in self._names:
-            return True
-        if text.lower() in self._lower and (word.initial or text.isupper()):
-            return False
-        return len(text) > 1 and self._capitalised.get(text, 0) <= 1

@@ -97,6 +97,26 @@ def test_common_words_are_not_names(names: Names) -> None:
         assert texts(names.mask(line)) == [line]
 
 
+@pytest.mark.parametrize("name", UNKNOWN[:3])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        *(("Mr. ", " sleeps."), ("Mr ", " sleeps."), ("The house of Prof. ", " sleeps.")),
+        *(("Captain ", " walks."), ("Hello, ", "!"), ("Yes, ", " walks."), ("Dear ", ", walks.")),
+        *(("Good day, ", "."), ("Sir, ", " walks."), ("Se\u00f1ora ", " walks.")),
+        *(("Uncle ", "'s house sleeps."), ("The tree sleeps. Oh, ", " walks.")),
+    ],
+)
+def test_titles_and_greetings_are_words(names: Names, name: str, before: str, after: str) -> None:
+    assert texts(names.mask(f"{before}{name}{after}")) == [f"{before}{A}{after}"]
+
+
+def test_titles_alone_are_names_where_names_are(names: Names) -> None:
+    """A surname such as King is none of a title."""
+    assert texts(names.mask("The house of King sleeps.")) == [f"The house of {A} sleeps."]
+    assert texts(names.mask("The house of Hello sleeps.")) == [f"The house of {A} sleeps."]
+
+
 @pytest.mark.parametrize("name", UNKNOWN[:10])
 def test_unknown_words_are_names_alone_in_capitals_or_after_a_title(
     names: Names, name: str
@@ -110,6 +130,24 @@ def test_unknown_words_are_names_alone_in_capitals_or_after_a_title(
         assert names.restore(A, found) == name.upper()
     (found,) = names.mask(f"THE HOUSE OF {KNOWN[0].upper()} SLEEPS.")
     assert names.restore(A, found) == spelled(KNOWN[0])
+
+
+def test_initials_belong_to_a_name(names: Names) -> None:
+    name, other = UNKNOWN[:2]
+    for line, wanted in {
+        f"B. K. {name} sleeps.": f"B. K. {name}",
+        f"The house of K. {name} sleeps.": f"K. {name}",
+        f"{name} K. {other} sleeps.": f"{name} K. {other}",
+        f"The house sleeps, k. {name} walks today.": name,
+    }.items():
+        (found,) = names.mask(line)
+        assert list(found.names.values()) == [wanted]
+        assert found.written == line
+        assert ("K. " in names.restore(A, found)) == ("K. " in line)
+    capitalised = {**names.content["capitalised"], "I": 100}
+    common = Names({**names.content, "capitalised": capitalised})
+    assert texts(common.mask(f"See I. {name} sleeps.")) == [f"See I. {A} sleeps."]
+    assert texts(common.mask(f"I. {name} sleeps.")) == [f"{A} sleeps."]
 
 
 def test_a_title_does_not_end_a_sentence() -> None:

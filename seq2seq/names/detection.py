@@ -1,0 +1,101 @@
+"""Detection of names: which capitalised words of a source line are names.
+
+A word of the training text is a name if mining found its spelling. Ordinary are other words that
+the training text has in lower case, unless they are capitalised within a sentence, and those that
+it has capitalised more than once. All other capitalised words are names, but for titles before a
+name and for greetings and interjections that begin a sentence, of languages in Latin script.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from seq2seq.names.words import SourceWord, any_of, inside, source_words
+
+_TITLES = frozenset(
+    re.findall(
+        r"\w+",
+        "Mr Mrs Ms Miss Mx Messrs Dr Doctor Prof Professor Sir Madam Gen General Col Colonel Capt "
+        "Captain Lt Lieutenant Sgt Sergeant Maj Major Cmdr Adm Admiral Gov Governor Sen Senator "
+        "Rep Pres President Minister Rev Reverend Fr Father Hon St Saint Lord Lady King Queen "
+        "Prince Princess Judge Justice Uncle Aunt Shri Smt Herr Frau Monsieur Madame Mademoiselle "
+        "Mme Mlle Mgr Se\u00f1or Se\u00f1ora Se\u00f1orita Sr Sra Srta Don Signor Signora Senhor "
+        "Senhora Pan Pani",
+    )
+)
+_GREETINGS = frozenset(
+    re.findall(
+        r"\w+",
+        "Hello Hi Hey Yes No Nope Yeah Ok Okay Oh Ah Well Please Thanks Thank Sorry Wow Dear Good "
+        "Welcome Bye Goodbye Excuse Pardon Congratulations Cheers Alas Sure Indeed Namaste Hallo "
+        "Ja Nein Bitte Danke Guten Liebe Lieber Bonjour Bonsoir Salut Oui Non Merci Cher "
+        "Ch\u00e8re Hola S\u00ed Gracias Adi\u00f3s Buenos Buenas Querido Querida Ciao Grazie "
+        "Prego Caro Cara Ol\u00e1 Sim Obrigado Obrigada",
+    )
+)
+
+
+class NameDetector:
+    """Decides which words of a line are names."""
+
+    def __init__(
+        self,
+        names: Collection[str],
+        lower: Mapping[str, int],
+        capitalised: Mapping[str, int],
+        symbols: Iterable[str] = (),
+    ) -> None:
+        self._names, self._lower, self._capitalised = names, lower, capitalised
+        self._symbol = any_of(symbols)
+
+    def names_in(self, line: str) -> list[SourceWord]:
+        """Return the names of a line, in order.
+
+        Of a line in capitals, and of one that is a single word, words that the training text lacks
+        are names.
+        """
+        words = source_words(line)
+        if line.isupper():
+            names = [word for word in words if self._is_unseen(word)]
+        else:
+            alone = len(words) == 1
+            names = [
+                word
+                for word in words
+                if word.capitalised and (self._is_name(word) or (alone and self._is_unseen(word)))
+            ]
+        symbols = inside(self._symbol, line)
+        addresses = _addresses(line, words) if names else set()
+        return [
+            word
+            for word in names
+            if word.start not in symbols
+            and (word.text in self._names or word.start not in addresses)
+        ]
+
+    def _is_unseen(self, word: SourceWord) -> bool:
+        """Return whether neither the word nor its lower case occurs, unless as a name."""
+        text = word.text
+        return len(text) > 1 and text.lower() not in self._lower and text not in self._capitalised
+
+    def _is_name(self, word: SourceWord) -> bool:
+        """Return whether a capitalised word is a name."""
+        text = word.text
+        if text in self._names:
+            return True
+        if text.lower() in self._lower and (word.initial or text.isupper()):
+            return False
+        return len(text) > 1 and self._capitalised.get(text, 0) <= 1
+
+
+def _addresses(line: str, words: Sequence[SourceWord]) -> set[int]:
+    """Return where titles before a name begin, and greetings at the start of a sentence."""
+    starts = set[int]()
+    for word, following in zip(words, [*words[1:], None], strict=True):
+        text = word.text.capitalize()
+        after = line[word.end : following.start if following else None].strip()
+        is_before_name = following is not None and following.capitalised and after in ("", ".")
+        if (text in _TITLES and (is_before_name or (word.initial and after[:1] in (",", "!")))) or (
+            text in _GREETINGS and word.initial
+        ):
+            starts.add(word.start)
+    return starts
