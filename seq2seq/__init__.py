@@ -37,7 +37,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(schema, name)
     except ModuleNotFoundError as error:
-        from seq2seq.runtime.extras import missing_extra
+        from seq2seq.runtime.errors import missing_extra
 
         reason = missing_extra(error, f"seq2seq.{name}")
         if reason is None:

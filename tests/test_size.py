@@ -8,10 +8,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (2120, 1680),
-    "config": (1890, 1700),
-    "names": (1390, 1200),
-    "data": (6130, 5000),
+    "runtime": (2050, 1680),
+    "config": (1730, 1700),
+    "names": (1380, 1200),
+    "data": (4990, 4700),
     "model": (2900, 2800),
     "engines": (3030, 2300),
     "runs": (2090, 1500),

@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator
 
 from documentation.markdown import escape
-from seq2seq.config.key_values import Schema, section_of, values_of
-from seq2seq.config.schema import json_schema
+from seq2seq.config.schema import Schema, json_schema, section_of, values_of
 
 _INTRODUCTION = """# All config keys
 

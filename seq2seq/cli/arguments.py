@@ -50,7 +50,7 @@ def add_model(parser: argparse.ArgumentParser, required: bool = True) -> None:
 
 
 def add_input(parser: argparse.ArgumentParser, default: str = "stdin") -> None:
-    text = f"source text, one sentence per line, also .gz, .bz2, .xz or .zst (default: {default})"
+    text = f"source text, one sentence per line, also .gz or .bz2 (default: {default})"
     parser.add_argument("-i", "--input", type=Path, metavar="FILE", help=text)
 
 

@@ -1,4 +1,4 @@
-"""Tables in `-i` and `-r`: TSV, CSV, JSON lines or Parquet, by the ending, in place of text."""
+"""Tables in `-i` and `-r`: TSV, CSV or JSON lines, by the ending, in place of text."""
 
 import argparse
 import sys
@@ -7,10 +7,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.data.affixes import has_letters
 from seq2seq.data.corpus import iter_column
-from seq2seq.data.formats.cells import is_header
 from seq2seq.data.lines import is_blank, iter_lines, lines_of
+from seq2seq.data.sentences import has_letters
+from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_column_number, is_table, table_format
@@ -63,12 +63,12 @@ def _checked(cells: Iterator[str], path: Path, column: str) -> Iterator[str]:
 
 def add_columns(parser: argparse.ArgumentParser, sides: str = "SRC,TGT") -> None:
     text = (
-        "columns of tables (.tsv, .csv, .jsonl, .parquet), by name or number (default: 1,2; the "
+        "columns of tables (.tsv, .csv, .jsonl), by name or number (default: 1,2; the "
         "language codes if not .tsv)"
     )
     if sides == "SRC":
         text = (
-            "column of a table (.tsv, .csv, .jsonl, .parquet), by name or number (default: 1; the "
+            "column of a table (.tsv, .csv, .jsonl), by name or number (default: 1; the "
             "language code if not .tsv)"
         )
     parser.add_argument("--columns", metavar=sides, help=text)
@@ -113,7 +113,7 @@ class Columns:
         """Raise UserError for `--columns` if none of the inputs is a table."""
         if self._columns and not any(path is not None and is_table(path) for path in paths):
             raise UserError(
-                f"{self._command} --columns: no input is a table (.tsv, .csv, .jsonl or .parquet)"
+                f"{self._command} --columns: no input is a table (.tsv, .csv or .jsonl)"
             )
 
     def source(self, path: Path) -> TextFile:

@@ -9,9 +9,8 @@ from seq2seq.cli import schema
 from seq2seq.cli.output import check_replaced, open_output
 from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import aligned_table, say
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, did_you_mean
 from seq2seq.runtime.files import write_errors
-from seq2seq.runtime.suggestions import did_you_mean
 
 _DATA = Path("data")  # parent of the corpora of the demo, in its configs
 
@@ -58,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
     if not (path := options.output / schema.FILE).exists():
         schema.write_schema(path)
     if any("demo" in name for name in names) and not (_DATA / "demo").exists():
-        from seq2seq.data.demo_corpora import unpack_demo_corpora
+        from seq2seq.data.public_corpora import unpack_demo_corpora
 
         for line in unpack_demo_corpora(_DATA):
             say(line)

@@ -106,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     with frozen_objects():  # if a package is missing, before anything is written
         import seq2seq.training.loop  # noqa: F401
     from seq2seq.config.schema import read_config_file
-    from seq2seq.data.demo_corpora import unpack_demo_corpora
+    from seq2seq.data.public_corpora import unpack_demo_corpora
 
     (shipped,) = [config for config in shipped_configs() if config.name == demo.config.name]
     with as_file(shipped) as packaged:  # overrides are refused before anything is written

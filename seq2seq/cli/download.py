@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Download a public parallel corpus. Multi30k is verified by SHA-256. The Tatoeba pairs\n"
         "(anki-eng-*) grow: their SHA-256 is printed, and they are split by a fixed rule. The\n"
-        "corpora keep their own licences. Needs pip install 'seq2seq-attention[formats]'."
+        "corpora keep their own licences."
     )
     parser.epilog = """examples:
   seq2seq download multi30k

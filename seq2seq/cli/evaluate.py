@@ -11,7 +11,7 @@ from seq2seq.cli.input import LineReport
 from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import as_tree, check_ending, check_output, open_output, write_report
 from seq2seq.cli.progress import progress
-from seq2seq.data.line_counts import read_aligned
+from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table
@@ -209,8 +209,9 @@ def _read(
     if options.ref:
         texts = [TextFile(path, None) for path in options.hyp] or [columns.source(options.input)]
         texts += [columns.target(path) for path in options.ref]
-        lines = read_aligned([(text.name, text.lines()) for text in texts])
-        named = [(text.name, side) for text, side in zip(texts, lines, strict=True)]
+        rows = in_step([(text.name, text.lines()) for text in texts])
+        sides = map(list, zip(*rows, strict=True))
+        named = [(text.name, side) for text, side in zip(texts, sides, strict=True)]
         return named[: -len(options.ref)], named[-len(options.ref) :]
     if data is None:
         raise UserError(

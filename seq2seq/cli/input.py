@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from seq2seq.cli.columns import STDIN, TextFile
-from seq2seq.data.compression import check_is_readable, check_is_text, damage_errors, open_content
 from seq2seq.data.lines import (
     MAX_LINE_BYTES,
     bounded_lines,
+    check_is_readable,
+    check_is_text,
     check_line_length,
+    damage_errors,
     is_blank,
+    open_content,
     strip_line,
 )
 from seq2seq.runtime.console import counted, logger

@@ -20,8 +20,13 @@ from types import ModuleType
 from seq2seq.cli.arguments import option
 from seq2seq.cli.parser import COMMANDS, parse
 from seq2seq.runtime.console import console, logger
-from seq2seq.runtime.errors import RunError, UserError, arguments_spelled, is_out_of_memory
-from seq2seq.runtime.extras import missing_extra
+from seq2seq.runtime.errors import (
+    RunError,
+    UserError,
+    arguments_spelled,
+    is_out_of_memory,
+    missing_extra,
+)
 from seq2seq.runtime.process_group import reports_errors
 
 

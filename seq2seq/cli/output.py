@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from seq2seq.data.compression import is_compressed
+from seq2seq.data.lines import is_compressed
 from seq2seq.runtime import files
 from seq2seq.runtime.console import counted, logger, printable
 from seq2seq.runtime.errors import RunError, UserError
@@ -223,8 +223,8 @@ def check_sides(outputs: Sequence[Path]) -> None:
         raise UserError("-o: give two files, source and target, or one with both sides")
     if len(outputs) == 1 and not is_table(outputs[0]):
         raise UserError(
-            f"{outputs[0]}: one file receives both sides as a table; end its name in .tsv, .csv, "
-            ".jsonl or .parquet, or give two names"
+            f"{outputs[0]}: one file receives both sides as a table; end its name in .tsv, .csv "
+            "or .jsonl, or give two names"
         )
     if len({*outputs}) < len(outputs):
         raise UserError("-o: the files of source and target have the same name")

@@ -12,10 +12,8 @@ from typing import Any, NoReturn
 
 from seq2seq import __version__
 from seq2seq.cli.arguments import is_file, is_override
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.extras import not_installed
+from seq2seq.runtime.errors import UserError, did_you_mean, not_installed
 from seq2seq.runtime.files import check_paths
-from seq2seq.runtime.suggestions import did_you_mean
 
 GROUPS = {  # headings and their commands: modules beside this one, with _ for -
     "start": {
@@ -66,7 +64,6 @@ _OTHER_NAMES = {  # options of other tools
 }
 _KEYS = "`seq2seq explain` lists all keys, `seq2seq explain training.decay` describes one."
 _OVERRIDE = re.compile(r"[\w.]+=\S*")
-_BY_OPTION = re.compile(r" by the argument (--[\w-]+)")
 _DECODING = re.compile(r"decoding\.\w*=")
 _SYNONYMS = {name: option for option, names in _OTHER_NAMES.items() for name in names.split()}
 
@@ -113,13 +110,11 @@ class Parser(argparse.ArgumentParser):
         if meant:
             return f"; did you mean '{meant[0]}'?"
         if self._takes_overrides():
+            from seq2seq.config.errors import suggest_override
             from seq2seq.config.schema import Config
-            from seq2seq.config.unknown_keys import suggest_override
 
-            hint = suggest_override(argument, Config) or did_you_mean(name, options, _SIMILAR)
-            option = _BY_OPTION.search(hint)
-            absent = option and option[1] not in options
-            return f"; {option[1]} is an option of seq2seq train" if option and absent else hint
+            if meant_key := suggest_override(argument, Config):
+                return meant_key
         return did_you_mean(name, options, _SIMILAR)
 
     def _takes_overrides(self) -> bool:

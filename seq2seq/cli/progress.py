@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.compression import is_compressed
+from seq2seq.data.lines import is_compressed
 from seq2seq.runtime.console import counted, duration, logger
 
 _BLOCK_BYTES = 1 << 20

@@ -20,7 +20,7 @@ from seq2seq.cli.columns import (
 from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
 from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_ending, check_output, open_output
-from seq2seq.data.line_counts import in_step
+from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.strict_json import json_text

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.data.line_counts import in_step
-from seq2seq.data.lines import iter_lines, read_lines
+from seq2seq.data.lines import in_step, iter_lines, read_lines
 from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
 from seq2seq.runtime.errors import UserError
 

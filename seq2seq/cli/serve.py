@@ -13,8 +13,7 @@ from seq2seq.cli.loading import frozen_objects
 from seq2seq.cli.search_options import add_requirements, glossary_places, requirements
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError, arguments_spelled, python_spelling
-from seq2seq.runtime.extras import not_installed
+from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling
 
 if TYPE_CHECKING:
     from seq2seq.serving.access import Client

@@ -12,7 +12,7 @@ from seq2seq.cli.input import BATCH_LINES, LineReport
 from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_output, check_replaced, check_sides, termination_raises
 from seq2seq.cli.progress import progress
-from seq2seq.data.compression import is_compressed
+from seq2seq.data.lines import is_compressed
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = (
         "files of the pairs, source and target, compressed by their endings; or one, in the format "
-        "of its ending: TSV, .csv, .jsonl or .parquet"
+        "of its ending: TSV, .csv or .jsonl"
     )
     parser.add_argument(
         "-o", "--output", type=Path, nargs="+", required=True, metavar="FILE", help=text
@@ -92,7 +92,7 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
         check_output(path, *corpus.inputs, runs=options.model, compressed=True)
         check_replaced(path, overwrite)
     _check_languages(corpus)
-    from seq2seq.data.formats.writing import pair_writer
+    from seq2seq.data.tables import pair_writer
 
     with TemporaryDirectory() as folder:  # a package that is missing is named before any work
         trial = [Path(folder) / path.name for path in corpus.outputs]

@@ -23,7 +23,7 @@ from seq2seq.cli.search_options import (
     glossary_places,
     search_settings,
 )
-from seq2seq.data.compression import check_is_readable, check_is_text
+from seq2seq.data.lines import check_is_readable, check_is_text
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import (
     DOCUMENT_FORMATS,

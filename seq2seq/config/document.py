@@ -9,32 +9,14 @@ import yaml
 
 from seq2seq.config.errors import ConfigError, ConfigIssue
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at
+from seq2seq.runtime.errors import suggest_file
 from seq2seq.runtime.file_types import describe, recognise
 from seq2seq.runtime.files import check_paths, read_bounded
-from seq2seq.runtime.suggestions import suggest_file
 
 Tree = dict[str, object]
 
 _MAX_BYTES = 1 << 20
 _PLAIN_TAGS = ("str", "map", "seq")
-_REMEDIES = (  # words of PyYAML's messages, and what to do; the first that occurs applies
-    (r"'\t'", "use spaces instead of the tab"),
-    (
-        "mapping values are not allowed",
-        "write a space after each colon, and keys on one line in braces; see also the line before",
-    ),
-    ("could not find expected ':'", "write lines such as `name: my-run`; see also the line before"),
-    ("expected ',' or", "a brace or bracket may not be closed; see also the lines before"),
-    ("while scanning a quoted scalar", "a quotation mark is not closed"),
-    ("cannot start any token", "put the value in quotation marks"),
-    ("undefined alias", "put the value in quotation marks"),
-    ("unknown escape character", "use single quotation marks"),
-    (
-        "expected <block end>",
-        "indent all keys of a section alike, and close each brace and quotation mark once",
-    ),
-    ("expected '<document start>'", "begin the keys of all sections in the first column"),
-)
 _NULLS = ("", "~", "null", "Null", "NULL")
 
 
@@ -60,7 +42,8 @@ def read_document(path: Path) -> Document:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else None
         column = f"column {mark.column + 1}: " if mark else ""
-        reason = f"{column}invalid YAML: {error.problem or error.context}{_remedy(error)}"
+        reason = f"{column}invalid YAML: {error.problem or error.context}; see also the line "
+        reason += "before. Values with special characters need quotation marks"
     except RecursionError:
         reason = "invalid config: nested too deeply"
     except yaml.YAMLError as error:
@@ -74,12 +57,6 @@ def read_document(path: Path) -> Document:
     document.issues.append(ConfigIssue(line, reason))
     document.incomplete = True
     return document
-
-
-def _remedy(error: yaml.MarkedYAMLError) -> str:
-    """Return the remedy for a syntax error, as the end of its message; empty if none is known."""
-    message = f"{error.context} {error.problem}"
-    return next((f"; {remedy}" for words, remedy in _REMEDIES if words in message), "")
 
 
 def shipped_configs() -> list[Traversable]:

@@ -20,8 +20,8 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
+from seq2seq.runtime.errors import shorten
 from seq2seq.runtime.files import LONE_SURROGATE
-from seq2seq.runtime.suggestions import shorten
 
 KeyPath = tuple[str, ...]
 

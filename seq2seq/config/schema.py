@@ -5,7 +5,8 @@ number is expected, and `no` (Norwegian) remains a language code. Only an unquot
 empty value means None.
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -15,22 +16,24 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
-from seq2seq.config.decoding import DecodingConfig as DecodingConfig
+from seq2seq.config.corpora import VocabularyConfig as VocabularyConfig
 from seq2seq.config.document import Tree, apply_override, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
 from seq2seq.config.fields import (
     FilePath,
     Int,
+    KeyPath,
     LoadContext,
     NonEmptyStr,
     Section,
     ignore,
     key,
     section_class,
+    show,
 )
 from seq2seq.config.model import ModelConfig as ModelConfig
+from seq2seq.config.training import DecodingConfig as DecodingConfig
 from seq2seq.config.training import TrainingConfig as TrainingConfig
-from seq2seq.config.vocabulary import VocabularyConfig as VocabularyConfig
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.console import logger
 
@@ -42,6 +45,31 @@ _LIMITS = {  # pydantic's words for limits of strict integers, and those of JSON
     "le": "maximum",
     "lt": "exclusiveMaximum",
 }
+_LENGTH = ("training.max_epochs", "training.max_steps")
+_FREE = (
+    "run_dir.",
+    "data.test.",
+    "decoding.",
+    "vocabulary.model.",  # checksums of the vocabulary are recorded
+    "training.max_minutes.",
+    "training.patience.",
+    "training.metric.min_improvement.",
+    "training.keep.",
+    "training.save_every.",
+    "training.log_every.",
+    "training.batch_workers.",
+)
+# Keys of the content of a text, of which the training state records a checksum.
+_TEXT = re.compile(r"data\.(train|valid)\.([0-9]+\.)?(src|tgt|file|columns|tag|alignment)")
+Schema = dict[str, Any]
+_BOUNDS = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+}
+_UNBOUNDED = 2**62  # larger bounds say nothing to a reader
+_TYPES = {"boolean": "`true`, `false`", "string": "text", "null": "`null`", "array": "list"}
 
 
 class Config(Section):
@@ -205,6 +233,47 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
     return config.model_copy(update=changes)
 
 
+def changed_keys(old: Config, new: Config) -> list[str]:
+    """List the changed keys that a resumed run must keep, as `model.dropout: 0.3 -> 0.2`.
+
+    The run folder, the files of the texts, logging, decoding and length of training may change; but
+    a linear or cosine learning rate depends on max_epochs and max_steps from the first step on.
+    """
+    return changed_since(recorded_keys(old), new)
+
+
+def recorded_keys(config: Config) -> dict[str, object]:
+    """Return the keys that a resumed run must keep: JSON values by dotted key."""
+    leaves = {".".join(path): value for path, value in _leaves(config.model_dump(mode="json"))}
+    return {key: value for key, value in leaves.items() if not _is_free(key)}
+
+
+def _is_free(key: str) -> bool:
+    return f"{key}.".startswith(_FREE) or _TEXT.fullmatch(key) is not None
+
+
+def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
+    """List, as `changed_keys` does, the keys that differ from recorded ones."""
+    now = recorded_keys(new)
+    free = () if new.training.decay.name in ("linear", "cosine") else _LENGTH
+    return [
+        f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"
+        for key in {**recorded, **now}
+        if recorded.get(key) != now.get(key) and key not in free
+    ]
+
+
+def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
+    """Yield the keys with a value."""
+    for name, value in tree.items():
+        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+            value = {str(number): entry for number, entry in enumerate(value, start=1)}
+        if isinstance(value, dict):
+            yield from _leaves(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
 def json_schema() -> dict[str, Any]:
     """Return the JSON schema of a config file, with the description and default of every key."""
     schema: dict[str, Any] = _in_standard_words(Config.model_json_schema())
@@ -222,6 +291,44 @@ def _in_standard_words(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     return {_LIMITS.get(key, key): _in_standard_words(value) for key, value in schema.items()}
+
+
+def section_of(value: Schema, schema: Schema) -> Schema | None:
+    """Return the section that a key holds, one or a list of them; None for a plain value."""
+    for option in (value, value.get("items", {}), *value.get("anyOf", ())):
+        if "$ref" in option:
+            section = _defined(option, schema)
+            return section if "properties" in section else None  # else it may be a single value
+    return None
+
+
+def values_of(value: Schema, schema: Schema) -> str:
+    """Describe the values that a key takes."""
+    value = _defined(value, schema)
+    if "anyOf" in value:
+        return " or ".join(values_of(option, schema) for option in value["anyOf"])
+    if "enum" in value:
+        return ", ".join(f"`{name}`" for name in value["enum"])
+    if "const" in value:
+        return f"`{value['const']}`"
+    if value.get("format") == "path":
+        return "path"
+    kind = value["type"]
+    if isinstance(kind, list):
+        return " or ".join(values_of({**value, "type": name}, schema) for name in kind)
+    if kind == "object":
+        return f"a map of {', '.join(f'`{name}`' for name in value['properties'])}"
+    bounds = [
+        f"{word} {value[name]:,}"
+        for name, word in _BOUNDS.items()
+        if abs(value.get(name, _UNBOUNDED)) < _UNBOUNDED
+    ]
+    return ", ".join([_TYPES.get(kind, str(kind)), *bounds])
+
+
+def _defined(value: Schema, schema: Schema) -> Schema:
+    """Return the definition that a schema refers to, or the schema itself."""
+    return schema["$defs"][value["$ref"].rpartition("/")[2]] if "$ref" in value else value
 
 
 class _Dumper(yaml.SafeDumper):

@@ -8,14 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from seq2seq.data.corpus import ParallelText
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, Vocabulary, words_of
 from seq2seq.runtime.errors import UserError
 
 Links = Sequence[int]  # source word, target word, source word, ...
 Texts = tuple[Sequence[str], Sequence[str]]  # source and target
-_KEPT_WORDS = 1 << 14  # maximum number of words with a cached count
 
 
 def alignment_targets(
@@ -68,45 +66,14 @@ def check_words(vocabularies: Vocabularies) -> None:
                 )
 
 
-def note_unaligned(text: ParallelText, vocabularies: Vocabularies) -> str | None:
-    """Return a note for the log if `alignment_targets` uses no links of some of the pairs."""
-    lines = text.src, text.tgt
-    fits = (
-        [text_words(*line, vocabulary) is not None for line in zip(ids, side, strict=True)]
-        for ids, side, vocabulary in zip(
-            vocabularies.encode_pairs(*lines), lines, vocabularies[:2], strict=True
-        )
-    )
-    if not (count := sum(not all(pair) for pair in zip(*fits, strict=True))):
-        return None
-    return (
-        f"note: {text.source_name}: in {count:,} of {len(text):,} examined pairs the tokens do not "
-        "follow the words of the text, and their alignments are not used; do the normalization "
-        "rules of vocabulary.model join words?"
-    )
-
-
 def text_words(ids: Ids, text: str, vocabulary: Vocabulary) -> NDArray[np.int64] | None:
     """Return for each token of a text the number of its word, as `words_of` counts them, from 0.
 
-    A model's rules may divide a word (at a no-break space) or remove it (a zero-width space).
-    Return None if they do otherwise than for each word alone.
+    Return None if the rules of the vocabulary's model divide, join or remove words.
     """
     numbers = word_numbers(ids, vocabulary)
-    counts = [_count(word, vocabulary) for word in words_of(text)]
-    if sum(counts) != (numbers[-1] + 1 if len(numbers) else 0):
-        return None
-    if counts.count(1) == len(counts):  # as in most texts
-        return numbers
-    return np.repeat(np.arange(len(counts)), counts)[numbers]
-
-
-@lru_cache(maxsize=_KEPT_WORDS)
-def _count(word: str, vocabulary: Vocabulary) -> int:
-    """Return the number of words that the tokens of a word of the text have."""
-    (ids,) = vocabulary.encode([word])
-    _, spaces = _boundaries(vocabulary)[:, np.array(ids, np.int64)]
-    return 0 if spaces.all() else int(word_numbers(ids, vocabulary)[-1]) + 1
+    count = int(numbers[-1]) + 1 if len(numbers) else 0
+    return numbers if count == len(words_of(text)) else None
 
 
 def word_numbers(ids: Ids, vocabulary: Vocabulary) -> NDArray[np.int64]:

@@ -3,17 +3,18 @@
 The order of an epoch is a pure function of (seed, epoch).
 """
 
-import math
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq.data.corpus_sampling import Share, ends_of, shares, used_in_epoch
-from seq2seq.data.invented_names import NameInventor
+from seq2seq.data.copied_words import NameInventor
 from seq2seq.data.length_windows import (
     BatchDivision,
     Divisions,
@@ -22,12 +23,15 @@ from seq2seq.data.length_windows import (
     layouts,
     sorted_batches,
 )
-from seq2seq.data.packed_sequences import Items, Lengths, PackedIds, encode_chunk
+from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
+from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
 SMALL_BATCH = 8192  # target positions
-_BLOCKS_AT_ONCE, _LENGTHS_AT_ONCE = 16, 1 << 18  # read in one pass, and of all blocks
+MAX_RATIOS = 1 << 20  # pairs of which the ratio of lengths is taken, from all of the text
+_GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio: multiples are spread evenly
+_UNIT = 2.0**-64
 
 
 class Batch(NamedTuple):
@@ -101,6 +105,56 @@ def _rounding(rows: int, width: int) -> tuple[int, int]:
     return 4, max(8, 1 << (rows.bit_length() - 6))
 
 
+class Share(NamedTuple):
+    """Consecutive rows of one corpus: the row after the last, and the fraction used per epoch."""
+
+    end: int
+    fraction: float  # above 0, at most 1
+
+
+def ends_of(rows: Rows, sizes: Sequence[int]) -> list[int]:
+    """Return how many of the sorted rows lie in each corpus of `sizes` pairs and those before."""
+    places = range(len(rows))
+    return [bisect_left(places, end, key=lambda n: int(rows[n])) for end in accumulate(sizes)]
+
+
+def shares(ends: Sequence[int], weights: Sequence[float]) -> tuple[Share, ...]:
+    """Return the share of each corpus: all of those with the largest weight, others in proportion.
+
+    Empty if every pair is used in every epoch.
+    """
+    if len(set(weights)) == 1:
+        return ()
+    largest = max(weights)
+    return tuple(Share(end, weight / largest) for end, weight in zip(ends, weights, strict=True))
+
+
+def describe_share(size: int, weight: float, largest: float) -> str:
+    """Say how many pairs of a corpus an epoch uses."""
+    used = size * weight / largest
+    if weight == largest:
+        return "all in each epoch"
+    return f"{'fewer than one' if used < 1 else f'about {used:,.0f}'} in each epoch"
+
+
+def used_in_epoch(rows: Rows, parts: Sequence[Share], seed: int, epoch: int) -> NDArray[np.bool_]:
+    """Return which rows an epoch uses.
+
+    After n epochs, a row of fraction f was used floor(n f) or ceil(n f) times. It is used in epoch
+    e if floor((e + 1) f + p) exceeds floor(e f + p), with a phase p in [0, 1) that depends on row
+    and seed alone. The phases of consecutive rows are spread evenly, so that every epoch uses
+    nearly the same number of rows of a corpus.
+    """
+    fractions = np.array([part.fraction for part in parts])
+    ends = np.array([part.end for part in parts])
+    fraction = fractions[np.searchsorted(ends, rows, side="right")]
+    (start,) = np.random.SeedSequence(seed).generate_state(1, np.uint64)
+    phase = (rows.astype(np.uint64) * np.uint64(_GOLDEN) + start).astype(np.float64) * _UNIT
+    before, after = (np.floor(fraction * number + phase) for number in (epoch, epoch + 1))
+    used: NDArray[np.bool_] = (after > before) | (fraction >= 1)
+    return used
+
+
 class EncodedPairs(NamedTuple):
     """Parallel text as token ids without EOS, with the text for subword regularization."""
 
@@ -171,27 +225,10 @@ def sampled_pairs(
 
 
 def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
-    """Return a quantile of target length over source length, including EOS.
-
-    Equals `numpy.quantile` of all pairs, in memory that does not grow with the corpus.
-    """
-    counts: dict[float, int] = {}
-    for start in range(0, len(pairs), BLOCK_PAIRS):
-        src, tgt = (
-            side.lengths[start : start + BLOCK_PAIRS].astype(np.int64) + 1
-            for side in (pairs.src, pairs.tgt)
-        )
-        for ratio, count in zip(*np.unique(tgt / src, return_counts=True), strict=True):
-            counts[float(ratio)] = counts.get(float(ratio), 0) + int(count)
-    ratios = np.array(sorted(counts))
-    ends = np.cumsum([counts[ratio] for ratio in ratios.tolist()])
-    place = quantile * (len(pairs) - 1)
-    below, above = ratios[np.searchsorted(ends, [int(place), math.ceil(place)], side="right")]
-    fraction = place - int(place)
-    difference = above - below  # numpy interpolates from the nearer end
-    if fraction < 0.5:
-        return float(below + difference * fraction)
-    return float(above - difference * (1 - fraction))
+    """Return a quantile of target length over source length, including EOS, of MAX_RATIOS pairs."""
+    rows = np.array(spread_rows(len(pairs), MAX_RATIOS), np.int64)
+    src, tgt = (side.lengths[rows].astype(np.int64) + 1 for side in (pairs.src, pairs.tgt))
+    return float(np.quantile(tgt / src, quantile))
 
 
 class EpochOrder(Items[Rows]):
@@ -255,40 +292,22 @@ class EpochOrder(Items[Rows]):
         scale = 0.0
         if self._epoch is not None:  # by the first block, a sample of the corpus
             scale = choose_scale(*self._lengths(0), self._budget)
-        counts = []
-        for start in range(0, self._blocks, _BLOCKS_AT_ONCE):
-            blocks = range(start, min(start + _BLOCKS_AT_ONCE, self._blocks))
-            sides = [self._read(side.lengths, blocks) for side in self._sides]
-            for block, *lengths in zip(blocks, *sides, strict=True):
-                counts.append(self._count(self._in_use(block, *lengths), scale))
-        return BatchDivision(scale, counts)
+        return BatchDivision(scale, [self._count(block, scale) for block in range(self._blocks)])
 
-    def _count(self, lengths: tuple[Rows, Rows], scale: float) -> int:
+    def _count(self, block: int, scale: float) -> int:
         """Return the number of batches of a block."""
+        lengths = self._lengths(block)
         if self._epoch is None:
             return len(sorted_batches(*lengths, self._budget))
         return layouts(*lengths, self._budget, scale).batches if len(lengths[0]) else 0
 
     def _lengths(self, block: int) -> tuple[Rows, Rows]:
         """Return the source and target lengths of a block's pairs in use, including EOS."""
-        src, tgt = (self._read(side.lengths, range(block, block + 1))[0] for side in self._sides)
-        return self._in_use(block, src, tgt)
-
-    def _in_use(self, block: int, *lengths: Lengths) -> tuple[Rows, Rows]:
-        src, tgt = (side.astype(np.int64) + 1 for side in lengths)
+        src, tgt = (
+            side.lengths[block :: self._blocks].astype(np.int64) + 1 for side in self._sides
+        )
         used = self._used(block)
         return (src, tgt) if used is None else (src[used], tgt[used])
-
-    def _read(self, lengths: Lengths, blocks: range) -> list[Lengths]:
-        """Return the lengths of several blocks, which are interleaved, in one pass."""
-        count, step = len(lengths), self._blocks
-        lengths_of = [np.empty(-(-(count - block) // step), np.uint32) for block in blocks]
-        read = max(1, _LENGTHS_AT_ONCE // step)  # rows read of each block at a time
-        for row in range(0, len(lengths_of[0]), read):
-            part = np.asarray(lengths[row * step : (row + read) * step])
-            for block, values in zip(blocks, lengths_of, strict=True):
-                values[row : row + read] = part[block::step]
-        return lengths_of
 
     def _used(self, block: int) -> Rows | None:
         """Return the positions in a block of the pairs that this epoch uses; None for all."""

@@ -4,14 +4,24 @@ A word of the training text is copied if the target side nearly always has it as
 the training text lacks is copied if most words of its form are that occur only once: a form is a
 word with "Xx", "X" or "x" for letters by their case, and "0" for digits. A form that has hardly any
 such words is copied if it is no ordinary word: if it has a digit or a mark, as addresses have.
+
+A corpus copies few strings, and the same ones again: a model learns to spell those instead of
+copying. Names of the corpus are therefore recombined in training, the start of one with the end of
+another, and digits drawn, alike on both sides of a pair. Some get a letter with a mark, which the
+vocabulary may spell in bytes, or another form: hyphenated, a code, a number, an address. All draws
+are a pure function of the seed.
 """
 
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
+
 from seq2seq.data.spread import spread_rows
+from seq2seq.names.words import any_of
 
 MAX_PAIRS = 300_000  # examined, from all of the text
 MAX_WORDS = 200_000  # translated words kept
@@ -22,6 +32,28 @@ _WORD = re.compile(r"\w+(?:[-.,:@/'\u2019]+\w+)*")
 _GENITIVE = re.compile(r"['\u2019]s$")
 _SENTENCE_END = re.compile(r"(?:^|[.!?:;\u2026])[\W_]*$")
 _MARKED = re.compile(r"\d|\w[.@:/_]\w")
+MIN_LETTERS = 3  # shorter words are no names
+MAX_LOWER_CASE = 0.1  # occurrences in lower case per occurrence as a name; more are words
+_SHARED_WORD = re.compile(r"\w+(?:[-.,:@'\u2019]\w+)*")  # also times and e-mail addresses
+_GENITIVE_END = r"(?=(?:['\u2019]?s)?(?!\w))"  # matches before "s", "'s" or the end of the word
+# Other forms of copied strings: X and x are replaced by letters, 0 by a digit.
+_FORMS = (
+    *("Xx Xx", "Xx Xx Xx", "Xx Xx-Xx", "Xx-xx", "Xx-Xx", "Xx 00", "XX"),
+    *("XX000", "XX0000", "XX-0000", "X-000", "X00", "00X", "XX 000", "X0X0"),
+    *("000-0000", "000-000-0000", "+00 000 0000", "00000", "0000", "00:00"),
+    *("0,000", "0.00", "0.00.0"),
+    *("xx.xx@xx.xx", "xx@xx.xx", "xx_xx@xx.xx", "xx00@xx-xx.xx", "www.xx.xx", "xx.xx", "xx.xx/xx"),
+)
+FORM_RATE = 0.3  # share of invented names that have another form
+MARK_RATE = 0.2  # share of invented runs of letters in which one has a mark
+_MARKED_LETTERS = [
+    letter
+    for letter in map(chr, range(0xC0, 0x250))
+    if letter.isalpha()
+    and letter.upper().lower() == letter.lower()
+    and len(letter.upper() + letter.lower()) == 2
+]
+_RUN = re.compile(r"[^\W\d_]+|\d")  # letters, or one digit
 
 
 class CopyHabits(NamedTuple):
@@ -87,3 +119,116 @@ def _words(line: str) -> Iterator[tuple[str, bool]]:
     """Yield the words of a line without a genitive ending, and whether each starts a sentence."""
     for match in _WORD.finditer(line):
         yield _GENITIVE.sub("", match[0]), _SENTENCE_END.search(line[: match.start()]) is not None
+
+
+class NameInventor:
+    """Replaces shared names and numbers of pairs by invented ones; symbols are kept."""
+
+    def __init__(
+        self, src: Sequence[str], tgt: Sequence[str], rate: float, symbols: Sequence[str] = ()
+    ) -> None:
+        """Collect the names of a training text; each is later replaced with probability `rate`."""
+        self._rate, self._symbols = rate, frozenset(symbols)
+        self._symbol = any_of(symbols)
+        self.names = frozenset(shared_names(src, tgt))
+        self._parts = sorted(filter(str.isalpha, self.names))
+
+    def invent(
+        self,
+        src: Sequence[str],
+        tgt: Sequence[str],
+        seed: int,
+        numbers: Sequence[int] | None = None,
+    ) -> tuple[list[str], list[str]]:
+        """Return both sides of pairs with invented names, the same on both sides of a pair.
+
+        Those of a pair are a pure function of its texts, the seed and its number, by default its
+        position.
+        """
+        numbers = range(len(src)) if numbers is None else numbers
+        pairs = [
+            self._pair(src_text, tgt_text, np.random.Generator(np.random.PCG64([seed, number])))
+            for src_text, tgt_text, number in zip(src, tgt, numbers, strict=True)
+        ]
+        return [src for src, _ in pairs], [tgt for _, tgt in pairs]
+
+    def _pair(self, src: str, tgt: str, generator: "np.random.Generator") -> tuple[str, str]:
+        for word in dict.fromkeys(_shared_words(self._symbol.sub(" ", src))):
+            if word not in self.names and not _has_digit(word):
+                continue
+            pattern = re.compile(rf"\b{re.escape(word)}{_GENITIVE_END}")
+            if self._symbols:  # which are matched first, and replaced by themselves
+                pattern = re.compile(f"{self._symbol.pattern}|{pattern.pattern}")
+            occurrences = [[*filter(self._is_word, pattern.findall(side))] for side in (src, tgt)]
+            counts = set(map(len, occurrences))  # 0: not shared
+            if len(counts) == 1 and 0 not in counts and generator.random() < self._rate:
+                invented = self._invented(self._form(word, generator), generator)
+                src, tgt = (self._replace(pattern, invented, side) for side in (src, tgt))
+        return src, tgt
+
+    def _is_word(self, text: str) -> bool:
+        return text not in self._symbols
+
+    def _replace(self, pattern: re.Pattern[str], invented: str, text: str) -> str:
+        return pattern.sub(lambda match: invented if self._is_word(match[0]) else match[0], text)
+
+    def _form(self, word: str, generator: "np.random.Generator") -> str:
+        """Return the word, or, for some names, another form."""
+        if word not in self.names or generator.random() >= FORM_RATE:
+            return word
+        return _FORMS[generator.integers(len(_FORMS))]
+
+    def _invented(self, form: str, generator: "np.random.Generator") -> str:
+        """Return a string of this form: letters for letters, digits for digits."""
+
+        def replacement(run: re.Match[str]) -> str:
+            if run[0].isdigit():
+                return str(generator.integers(0 if run.start() else 1, 10))
+            return _in_case_of(run[0], self._letters(generator)) if self._parts else run[0]
+
+        return _RUN.sub(replacement, form)
+
+    def _letters(self, generator: "np.random.Generator") -> str:
+        """Return the start of one name and the end of another, at times with a marked letter."""
+        first, last = (self._parts[i] for i in generator.integers(0, len(self._parts), 2))
+        start, end = generator.integers(1, len(first)), generator.integers(1, len(last))
+        letters: str = first[:start] + last[end:]
+        if generator.random() < MARK_RATE:
+            n, marked = generator.integers(len(letters)), generator.integers(len(_MARKED_LETTERS))
+            letters = letters[:n] + _MARKED_LETTERS[marked] + letters[n + 1 :]
+        return letters
+
+
+def _shared_words(text: str) -> list[str]:
+    return [_GENITIVE.sub("", word) for word in _SHARED_WORD.findall(text)]
+
+
+def _in_case_of(old: str, new: str) -> str:
+    """Return new letters in the case of the old ones, and as many if these are capitals."""
+    if old.isupper():
+        return new[: len(old)].upper()
+    return new.capitalize() if old[0].isupper() else new.lower()
+
+
+def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
+    """Return capitalised words that occur on both sides of a pair and hardly ever in lower case."""
+    pairs = [(src[i], tgt[i]) for i in spread_rows(len(src), MAX_PAIRS)]
+    words = [[_shared_words(side) for side in pair] for pair in pairs]
+    counts = Counter(chain.from_iterable(chain.from_iterable(words)))
+    shared = {
+        word
+        for src_words, tgt_words in words
+        for word in {*src_words} & {*tgt_words}
+        if word[0].isupper()
+    }
+    return {
+        word
+        for word in shared
+        if not _has_digit(word)
+        and len(word) >= MIN_LETTERS
+        and counts[word.lower()] <= MAX_LOWER_CASE * counts[word]
+    }
+
+
+def _has_digit(word: str) -> bool:
+    return any(map(str.isdigit, word))

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from seq2seq.data.formats.parquet import iter_parquet
-from seq2seq.data.formats.tables import iter_csv, iter_json_lines, iter_tsv
-from seq2seq.data.line_counts import aligned_lines
-from seq2seq.data.lines import is_blank
+from seq2seq.data.lines import aligned_lines, is_blank
 from seq2seq.data.spread import spread
+from seq2seq.data.tables import iter_csv, iter_json_lines, iter_tsv
+from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import table_format
 
@@ -24,7 +23,6 @@ _READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[tuple[str, str]]]] 
     "tsv": iter_tsv,
     "csv": iter_csv,
     "json": iter_json_lines,
-    "parquet": iter_parquet,
 }
 MIN_DISTINCT_WORDS = 20  # per side, to recognise its language
 MAX_SAMPLED_LINES = 50_000  # per side of the training text, to collect its words
@@ -84,7 +82,7 @@ def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     Source lines that are not blank begin with the tag of the text, if it has one.
 
     Raises UserError for a table without rows, and as the reader of the format does:
-    `aligned_lines`, `iter_tsv`, `iter_csv`, `iter_json_lines` or `iter_parquet`.
+    `aligned_lines`, `iter_tsv`, `iter_csv` or `iter_json_lines`.
     """
     pairs = iter_untagged(files)
     if (tag := files.tag) is None:
@@ -192,7 +190,7 @@ def has_text(src: str, tgt: str) -> bool:
 def no_usable_pair(name: str, pairs: int) -> UserError:
     """Return the error for a text all of whose pairs have a blank side."""
     return UserError(
-        f"{name}: none of the {_count(pairs, 'pair')} has text on both sides. "
+        f"{name}: none of the {counted(pairs, 'pair')} has text on both sides. "
         "Check that these are the right files."
     )
 
@@ -209,7 +207,7 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     if 2 * same < len(text):
         return None
     return (
-        f"note: source and target are identical in {same:,} of {_count(len(text), 'pair')} of "
+        f"note: source and target are identical in {same:,} of {counted(len(text), 'pair')} of "
         f"{text.source_name}; check that these are the right files"
     )
 
@@ -219,8 +217,7 @@ def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lan
 
     They are if more than half of the distinct words of each side occur on the opposite side of the
     training text and fewer than a quarter on the same side. At most MAX_SAMPLED_LINES training
-    lines, from all of the text, are read. If all of several texts are swapped, the training text
-    probably is.
+    lines, from all of the text, are read.
     """
     vocabularies = [_words(spread(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
     swapped = [
@@ -229,15 +226,11 @@ def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lan
     if not swapped:
         return
     first, (opposite, same) = swapped[0]
-    culprit = "one of the two"
-    if len(swapped) == len(texts) > 1:
-        names = " and ".join(text.source_name for text in texts[1:])
-        culprit = f"{train.source_name} (those of {names} agree with those of {first.source_name})"
     raise UserError(
         f"{first.source_name}: source and target seem to be swapped relative to "
         f"{train.source_name}: {opposite:.0%} of its source words occur on the target side there "
-        f"and {same:.0%} on the source side. Swap the sides of {culprit}: the source language is "
-        f"{src_lang}."
+        f"and {same:.0%} on the source side. Swap the sides of one of the two: the source "
+        f"language is {src_lang}."
     )
 
 
@@ -258,7 +251,3 @@ def _shares_if_swapped(
 
 def _words(lines: Iterable[str]) -> set[str]:
     return {word for line in lines for word in line.split()}
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

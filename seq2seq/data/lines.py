@@ -1,28 +1,29 @@
 """Lines of text files: strict UTF-8, one sentence per line, compressed or not.
 
 Only a line feed ends a line. A form feed, U+0085 or U+2028 within a sentence therefore cannot shift
-one side of a parallel text against the other.
+one side of a parallel text against the other. Compressed files are decompressed as they are read,
+so that memory does not depend on the size of the content.
 """
 
+import bz2
+import gzip
 import hashlib
+import io
 import re
 import shlex
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar, cast
 
-from seq2seq.data.compression import (
-    check_is_text,
-    commands,
-    damage_errors,
-    open_file,
-    opening_errors,
-)
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import wide_encoding
+from seq2seq.runtime.errors import UserError, suggest_file
+from seq2seq.runtime.file_types import BZIP2, GZIP, HEAD_BYTES, describe, recognise
 from seq2seq.runtime.files import check_paths
 
 MAX_LINE_BYTES = 1 << 24  # a longer line is no sentence
+MAX_COUNTED_LINES = 1_000_000  # further lines that are counted for a message
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20  # read and decoded at a time
 # A character that is visible. Invisible are white space, Unicode's default-ignorable code
@@ -33,17 +34,9 @@ _VISIBLE = re.compile(
     r"\u202a-\u202e\u2060-\u206f\u2581\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-# Characters that end lines elsewhere, how many per line feed mean that they do so in a file, and
-# the command that converts them. One within a sentence is no line end.
-_OTHER_LINE_ENDS = (
-    (b"\r", "CR", 1, r"tr '\r' '\n'"),
-    (b"\v", "VT", 10, r"tr '\v' '\n'"),
-    (b"\f", "FF", 10, r"tr '\f' '\n'"),
-    (b"\x1e", "RS", 10, r"tr '\036' '\n'"),
-    (b"\xc2\x85", "U+0085", 10, r"perl -pe 's/\xc2\x85/\n/g'"),
-    (b"\xe2\x80\xa8", "U+2028", 10, r"perl -pe 's/\xe2\x80\xa8/\n/g'"),
-    (b"\xe2\x80\xa9", "U+2029", 10, r"perl -pe 's/\xe2\x80\xa9/\n/g'"),
-)
+Line = TypeVar("Line", str, bytes)
+_TOOLS = {".gz": "gzip", ".bz2": "bzip2"}  # with -dc they decompress a file
+_TYPES = {".gz": GZIP, ".bz2": BZIP2}
 
 
 def read_lines(path: Path) -> list[str]:
@@ -52,12 +45,11 @@ def read_lines(path: Path) -> list[str]:
 
 
 def iter_lines(path: Path) -> Iterator[str]:
-    r"""Yield the lines of a UTF-8 file, decompressed if its name ends in .gz, .bz2, .xz or .zst.
+    r"""Yield the lines of a UTF-8 file, decompressed if its name ends in .gz or .bz2.
 
     Line ends (`\n` or `\r\n`) and a byte-order mark at the start of the file are removed; nothing
     else changes. Raises UserError if the file is missing, empty, damaged, not UTF-8, not text,
-    contains a NUL character or a line of more than MAX_LINE_BYTES, and if its lines end in another
-    character, such as CR alone.
+    contains a NUL character or a line of more than MAX_LINE_BYTES, and if CR alone ends its lines.
     """
     for text in iter_text(path):
         yield from _split(text)
@@ -97,6 +89,42 @@ def _blocks(file: IO[bytes], path: Path) -> Iterator[str]:
         yield _decode(block, path, number)
         number += lines
         block, lines = _read_block(file, path, number)
+
+
+def aligned_lines(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
+    """Yield line n of both files together; raise UserError if their numbers of lines differ."""
+    named = [(str(path), iter_lines(path)) for path in (src, tgt)]
+    rule = "line n of one must translate line n of the other"
+    return cast(Iterator[tuple[str, str]], in_step(named, rule))
+
+
+def in_step(
+    named: Sequence[tuple[str, Iterator[Line]]],
+    rule: str = "line N of one must belong to line N of the other",
+) -> Iterator[tuple[Line, ...]]:
+    """Yield line n of all texts together, given by name.
+
+    Raises UserError with `rule` as soon as one of them ends before another.
+    """
+    iterators = [lines for _, lines in named]
+    for number, row in enumerate(zip_longest(*iterators)):
+        if None in row:
+            counts = [_count_from(number, *text) for text in zip(row, iterators, strict=True)]
+            different = next(n for n, count in enumerate(counts) if count != counts[0])
+            noun = "line" if counts[0] == "1" else "lines"
+            raise UserError(
+                f"{named[0][0]} has {counts[0]} {noun} but {named[different][0]} has "
+                f"{counts[different]}: {rule}"
+            )
+        yield row
+
+
+def _count_from(number: int, line: Line | None, lines: Iterator[Line]) -> str:
+    """Return the number of lines of a text, of which `number` and perhaps `line` were read."""
+    if line is None:
+        return str(number)
+    count = number + 1 + sum(1 for _ in islice(lines, MAX_COUNTED_LINES))
+    return f"more than {count}" if next(lines, None) is not None else str(count)
 
 
 def iter_raw_lines(path: Path) -> Iterator[bytes]:
@@ -153,7 +181,6 @@ def _read_block(file: IO[bytes], path: Path, number: int) -> tuple[bytes, int]:
     block = file.read(_BLOCK_BYTES)
     if number == 1:
         check_is_text(block, path)
-        _check_encoding(block, path)
     line_feeds = _check_line_ends(block, path, number)
     if block.endswith(b"\n") or not block:
         return block, line_feeds
@@ -164,41 +191,23 @@ def _read_block(file: IO[bytes], path: Path, number: int) -> tuple[bytes, int]:
 
 
 def _check_line_ends(block: bytes, path: Path, number: int) -> int:
-    """Return the number of line feeds; raise UserError if other characters end the lines."""
+    """Return the number of line feeds; raise UserError if CR alone ends the lines."""
     line_feeds = block.count(b"\n")
-    for end, name, share, command in _OTHER_LINE_ENDS:
-        count = block.count(end)
-        if end == b"\r":
-            count -= block.count(b"\r\n") + block.endswith(b"\r")  # a line feed may follow
-        if count > share * line_feeds and count >= share:
-            number += block.count(b"\n", 0, block.find(end))
-            convert = f"{command} < {shlex.quote(str(path))}"
-            if (compressed := commands(path)) is not None:
-                unpack, pack = compressed
-                convert = f"{unpack} | {command} | {pack}"
-            raise UserError(
-                f"{path}:{number}: line ends are {name} alone; only LF and CRLF end a line. "
-                f"Convert with: {convert} > NEW_FILE"
-            )
-    return line_feeds
-
-
-def _check_encoding(start: bytes, path: Path) -> None:
-    """Raise UserError for the byte-order mark of an encoding other than UTF-8."""
-    if (encoding := wide_encoding(start)) is not None:
+    returns = block.count(b"\r") - block.count(b"\r\n") - block.endswith(b"\r")  # LF may follow
+    if returns > line_feeds:
         raise UserError(
-            f"{path}: is encoded as {encoding}, by its byte-order mark. Convert it: "
-            f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > NEW_FILE"
+            f"{path}:{number}: line ends are CR alone; only LF and CRLF end a line. "
+            f"Convert with: tr '\\r' '\\n' < {shlex.quote(str(path))} > NEW_FILE"
         )
+    return line_feeds
 
 
 def _check_nul(block: bytes, path: Path, number: int) -> None:
     if (nul := block.find(b"\0")) >= 0:
         number += block.count(b"\n", 0, nul)
         raise UserError(
-            f"{path}:{number}: contains a NUL character; no text does. If this is "
-            f"text in UTF-16, convert it: iconv -f UTF-16LE -t UTF-8 {shlex.quote(str(path))} "
-            "> NEW_FILE"
+            f"{path}:{number}: contains a NUL character; no text does. If this is text in UTF-16, "
+            f"convert it: iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))} > NEW_FILE"
         )
 
 
@@ -215,3 +224,125 @@ def _decode(block: bytes, path: Path, number: int) -> str:
             f"{path}:{number}: byte 0x{block[error.start]:02x} at column {column} is not UTF-8. "
             "Convert the file: iconv -f ENCODING -t UTF-8."
         ) from None
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether the ending of a file's name is that of a compressed file."""
+    return path.suffix in _TOOLS
+
+
+def commands(path: Path) -> tuple[str, str] | None:
+    """Return the shell commands that print a file and that compress its like; None if plain."""
+    if (tool := _TOOLS.get(path.suffix)) is None:
+        return None
+    return f"{tool} -dc < {shlex.quote(str(path))}", tool
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a text file for reading bytes, decompressed by its ending: .gz or .bz2.
+
+    Raises UserError if it cannot be opened, is of another type by its first bytes or is damaged
+    there. Later damage raises errors that `damage_errors` converts.
+    """
+    with open_content(path, check_is_text) as file:
+        yield file
+
+
+@contextmanager
+def open_content(path: Path, check: Callable[[bytes, Path, bool], None]) -> Iterator[IO[bytes]]:
+    """Open a file as `open_file` does; `check` judges the first bytes, before and after unpacking.
+
+    Raises UserError as `open_file` does, but for another type only if `check` does.
+    """
+    check_paths(path)
+    with ExitStack() as stack:
+        with opening_errors(path):
+            raw = stack.enter_context(path.open("rb"))
+            check(_first_bytes(path), path, False)
+        if not is_compressed(path):
+            yield raw
+            return
+        with damage_errors(path):
+            file = stack.enter_context(_opened(raw, path, "rb"))
+            check(cast(io.BufferedReader, file).peek(HEAD_BYTES), path, True)
+        yield file
+
+
+def _opened(raw: IO[bytes], path: Path, mode: str) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.GzipFile("", mode, fileobj=raw, mtime=0))
+    return cast(IO[bytes], bz2.BZ2File(raw, mode))  # type: ignore[call-overload]
+
+
+@contextmanager
+def opening_errors(path: Path) -> Iterator[None]:
+    """Raise UserError, naming the file, for any failure to open or read it."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file{suggest_file(path)}") from None
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror or error})"
+        if path.is_dir():
+            reason = "is a folder. Give a text file."
+        raise UserError(f"{path}: {reason}") from None
+
+
+@contextmanager
+def damage_errors(path: Path, error_class: type[Exception] = UserError) -> Iterator[None]:
+    """Raise an error that names a compressed file if it turns out to be damaged."""
+    try:
+        yield
+    except (EOFError, zlib.error, OSError) as error:
+        if not is_compressed(path) or (isinstance(error, OSError) and error.errno is not None):
+            raise
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise error_class(
+            f"{path}: the {_TOOLS[path.suffix]} file is damaged or incomplete ({reason}). Copy or "
+            "download it again"
+        ) from None
+
+
+@contextmanager
+def compressing(raw: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file whose content is compressed into `raw`, by the ending of `path`.
+
+    Equal content gives equal files.
+    """
+    if not is_compressed(path):
+        yield raw
+        return
+    with _opened(raw, path, "wb") as file:
+        yield file
+
+
+def check_is_readable(head: bytes, path: Path, packed: bool = False) -> None:
+    """Raise UserError as `check_is_text` does, but not for markup."""
+    kind = recognise(head)
+    if kind is not None and not kind.is_readable:
+        check_is_text(head, path, packed)
+
+
+def check_is_text(head: bytes, path: Path, packed: bool = False) -> None:
+    """Raise UserError if the first bytes of a file, or of its content, are no lines of text.
+
+    A file that is compressed as its ending says passes.
+    """
+    kind = recognise(head)
+    if kind is None or (not packed and kind == _TYPES.get(path.suffix)):
+        return
+    if packed:
+        unpack, _ = commands(path) or ("", "")
+        raise UserError(f"{path}: its content is {kind.name}, not text. Run {unpack} > NEW_FILE")
+    endings = [ending for ending, compressed in _TYPES.items() if compressed == kind]
+    renamed = f", or rename it so that its name ends in {endings[0]}" if endings else ""
+    raise UserError(f"{describe(kind, path)}{renamed}")
+
+
+def _first_bytes(path: Path) -> bytes:
+    """Return the first bytes of a regular file; b"" for a pipe, which can be read only once."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(HEAD_BYTES)

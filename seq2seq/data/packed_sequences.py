@@ -15,7 +15,6 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 
 Lengths = NDArray[np.uint32]
 Ends = NDArray[np.int64]
-_READ_LINES, _MAX_READ_BYTES = 4096, 1 << 22  # lines read at once
 Item = TypeVar("Item", covariant=True)
 
 
@@ -73,18 +72,11 @@ class PackedLines(Items[str]):
         return str(self._text[start:end].data, "utf-8")
 
     def _several(self, places: range) -> list[str]:
-        if places.step != 1:
+        """Return lines; consecutive ones are read at once."""
+        if places.step != 1 or not places:
             return super()._several(places)
-        parts = (places[n : n + _READ_LINES] for n in range(0, len(places), _READ_LINES))
-        return [line for part in parts for line in self._part(part)]
-
-    def _part(self, places: range) -> list[str]:
-        """Return consecutive lines, read at once."""
-        first = places[0]
-        ends = [0] * (first == 0) + self._ends[max(0, first - 1) : places[-1] + 1].tolist()
-        start = ends[0]
-        if ends[-1] - start > _MAX_READ_BYTES:
-            return super()._several(places)
+        start, _ = _bounds(self._ends, places[0])
+        ends = [start, *self._ends[places[0] : places[-1] + 1].tolist()]
         text = self._text[start : ends[-1]].data
         return [str(text[a - start : b - start], "utf-8") for a, b in pairwise(ends)]
 

@@ -1,4 +1,4 @@
-"""Download public parallel corpora: Multi30k, and the Tatoeba pairs of manythings.org.
+"""Ready corpora: the demo's, which are unpacked, Multi30k, and the Tatoeba pairs of manythings.org.
 
 Multi30k is a fixed release, verified by SHA-256. The Tatoeba pairs (anki-eng-*) change over time
 and are split into train, dev and test by a fixed rule of this module: scores are comparable only if
@@ -9,21 +9,22 @@ Files that exist with the right content are kept.
 import gzip
 import hashlib
 import io
-import re
 import shutil
-import tempfile
+import tarfile
 import unicodedata
+import urllib.request
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from http.client import HTTPException
+from importlib.resources import files
+from pathlib import Path, PurePosixPath
 
 from seq2seq.data.corpus import has_text
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import RunError, argument
-from seq2seq.runtime.extras import not_installed
-from seq2seq.runtime.files import atomic_write
+from seq2seq.runtime.files import atomic_write, write_errors
 
 MULTI30K_URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/"
@@ -55,17 +56,46 @@ MULTI30K_NAME = "multi30k"
 ANKI_LANGUAGES = {"anki-eng-mar": "mar", "anki-eng-deu": "deu", "anki-eng-fra": "fra"}
 CORPORA = (MULTI30K_NAME, *ANKI_LANGUAGES)
 
-USER_AGENT = "seq2seq-attention"  # manythings.org refuses the default of requests
+USER_AGENT = "seq2seq-attention"  # manythings.org refuses the defaults of libraries
 TIMEOUT = 60  # seconds without data
 RETRIES = 2  # after a broken connection or a server error
 MAX_UNPACKED = 512 * 2**20  # bytes
 HELD_OUT = 1000  # English sentences in each of dev and test
 
 
+def unpack_demo_corpora(folder: Path) -> list[str]:
+    """Write each corpus to `folder/NAME/{train,valid,test}.LANG`; return a summary of each.
+
+    Raises RunError if a file cannot be written.
+    """
+    pairs: dict[str, dict[str, int]] = {}
+    for name, content in _members():
+        path = folder / name
+        with write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(path, content)
+        pairs.setdefault(name.parts[0], {})[name.stem] = content.count(b"\n")
+    return [
+        f"{folder / corpus}: "
+        + ", ".join(f"{splits[split]:,} {split}" for split in ("train", "valid", "test"))
+        + " pairs"
+        for corpus, splits in pairs.items()
+    ]
+
+
+def _members() -> Iterator[tuple[PurePosixPath, bytes]]:
+    """Yield the name and the content of each packed file."""
+    packed = files("seq2seq").joinpath("demo_data", "corpora.tar.xz").read_bytes()
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:xz") as archive:
+        for member in archive:
+            if file := archive.extractfile(member):
+                yield PurePosixPath(member.name), file.read()
+
+
 def fetch(name: str, output: Path, base_url: str | None = None) -> None:
     """Download one of CORPORA into the folder of its name in `output`.
 
-    Raises UserError if pooch is not installed, and RunError if the download fails or is damaged.
+    Raises RunError if the download fails or is damaged.
     """
     folder = output / name
     if name == MULTI30K_NAME:
@@ -117,8 +147,7 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
         f"{language}-eng.zip: {len(archive):,} bytes, SHA-256 {hashlib.sha256(archive).hexdigest()}"
     )
     splits = split_pairs(read_pairs(archive, f"{language}.txt"))
-    files = {f"{split}.tsv.gz": pack(lines) for split, lines in splits.items()}
-    write_folder(folder, files)
+    write_folder(folder, {f"{split}.tsv.gz": pack(lines) for split, lines in splits.items()})
     for split, lines in splits.items():
         say(f"{folder / split}.tsv.gz: {len(lines):,} pairs")
     say("The split is specific to this command: compare scores only if the SHA-256 is the same.")
@@ -128,44 +157,22 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
 def download(url: str) -> bytes:
     """Return the content of a URL; retry after a broken connection or a server error.
 
-    Raises RunError, and UserError if pooch is not installed.
+    Raises RunError.
     """
-    try:
-        import pooch
-    except ImportError:
-        raise not_installed("download needs pooch", "formats") from None
-    pooch.get_logger().setLevel("WARNING")
-
-    def attempt(url: str, file: str, store: object) -> None:
-        headers = {"User-Agent": USER_AGENT}
-        http = pooch.HTTPDownloader(timeout=TIMEOUT, headers=headers)
+    request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT})
+    for further in range(RETRIES, -1, -1):
         try:
-            http(url, file, store)
-        except OSError as error:
-            response = getattr(error, "response", None)
-            if response is None or response.status_code >= 500:
-                raise
-            answer = f"{response.status_code} {response.reason}"
-            raise RunError(f"{url}: the server answered {answer}") from error
-
-    base, _, name = url.rpartition("/")
-    with tempfile.TemporaryDirectory() as folder:
-        store = pooch.create(folder, f"{base}/", registry={name: None}, retry_if_failed=RETRIES)
-        try:
-            return Path(store.fetch(name, downloader=attempt)).read_bytes()
-        except OSError as error:  # also errors of requests
-            reason = _reason(error)
-            remedy = "Check the network connection, then repeat the command."
-            if "CERTIFICATE_VERIFY_FAILED" in reason:
-                remedy = "Set REQUESTS_CA_BUNDLE to the certificates of your network."
-            raise RunError(f"{url}: download failed: {reason}. {remedy}") from error
-
-
-def _reason(error: OSError) -> str:
-    """Return why a request failed, without the objects that urllib3 names first."""
-    retries_ended = error.args[0] if error.args else None
-    reason = " ".join(str(getattr(retries_ended, "reason", error)).split())
-    return re.sub(r"^(?:<[^>]*>|\w+\([^)]*\)): ", "", reason)
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+                content: bytes = response.read()
+                return content
+        except (OSError, HTTPException) as error:
+            if not further or getattr(error, "code", 500) < 500:
+                reason = " ".join(str(error).split())
+                raise RunError(
+                    f"{url}: download failed: {reason}. Check the network connection, its proxy "
+                    "and certificates, then repeat the command"
+                ) from error
+    raise AssertionError("returns or raises")
 
 
 def read_at_most(read: Callable[[int], bytes], limit: int, name: str) -> bytes:
@@ -181,14 +188,10 @@ def read_at_most(read: Callable[[int], bytes], limit: int, name: str) -> bytes:
 def read_pairs(archive: bytes, member: str) -> list[str]:
     """Read a text file of a zip archive in memory: English, tab, translation, tab, attribution."""
     try:
-        with zipfile.ZipFile(io.BytesIO(archive)) as files, files.open(member) as stream:
+        with zipfile.ZipFile(io.BytesIO(archive)) as members, members.open(member) as stream:
             text = read_at_most(stream.read, MAX_UNPACKED, member).decode("utf-8-sig")
-    except KeyError as error:
-        raise RunError(f"the zip archive has no {member}") from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise RunError(f"the download is not an intact zip archive: {error}") from error
-    except UnicodeDecodeError as error:
-        raise RunError(f"{member}: not UTF-8 at byte {error.start:,}") from error
+    except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
+        raise RunError(f"the download is not an intact archive of {member}: {error}") from error
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     for number, line in enumerate(lines, start=1):
         columns = line.split("\t")
@@ -230,13 +233,13 @@ def pack(lines: list[str]) -> bytes:
     return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
 
 
-def write_folder(folder: Path, files: dict[str, bytes]) -> None:
+def write_folder(folder: Path, contents: dict[str, bytes]) -> None:
     """Write a temporary folder and rename it to `folder`."""
     temporary = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        for name, content in files.items():
+        for name, content in contents.items():
             (temporary / name).write_bytes(content)
         temporary.rename(folder)
     finally:

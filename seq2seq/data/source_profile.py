@@ -1,4 +1,4 @@
-"""Properties of a training text's source side, and input lines that are unlike it."""
+"""Properties of a training text's source side, and input lines that are unlike it; lengths."""
 
 import re
 import unicodedata
@@ -9,18 +9,22 @@ from functools import cache, cached_property
 from itertools import islice, takewhile
 from typing import Any
 
-from seq2seq.data.affixes import CLOSING, MARKS, Affixes, has_letters, split_affixes
 from seq2seq.data.copied_words import CopyHabits, copy_habits
 from seq2seq.data.sentences import (
+    CLOSING,
+    MARKS,
+    Affixes,
     find_abbreviations,
+    has_letters,
     lacks_mark,
+    split_affixes,
     split_sentences,
     usual_marks,
     without_mark,
 )
 from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
-from seq2seq.names.symbols import any_of
+from seq2seq.names.words import any_of
 
 MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100
@@ -345,3 +349,19 @@ def scripts_of(line: str) -> Iterator[str]:
 @cache
 def _script(letter: str) -> str:
     return unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "UNKNOWN").split()[0]
+
+
+@dataclass(frozen=True)
+class LengthLimit:
+    """Maximum length of a translation, `ratio * source length + extra` tokens."""
+
+    ratio: float
+    extra: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.ratio < 1e6 and 0 <= self.extra < 1e6):
+            raise ValueError("a length limit")
+
+    def __call__(self, src_length: int) -> int:
+        """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
+        return max(1, int(self.ratio * src_length) + self.extra)

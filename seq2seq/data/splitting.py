@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.corpus import has_text, iter_pairs, no_usable_pair, source_name
-from seq2seq.data.formats.writing import pair_writer
+from seq2seq.data.tables import pair_writer
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import appearing_together
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 PARTS = ("train", "valid", "test")
 _HELD_OUT, _SMALL = 1000, 20  # pairs of valid and of test; divisor of the pairs of a small text
-_SUGGESTED = 10  # divisor of the pairs that gives the size suggested for valid and for test
 DROPPED = -1  # part of a pair with a blank side
 
 
@@ -63,7 +62,13 @@ def divide(
     chosen_sizes = {
         part: default_size(len(used)) if size is None else size for part, size in sizes.items()
     }
-    _check_sizes(chosen_sizes, len(used), len(labels), name, options)
+    if not len(used):
+        raise no_usable_pair(name, len(labels))
+    if sum(chosen_sizes.values()) >= len(used):
+        raise UserError(
+            f"{name}: {counted(len(used), 'pair')} with text leave none for train; lower "
+            + " and ".join(options[part] for part, size in chosen_sizes.items() if size)
+        )
     members = np.bincount(used, minlength=1)
     order = np.random.Generator(np.random.PCG64(seed)).permutation(np.flatnonzero(members))
     part_of = np.zeros(len(members), np.int8)
@@ -84,25 +89,6 @@ def divide(
 def default_size(pairs: int) -> int:
     """Return the number of pairs of valid, and of test, in a text of `pairs`."""
     return max(1, min(_HELD_OUT, pairs // _SMALL))
-
-
-def _check_sizes(
-    sizes: Mapping[str, int], usable: int, pairs: int, name: str, options: Mapping[str, str]
-) -> None:
-    """Raise UserError if valid and test need all of the pairs that have text, or more."""
-    if not usable:
-        raise no_usable_pair(name, pairs)
-    if sum(sizes.values()) < usable:
-        return
-    needed = {part: size for part, size in sizes.items() if size}
-    share = usable // _SUGGESTED
-    smaller = " ".join(f"{options[part]} {share}" for part in needed)
-    remedy = f"pass e.g. {smaller}" if share else "add pairs"
-    parts = " and ".join(f"{size:,} for {part}" for part, size in needed.items())
-    raise UserError(
-        f"{name}: {parts} would leave none of its {counted(usable, 'pair')} with text for train; "
-        f"{remedy}"
-    )
 
 
 def write_parts(

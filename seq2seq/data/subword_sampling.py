@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from sys import intern
 from types import MappingProxyType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
-from seq2seq.names.symbols import any_of
+from seq2seq.names.words import any_of
 
 SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
 MAX_NEW_WORDS = 40_000  # cached, besides as many previous ones; about 3 kB each
@@ -33,22 +33,6 @@ _UNKNOWN_PENALTY = 10.0  # an unknown character's log-probability is lower than 
 
 _GAMMA = np.array([0x9E3779B97F4A7C15], np.uint64)  # constants of SplitMix64
 _FACTORS = np.array([0xBF58476D1CE4E5B9, 0x94D049BB133111EB], np.uint64)
-
-
-class SegmentationModel(Protocol):
-    """Distributions over the segmentations of words, which the sampler caches.
-
-    A cached word is built of tuples alone, which the garbage collector does not visit.
-    """
-
-    def choices(self, numbers: NDArray[np.float64]) -> list[Any]:
-        """Return what uniform numbers decide, whichever the word."""
-
-    def word(self, text: str) -> Any:
-        """Return the distribution of a word, which starts with SPACE."""
-
-    def draw(self, word: Any, choices: Sequence[Any], start: int) -> Sequence[int]:
-        """Return the ids of a segmentation of a word, decided by the choices from `start` on."""
 
 
 class SubwordSampler:
@@ -68,7 +52,8 @@ class SubwordSampler:
         self._symbols, self._symbol = symbols, any_of(symbols)
         # Scores of BPE are negated merge ranks; those of a unigram model are log-probabilities.
         bpe = all(score.is_integer() for score in tokens.scores.values())
-        self._model: SegmentationModel = (BpeDropout if bpe else UnigramModel)(tokens, amount)
+        self._model = BpeDropout(tokens, amount) if bpe else UnigramModel(tokens, amount)
+        # Cached words are built of tuples alone, which the garbage collector does not visit.
         self._cached: dict[str, Any] = {}
         self._previous: dict[str, Any] = {}  # words cached before MAX_NEW_WORDS was reached
 

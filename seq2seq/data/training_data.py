@@ -17,38 +17,52 @@ import re
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import sentencepiece
+from tqdm import tqdm
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
-from seq2seq.data.batching import EncodedPairs
-from seq2seq.data.cache import arrays
-from seq2seq.data.cache.entries import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
-from seq2seq.data.cache.sources import SourceChecksums
-from seq2seq.data.cache.workers import encode_in_workers, train_in_worker
+from seq2seq.data import token_cache
+from seq2seq.data.batching import EncodedPairs, Share, describe_share, ends_of, shares
 from seq2seq.data.corpus import ParallelText, Texts
-from seq2seq.data.corpus_sampling import Share, describe_share, ends_of, shares
-from seq2seq.data.natural_language import sampled
-from seq2seq.data.packed_sequences import Selected
-from seq2seq.data.vocabulary.existing import checksums_of_models
-from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
-from seq2seq.data.vocabulary.training import vocabulary_notes
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_paths
+from seq2seq.data.lines import opening_errors
+from seq2seq.data.packed_sequences import Chunk, PackedIds, Selected, encode_chunk
+from seq2seq.data.token_cache import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
+from seq2seq.data.vocabulary.training import (
+    checksums_of_models,
+    train_vocabularies,
+    vocabulary_notes,
+)
+from seq2seq.data.vocabulary.vocabulary import (
+    Vocabularies,
+    checksums_of,
+    load_vocabularies,
+    save_vocabularies,
+)
+from seq2seq.runtime.console import hides_bars
+from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.runtime.files import PART_SUFFIX, check_paths
+from seq2seq.runtime.workers import WorkerPool, available_cores
 
 FOLDER = ".token-cache"
 PLACE = "SEQ2SEQ_CACHE"  # environment variable
 _NAMED_FILES = 4  # in the name of a folder
 _TEXT, _VOCABULARY, _TOKENS = "text", "vocabulary", "tokens"
-_SOURCES = "sources.json"
 RECORDED_TEXT = "text.train"  # key of the text's checksum in a run's record of its data
 _DIGESTS = {_TEXT: "cache.text", _TOKENS: "cache.tokens"}  # keys in a run's record of its data
+MAX_PAIRS_WITHOUT_WORKERS = 50_000
+MAX_WORKERS = 16
+CHUNK_PAIRS = 5_000  # encoded by one call
+_QUEUED_PER_WORKER = 2  # chunks, so that workers do not wait for this process
 
 
 @contextmanager
@@ -58,21 +72,15 @@ def training_data(
     """Read the training text of a run, using the cache.
 
     `digests` are those that a run to resume has recorded of its cache entries, whose files are then
-    verified; others are rebuilt. Of files that can be read only once, such as pipes, the cache is
-    temporary. Raises UserError as `iter_pairs` and `usable` do, and RunError if the cache cannot be
-    written. A UserError, even one raised by the block, removes the entries built for it.
+    verified; others are rebuilt. Raises UserError as `iter_pairs` and `usable` do, and RunError if
+    the cache cannot be written. A UserError, even one raised by the block, removes the entries
+    built for it.
     """
-    paths = texts.paths_of(files).values()
-    check_readable_twice(files)
-    if not all(path.is_file() for path in paths) and all(path.exists() for path in paths):
-        with tempfile.TemporaryDirectory() as folder:
-            yield TrainingData(files, EntryCache(Path(folder), _folder_name(files)), {}, None)
-        return
+    check_regular(files)
     place = cache_of(run_dir)
     cache = EntryCache(place, _folder_name(files))
     try:
-        sources = SourceChecksums(texts.paths_of(files), cache.path / _TEXT / _SOURCES)
-        data = TrainingData(files, cache, digests or {}, sources)
+        data = TrainingData(files, cache, digests or {})
         if place == run_dir / FOLDER and is_foreign(shared := _shared_cache(run_dir)):
             data.notes.append(f"note: {shared} belongs to another user and is not used")
         yield data
@@ -81,11 +89,22 @@ def training_data(
         raise
 
 
-def check_readable_twice(files: Texts) -> None:
-    """Raise UserError for pipes among files with word alignments."""
-    paths = texts.paths_of(files).values()
-    if arrays.has_links(files) and any(path.exists() and not path.is_file() for path in paths):
-        raise UserError("data.train.alignment: needs regular files, which can be read twice")
+def check_regular(files: Texts) -> None:
+    """Raise UserError for a training file that is missing, or can be read only once."""
+    for path in texts.paths_of(files).values():
+        check_paths(path)
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise UserError(f"{path}: is not a regular file; write the training text to one")
+
+
+def _statuses(files: Texts) -> dict[str, list[int]]:
+    """Return what changes with a file's content: inode, size, and times of the last changes."""
+    statuses = {}
+    for name, path in texts.paths_of(files).items():
+        with opening_errors(path):
+            status = path.stat()
+        statuses[name] = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+    return statuses
 
 
 def cache_of(run_dir: Path) -> Path:
@@ -120,59 +139,37 @@ def _shared_cache(run_dir: Path) -> Path:
 class TrainingData:
     """Usable pairs of a training text, read from the cache."""
 
-    def __init__(
-        self,
-        files: Texts,
-        cache: EntryCache,
-        recorded: Mapping[str, str],
-        sources: SourceChecksums | None,
-    ) -> None:
-        """Copy the text into the cache, unless it is there; without checksums it is not kept."""
-        self._cache, self._recorded, self._is_kept = cache, recorded, sources is not None
-        self._key: dict[str, Any] = {"files": sources and sources.values, **_reading(files)}
-        self._key["byteorder"] = sys.byteorder
+    def __init__(self, files: Texts, cache: EntryCache, recorded: Mapping[str, str]) -> None:
+        """Copy the text into the cache, unless it is there."""
+        self._cache, self._recorded = cache, recorded
+        statuses = _statuses(files)
 
         def build(folder: Path) -> Counts:
-            counts = arrays.copy_text(files, folder)
-            if sources is not None and not sources.are_confirmed():
+            counts = token_cache.copy_text(files, folder)
+            if _statuses(files) != statuses:
                 raise UserError(f"{texts.source_name(files)}: changed while being read. Try again.")
             return counts
 
-        entry = cache.load(_TEXT, self._key, build, recorded.get(_DIGESTS[_TEXT]))
+        key = {"files": statuses, **_reading(files), "byteorder": sys.byteorder}
+        entry = cache.load(_TEXT, key, build, recorded.get(_DIGESTS[_TEXT]))
         if entry.rebuilt == STALE:
-            cache.remove(f"{_VOCABULARY}-")
-            cache.remove(f"{_TOKENS}-")
-        if sources is not None:
-            sources.write()
+            cache.remove_others(entry.digest)
         self._entry, counts, corpora = entry, entry.counts, texts.as_list(files)
-        self._has_links = arrays.has_links(files)
-        self.text = arrays.open_text(entry, texts.source_name(files))
+        self._has_links = token_cache.has_links(files)
+        self.text = token_cache.open_text(entry, texts.source_name(files))
         self._sizes = [counts["pairs"]]  # by corpus, one after another in the text
         if len(corpora) > 1:
-            self._sizes = [counts[arrays.pairs_of_corpus(n + 1)] for n in range(len(corpora))]
+            self._sizes = [counts[token_cache.pairs_of_corpus(n + 1)] for n in range(len(corpora))]
         self.blank = counts["blank"]  # pairs dropped for a blank side
         self.same = counts["same"]  # pairs with identical sides
-        names = (*arrays.TEXT_FILES, *(arrays.LINK_FILES[:2] if self._has_links else ()))
+        names = (*token_cache.TEXT_FILES, *(token_cache.LINK_FILES[:2] if self._has_links else ()))
         checksums = [entry.files[name][1] for name in names]
         self.checksum = texts.combined_checksum(checksums, self._sizes)
-        self._names = [texts.source_name(corpus) for corpus in corpora]
         self._weights = [getattr(corpus, "weight", 1.0) for corpus in corpora]
         self.tags = tuple(dict.fromkeys(corpus.tag for corpus in corpora if corpus.tag))
         self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
         self.notes = _corpus_notes(corpora, self._sizes, self._weights)  # for the log
-        if not cache.is_private:
-            self.notes.append(
-                f"note: {cache.path}: the file system keeps permissions of other users, who "
-                "may read the training text there"
-            )
         self._record(_TEXT, entry)
-
-    def samples(self) -> Iterator[ParallelText]:
-        """Yield some pairs of each corpus."""
-        end = 0
-        for name, size in zip(self._names, self._sizes, strict=True):
-            start, end = end, end + size
-            yield sampled(self.text, start, end, name)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
         """Train vocabularies on the text, or load those trained before.
@@ -201,24 +198,24 @@ class TrainingData:
         def build(folder: Path) -> Counts:
             place = self._cache.path
             with closing(encode_in_workers(self.text, vocabularies, max_length, place)) as chunks:
-                return arrays.write_ids(folder, chunks, size)
+                return token_cache.write_ids(folder, chunks, size)
 
         settings = {"vocabulary": checksums_of(vocabularies), "max_length": max_length}
         entry = self._load(_TOKENS, settings, build)
-        src_texts, tgt_texts, src, tgt = arrays.open_ids(entry, self.text, size)
+        src_texts, tgt_texts, src, tgt = token_cache.open_ids(entry, self.text, size)
         too_long, rows = len(self.text) - len(src_texts), src_texts.rows
         parts: tuple[Share, ...] = ()
         if len(self._sizes) > 1:
             parts = shares(ends_of(rows, self._sizes), self._weights)
-        links = Selected(arrays.open_links(self._entry), rows) if self._has_links else None
-        divisions = arrays.StoredDivisions(entry)
+        links = Selected(token_cache.open_links(self._entry), rows) if self._has_links else None
+        divisions = token_cache.StoredDivisions(entry)
         return EncodedPairs(src_texts, tgt_texts, src, tgt, too_long, parts, links, divisions)
 
     def _load(
         self, kind: str, settings: Mapping[str, Any], build: Callable[[Path], Counts]
     ) -> Entry:
         """Load the entry of this text and these settings, built from this very copy of the text."""
-        key = {**self._key, "text": self._entry.digest, **settings, **_versions()}
+        key = {"text": self._entry.digest, **settings, **_versions()}
         recorded = self._recorded.get(_DIGESTS.get(kind, ""))
         entry = self._cache.load(f"{kind}-{_hash(settings)}", key, build, recorded)
         self._record(kind, entry)
@@ -226,8 +223,6 @@ class TrainingData:
 
     def _record(self, kind: str, entry: Entry) -> None:
         """Keep the digest of an entry, and note if it was built or is not what was recorded."""
-        if not self._is_kept:
-            return
         if kind == _TOKENS and entry.rebuilt == MISSING:
             self.notes.append(f"training text and token ids are cached in {self._cache.path}")
         elif entry.rebuilt not in (None, MISSING):
@@ -236,11 +231,7 @@ class TrainingData:
             self.digests[name] = entry.digest
             same_text = kind == _TEXT and self._recorded.get(RECORDED_TEXT) == self.checksum
             if self._recorded.get(name, entry.digest) != entry.digest and not same_text:
-                self.notes.append(
-                    f"warning: {entry.path} differs from what the run was trained on, "
-                    "although it was built from the same files; was another version of seq2seq or "
-                    "SentencePiece in use?"
-                )
+                self.notes.append(f"warning: {entry.path} differs from what the run was trained on")
 
 
 def _reading(files: Texts) -> dict[str, Any]:
@@ -286,3 +277,97 @@ def _versions() -> dict[str, str]:
         "unicode": unicodedata.unidata_version,
         "unknown": "an id for each word",
     }
+
+
+def train_in_worker(
+    text: ParallelText, config: VocabularyConfig, folder: Path, tags: Sequence[str] = ()
+) -> None:
+    """Train vocabularies on a text, and write them to a folder.
+
+    A large text is left to a worker, at whose end the memory that SentencePiece takes is returned.
+    Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
+    """
+
+    def train() -> None:
+        save_vocabularies(train_vocabularies(config, text.src, text.tgt, tags), folder)
+
+    if len(text) <= MAX_PAIRS_WITHOUT_WORKERS:
+        train()
+        return
+    with _worker_pool(1, train) as pool:
+        pool.submit(_call).result()
+
+
+def encode_in_workers(
+    text: ParallelText, vocabularies: Vocabularies, max_length: int, folder: Path
+) -> Generator[Chunk]:
+    """Encode a text, a large one in workers; yield its chunks in order.
+
+    Workers leave their results in a temporary folder in `folder`. Raises RunError if one is killed.
+    """
+
+    def encode(start: int) -> Chunk:
+        rows = slice(start, start + CHUNK_PAIRS)
+        return encode_chunk(text.src[rows], text.tgt[rows], vocabularies, max_length, start)
+
+    starts = range(0, len(text), CHUNK_PAIRS)
+    with tqdm(
+        desc="encoding", total=len(text), unit=" pairs", leave=False, disable=hides_bars()
+    ) as bar:
+        few = len(text) <= MAX_PAIRS_WITHOUT_WORKERS
+        for chunk in map(encode, starts) if few else _encoded(encode, starts, folder):
+            yield chunk
+            bar.update(chunk.pairs)
+
+
+def _encoded(encode: Callable[[int], Chunk], starts: range, folder: Path) -> Iterator[Chunk]:
+    """Yield the chunks that workers encode, in order.
+
+    Results are files: a kill could cut short one sent through a pipe, and block its reader.
+    """
+    count = max(1, min(available_cores(), MAX_WORKERS, len(starts)))
+    with tempfile.TemporaryDirectory(PART_SUFFIX, "encoding.", folder) as results:
+
+        def save(start: int) -> Path:
+            path, (pairs, rows, *sides) = Path(results, f"{start}.npy"), encode(start)
+            with path.open("xb") as file:
+                for array in (pairs, rows, *(a for s in sides for a in (s.ids, s.ends, s.lengths))):
+                    np.save(file, array, allow_pickle=False)
+            return path
+
+        with _worker_pool(count, save) as pool:
+            pending: deque[Future[Path]] = deque()
+            for start in starts:
+                pending.append(pool.submit(_call, start))
+                if len(pending) == _QUEUED_PER_WORKER * count:
+                    yield _take(pending.popleft().result())
+            while pending:
+                yield _take(pending.popleft().result())
+
+
+def _take(path: Path) -> Chunk:
+    """Load a chunk that a worker saved, and delete its file."""
+    with path.open("rb") as file:
+        pairs, rows, *sides = (np.load(file, allow_pickle=False) for _ in range(8))
+    path.unlink()
+    return Chunk(int(pairs), rows, PackedIds(*sides[:3]), PackedIds(*sides[3:]))
+
+
+@contextmanager
+def _worker_pool(count: int, work: Callable[..., Any]) -> Iterator[WorkerPool]:
+    """Yield workers in which `_call` does the work."""
+    try:
+        with WorkerPool(count, _work.append, (work,)) as pool:
+            yield pool
+    except BrokenProcessPool:
+        raise RunError(
+            "A process that was preparing the training text was killed, perhaps because memory "
+            "ran out. Start training again."
+        ) from None
+
+
+_work: list[Callable[..., Any]] = []  # one element in a worker
+
+
+def _call(*arguments: object) -> Any:
+    return _work[-1](*arguments)

@@ -1,8 +1,7 @@
 """BLEU, chrF and TER by sacrebleu, with signatures, 95% intervals and significance tests."""
 
-import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +19,9 @@ from seq2seq.evaluation.segmentation import (
     check_tokenizer,
     quiet_sacrebleu,
 )
-from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
 MAX_TER_WORDS = 300  # words of a line on either side; TER of a longer line may take minutes
-_TER_REPORT_SECONDS = 10.0
 _TOKENIZED_LINES = 100  # lines ending in " ." from which sacrebleu takes a text for tokenized
 
 
@@ -303,18 +300,7 @@ def _metrics(
 
 def _counts(metric: Metric, hypotheses: Sequence[str]) -> Counts:
     """Return the statistics of each sentence against the references that the metric holds."""
-    lines = _reported(hypotheses) if isinstance(metric, TER) else hypotheses
-    return np.array(metric._extract_corpus_statistics(lines, None), dtype=np.float64)  # type: ignore[arg-type]
-
-
-def _reported(hypotheses: Sequence[str]) -> Iterator[str]:
-    """Yield the hypotheses, and log the progress of a slow consumer."""
-    last = time.monotonic()
-    for number, line in enumerate(hypotheses):
-        if time.monotonic() - last > _TER_REPORT_SECONDS:
-            logger.info(f"TER: {number:,} of {len(hypotheses):,} lines are scored")
-            last = time.monotonic()
-        yield line
+    return np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=np.float64)
 
 
 def _score_of_sums(metric: Metric, sums: list[float]) -> float:

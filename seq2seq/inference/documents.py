@@ -11,8 +11,8 @@ from html import escape, unescape
 from io import StringIO
 from typing import NamedTuple
 
-from seq2seq.data.affixes import MARKS
 from seq2seq.data.lines import is_blank
+from seq2seq.data.sentences import MARKS
 from seq2seq.inference.inline_markup import Fragment, Segment, segments
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError

@@ -12,7 +12,7 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.affixes import has_letters
+from seq2seq.data.sentences import has_letters
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.inference.attention_map import EOS
 from seq2seq.inference.search.lexical import is_letter

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
+from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.engine import Engine
 from seq2seq.runs.engine_folder import Decoding

@@ -18,9 +18,7 @@ from seq2seq.runs import engine_folder
 from seq2seq.runs.engine_folder import Description, is_export, read_description
 from seq2seq.runs.layout import DESCRIPTION
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError, argument
-from seq2seq.runtime.extras import needs_train
-from seq2seq.runtime.suggestions import suggest_file
+from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
 
 if TYPE_CHECKING:
     import torch

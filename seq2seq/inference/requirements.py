@@ -4,8 +4,8 @@ from collections.abc import Container, Iterable, Sequence
 from copy import copy
 from functools import cached_property
 
-from seq2seq.data.affixes import MARKS
 from seq2seq.data.lines import is_blank
+from seq2seq.data.sentences import MARKS
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, normalized
 from seq2seq.inference.search.forbidden import Forbidden

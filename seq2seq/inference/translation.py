@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from seq2seq.inference.attention_map import AttentionMap, by_words, entry_maps, notebook_maps
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.extras import not_installed
+from seq2seq.runtime.errors import UserError, not_installed
 from seq2seq.runtime.strict_json import json_text
 
 if TYPE_CHECKING:

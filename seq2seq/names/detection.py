@@ -9,8 +9,7 @@ name and for greetings and interjections that begin a sentence, of languages in 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from seq2seq.names.symbols import any_of, inside
-from seq2seq.names.words import SourceWord, source_words
+from seq2seq.names.words import SourceWord, any_of, inside, source_words
 
 _TITLES = frozenset(
     re.findall(

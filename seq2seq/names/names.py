@@ -18,10 +18,11 @@ from seq2seq.names.detection import NameDetector
 from seq2seq.names.mining import NameMiner, NamePair
 from seq2seq.names.sounds import ends_stem, starts_unit, units_of
 from seq2seq.names.speller import Speller
-from seq2seq.names.symbols import any_of, inside
 from seq2seq.names.words import (
     PLACEHOLDERS,
     SourceWord,
+    any_of,
+    inside,
     is_letter,
     placeholders_in,
     target_words,

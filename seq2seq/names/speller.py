@@ -15,8 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from seq2seq.names.native_speller import NativeSpeller
-from seq2seq.names.ngrams import END, History, NgramModel, Symbol, normalized
+from seq2seq.names.native_speller import END, History, NativeSpeller, NgramModel, Symbol, normalized
 from seq2seq.names.sounds import (
     MAX_LETTERS,
     Link,

@@ -1,9 +1,12 @@
-"""Words of source and target lines, and the placeholders that replace names."""
+"""Words of source and target lines, symbols, and the placeholders that replace names.
+
+Symbols are strings of the text, such as <2fr> or <num>, that are single tokens and never split.
+"""
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -110,3 +113,14 @@ def _target_word() -> re.Pattern[str]:
     codes = map(chr, range(0x300, _BMP))
     marks = "".join(code for code in codes if unicodedata.category(code)[0] == "M")
     return re.compile(rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+")
+
+
+def any_of(strings: Iterable[str]) -> re.Pattern[str]:
+    """Return a pattern of any of these strings, the longest that matches; of none, no match."""
+    longest_first = sorted(strings, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
+def inside(symbol: re.Pattern[str], text: str) -> set[int]:
+    """Return the positions of a text's characters that belong to symbols."""
+    return {n for match in symbol.finditer(text) for n in range(*match.span())}

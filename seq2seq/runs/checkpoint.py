@@ -14,10 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.schema import Config, dump_config, with_paths
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, checksums_of, save_vocabularies
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights

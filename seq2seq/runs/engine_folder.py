@@ -11,10 +11,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary.files import load_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.onnx.network import GraphFiles
 from seq2seq.runs.layout import DESCRIPTION, ENGINE, VOCABULARY
 from seq2seq.runtime import argument_types

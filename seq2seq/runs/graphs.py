@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq import __version__
 from seq2seq.config.schema import Config
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.vocabulary.files import checksums_of, save_vocabularies
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Vocabularies
+from seq2seq.data.source_profile import LengthLimit
+from seq2seq.data.vocabulary.vocabulary import (
+    BOS_ID,
+    EOS_ID,
+    PAD_ID,
+    UNK_ID,
+    Vocabularies,
+    checksums_of,
+    save_vocabularies,
+)
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import topk_graph
 from seq2seq.engines.onnx.network import GraphFiles, quantized
 from seq2seq.runs import engine_folder, layout, run_config, tensor_file
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError, argument
-from seq2seq.runtime.extras import needs_train
+from seq2seq.runtime.errors import UserError, argument, needs_train
 from seq2seq.runtime.files import atomic_write, write_errors
 
 if TYPE_CHECKING:

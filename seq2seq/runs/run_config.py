@@ -5,12 +5,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config.diff import changed_keys, changed_since, recorded_keys
 from seq2seq.config.errors import ConfigError
-from seq2seq.config.schema import Config, DecodingConfig, read_config_file
+from seq2seq.config.schema import (
+    Config,
+    DecodingConfig,
+    changed_keys,
+    changed_since,
+    read_config_file,
+    recorded_keys,
+)
 from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary.files import are_checksums, checksums_of, load_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import (
+    Vocabularies,
+    are_checksums,
+    checksums_of,
+    load_vocabularies,
+)
 from seq2seq.runs import layout, tensor_file
 from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime import argument_types

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from seq2seq.data.length_limit import LengthLimit
+from seq2seq.data.source_profile import LengthLimit
 from seq2seq.data.training_data import RECORDED_TEXT
 from seq2seq.runs import layout, tensor_file
 from seq2seq.runs.metrics_file import LineCount, lines_up_to, raw_lines, write_lines

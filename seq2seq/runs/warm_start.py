@@ -12,8 +12,14 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies
-from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
+from seq2seq.data.vocabulary.vocabulary import (
+    UNK_ID,
+    Ids,
+    Vocabularies,
+    Vocabulary,
+    checksums_of,
+    load_vocabularies,
+)
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import VOCABULARY

@@ -1,6 +1,5 @@
 """Check the arguments that Python callers pass: one error with the argument, value and remedy."""
 
-import math
 import numbers
 import operator
 import os
@@ -19,9 +18,8 @@ def text_list(value: Iterable[str], name: str, example: str = "one sentence each
     A single string, an iterable of characters, is refused.
     """
     items = ordered(value, name, f"a list of str, {example}")
-    if not all(isinstance(item, str) for item in items):
-        index = next(i for i, item in enumerate(items) if not isinstance(item, str))
-        raise TypeError(f"{name}[{index}]: must be a str, not {_kind(items[index])}")
+    for index, item in enumerate(items):
+        text(item, f"{name}[{index}]")
     return items
 
 
@@ -32,46 +30,17 @@ def text(value: object, name: str) -> str:
     return value
 
 
-def id_list(value: Iterable[int], name: str, size: int) -> list[int]:
-    """Return the ids, integers from 0 to `size` - 1, of any iterable that has an order.
-
-    Raises TypeError for anything else, and UserError for other integers.
-    """
-    items = ordered(value, name, "a list of int, the ids of one text")
-    try:
-        ids = list(map(operator.index, items))
-    except TypeError:
-        ids = [integer(item, f"{name}[{i}]", 0, None) for i, item in enumerate(items)]
-    if ids and not (min(ids) >= 0 and max(ids) < size):
-        index = next(i for i, item in enumerate(ids) if not 0 <= item < size)
-        raise UserError(f"{name}[{index}]: {ids[index]} is not one of the ids 0 to {size - 1}")
-    return ids
-
-
 def ordered(value: Any, name: str, expected: str) -> list[Any]:
     """Return the items of any iterable that has an order; raise TypeError for anything else."""
     unordered = isinstance(value, str | bytes | bytearray | Mapping | Set)
     if unordered or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
-        raise TypeError(f"{name}: must be {expected}, not {_kind(value, above=True)}")
+        remedy = "; pass [text], or text.splitlines()" if isinstance(value, str) else ""
+        raise TypeError(f"{name}: must be {expected}, not {_kind(value)}{remedy}")
     return value if isinstance(value, list) else list(value)
 
 
-def _kind(value: object, above: bool = False) -> str:
-    """Name the type of a value, and what to pass instead, for the list (above) or its element."""
-    kind = type(value).__name__
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return f"{value}" if above else f"{value}; write '' for a missing text"
-    if isinstance(value, str):
-        return "a single str; pass [text], or text.splitlines() for its lines"
-    if isinstance(value, bytes | bytearray):
-        return f"{kind}; decode it: value.decode('utf-8')"
-    if isinstance(value, Mapping):
-        return f"{kind}; pass list(value.values())"
-    if isinstance(value, Set):
-        return f"{kind}, which has no order; pass sorted(value)"
-    if above and getattr(value, "ndim", 1) == 2:
-        return f"a table ({kind}); pass one column of it"
-    return kind
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
 
 
 def integer(value: Any, name: str, least: int | None = 1, most: int | None = _MAX_COUNT) -> int:

@@ -4,14 +4,18 @@ Messages name the arguments of functions, as `argument` spells them: a Python ca
 `n_best=3`, and the command line sets a spelling of its own, `--n-best 3`.
 """
 
+import difflib
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from pathlib import Path
 
 from seq2seq.runtime.console import one_line
 
 Spelling = Callable[[str, object], str]
+# Needed but for translation by an exported model; torch is last, as the others come with it.
+TRAIN = ("pydantic", "yaml", "sacrebleu", "safetensors", "tabulate", "tqdm", "torch")
 
 _OUT_OF_MEMORY = re.compile(
     "out of memory|allocate memory|not enough memory|bad_alloc"
@@ -110,3 +114,60 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))
+
+
+def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6) -> str:
+    """Return "; did you mean 'X'?" with the closest word, or nothing if none is close.
+
+    `similar` is the minimum ratio of matching characters.
+    """
+    close = difflib.get_close_matches(word, list(words), n=1, cutoff=similar)
+    return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def suggest_file(path: Path) -> str:
+    """Return the hint `did_you_mean` gives for a missing file, or that its folder is missing."""
+    if not path.parent.is_dir():
+        return f"; the folder {path.parent} does not exist"
+    with suppress(OSError):
+        return did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir()))
+    return ""
+
+
+def shorten(text: str) -> str:
+    """Return the first 60 characters of a text, the last of them "..." if there are more."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+@contextmanager
+def needs_train(task: str) -> Iterator[None]:
+    """Convert a failed import of a package of training into a UserError."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, task) or error from None
+
+
+def missing_extra(error: ModuleNotFoundError, task: str) -> UserError | None:
+    """Return the message for a package of training that is missing, None for others.
+
+    `task` is what needs it, such as a subcommand.
+    """
+    name = (error.name or "").partition(".")[0]
+    if name not in TRAIN:
+        return None
+    need = f"{task} needs PyTorch and what comes with it ({name} is not installed)"
+    return not_installed(need)
+
+
+def not_installed(need: str, extra: str = "", otherwise: str = "") -> UserError:
+    """Return the message for a need, such as `Parquet needs pyarrow`, that an extra meets.
+
+    Without an extra, the packages that any installation has are missing.
+    """
+    return UserError(f"{need}. Run: {install_command(extra)}{otherwise}")
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs an extra, or what else the package requires."""
+    return f"pip install 'seq2seq-attention[{extra}]'" if extra else "pip install seq2seq-attention"

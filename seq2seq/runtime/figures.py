@@ -13,7 +13,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.extras import install_command
+from seq2seq.runtime.errors import install_command
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

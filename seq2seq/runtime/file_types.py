@@ -7,17 +7,14 @@ from typing import Literal, NamedTuple
 
 HEAD_BYTES = 512  # that `recognise` needs: a tar archive has its mark at byte 257
 _MAX_HEAD_BYTES = 4096  # examined of longer ones
-COMPRESSED = (".gz", ".bz2", ".xz", ".zst")  # endings of files that are decompressed when read
+COMPRESSED = (".gz", ".bz2")  # endings of files that are decompressed when read
 # Formats of a file with both sides of a text, by its ending.
-_TABLES: dict[str, Literal["csv", "json", "parquet"]] = {
+_TABLES: dict[str, Literal["csv", "json"]] = {
     ".csv": "csv",
     ".jsonl": "json",
     ".ndjson": "json",
     ".json": "json",
-    ".parquet": "parquet",
 }
-
-
 DOCUMENTS = {".html": "html", ".htm": "html", ".xhtml": "html", ".srt": "srt", ".vtt": "vtt"}
 DOCUMENT_FORMATS = ("text", "html", "srt", "vtt")
 
@@ -27,24 +24,24 @@ def is_column_number(column: str) -> bool:
     return column.isascii() and column.isdigit()
 
 
-def table_format(path: Path) -> Literal["tsv", "csv", "json", "parquet"]:
+def table_format(path: Path) -> Literal["tsv", "csv", "json"]:
     """Return the format of a table by the ending of its name, before that of compression."""
-    name = path.stem if path.suffix in COMPRESSED else path.name
-    return _TABLES.get(Path(name).suffix.lower(), "tsv")
+    return _TABLES.get(_ending(path), "tsv")
 
 
 def document_format(path: Path | None) -> str:
     """Return which of DOCUMENT_FORMATS the name of a file is that of; text if it has no other."""
-    if path is None:
-        return "text"
-    name = path.stem if path.suffix in COMPRESSED else path.name
-    return DOCUMENTS.get(Path(name).suffix.lower(), "text")
+    return "text" if path is None else DOCUMENTS.get(_ending(path), "text")
 
 
 def is_table(path: Path) -> bool:
-    """Return whether the name of a file is that of a table: TSV, CSV, JSON lines or Parquet."""
+    """Return whether the name of a file is that of a table: TSV, CSV or JSON lines."""
+    return _ending(path) in (".tsv", *_TABLES)
+
+
+def _ending(path: Path) -> str:
     name = path.stem if path.suffix in COMPRESSED else path.name
-    return Path(name).suffix.lower() in (".tsv", *_TABLES)
+    return Path(name).suffix.lower()
 
 
 class FileType(NamedTuple):
@@ -59,14 +56,10 @@ def _compressed(tool: str) -> FileType:
     return FileType(f"compressed by {tool}", f"Unpack it: {tool} -dc < {{path}} > NEW_FILE")
 
 
-GZIP, BZIP2, XZ, ZSTD = map(_compressed, ("gzip", "bzip2", "xz", "zstd"))
+GZIP, BZIP2 = map(_compressed, ("gzip", "bzip2"))
 _TAR = FileType("a tar archive", "Unpack it: tar -xf {path}")
-_ZIP = FileType("a zip archive or an Office document (xlsx, docx)", "Unpack it: unzip {path}")
+_OFFICE = "Save it as HTML: soffice --headless --convert-to html {path}"
 _BZIP2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")  # a block, or the end of an empty file
-
-
-def _office(name: str) -> FileType:
-    return FileType(name, "Save it as HTML: soffice --headless --convert-to html {path}")
 
 
 def _translated(name: str, form: str) -> FileType:
@@ -74,41 +67,30 @@ def _translated(name: str, form: str) -> FileType:
     return FileType(name, remedy, is_readable=True)
 
 
-def _exported(name: str) -> FileType:
-    return FileType(name, "Export its texts, one a line", is_readable=True)
-
-
 _TYPES = (  # by first bytes that hardly begin a text, the more special ones first
     (rb"\x1f\x8b", GZIP),
-    (rb"\xfd7zXZ\0", XZ),
-    (rb"\x28\xb5\x2f\xfd", ZSTD),
+    (rb"\xfd7zXZ\0", _compressed("xz")),
+    (rb"\x28\xb5\x2f\xfd", _compressed("zstd")),
     (rb"7z\xbc\xaf|Rar!\x1a", FileType("a 7z or rar archive", "Unpack it: 7z x {path}")),
     (
-        rb"PK\x03\x04.{26}mimetypeapplication/epub",
-        FileType("an e-book (EPUB)", "Convert it: pandoc {path} -t html > NEW_FILE.html"),
+        rb"PK\x03\x04.{26}(?:\[Content_Types\]|_rels/|docProps/|word/|xl/|ppt/|mimetype)",
+        FileType("an Office document (docx, xlsx, odt) or an e-book", _OFFICE),
     ),
-    (rb"PK\x03\x04.{26}mimetypeapplication/vnd\.oasis", _office("an OpenDocument file (odt, ods)")),
-    (
-        rb"PK\x03\x04.{26}(?:\[Content_Types\]|_rels/|docProps/|word/|xl/|ppt/)",
-        _office("an Office document (docx, xlsx, pptx)"),
-    ),
-    (rb"PK\x03\x04", _ZIP),
-    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", _office("an Office document (doc, xls)")),
-    (rb"\{\\rtf", _office("a document in RTF")),
-    (rb"PAR1\x15", FileType("a Parquet file", "A config reads it as {{file: NAME.parquet}}")),
+    (rb"PK\x03\x04", FileType("a zip archive", "Unpack it: unzip {path}")),
+    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1|\{\\rtf", FileType("a document of Word", _OFFICE)),
+    (rb"PAR1\x15", FileType("a Parquet file", "Convert it to JSON lines, as with pandas")),
     (rb"%PDF-", FileType("a PDF document", "Extract its text: pdftotext {path} NEW_FILE")),
     (rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a", FileType("a picture", "Give a text file")),
-    (rb"\xde\x12\x04\x95", FileType("a compiled catalogue (mo)", "Run msgunfmt {path} > NEW_FILE")),
     (rb"WEBVTT\s", _translated("a file of subtitles (WebVTT)", "vtt")),
     (rb"\s*\d+\s+\d+:\d\d:\d\d[.,]\d+\s*-->", _translated("a file of subtitles (SubRip)", "srt")),
-    (rb"\[Script Info\]", _exported("a file of subtitles (Advanced SubStation Alpha)")),
-    (rb"\s*(?i:<!doctype\s+html|<html[\s>]|<head[\s>])", _translated("an HTML document", "html")),
-    (rb"\s*<\?xml[^>]*>.*<(?i:!doctype\s+)?html[\s>]", _translated("an XHTML document", "html")),
-    (rb"\s*<\?xml[^>]*>.*<xliff[\s>]", _exported("a list of translations (XLIFF)")),
-    (rb"\s*<\?xml[^>]*>.*<tmx[\s>]", _exported("a translation memory (TMX)")),
-    (rb"\s*<\?xml\s", _exported("an XML document")),
-    (rb"(?:\s|#[^\n]*\n)*msgid \"", _exported("a catalogue of messages (PO)")),
-    (rb"(?:\s|%[^\n]*\n)*\\documentclass\b", _exported("a LaTeX document")),
+    (
+        rb"\s*(?:<\?xml[^>]*>.*)?(?i:<!doctype\s+html|<html[\s>]|<head[\s>])",
+        _translated("an HTML document", "html"),
+    ),
+    (
+        rb"\s*<\?xml\s|(?:\s|#[^\n]*\n)*msgid \"|\[Script Info\]",
+        FileType("a list of texts (TMX, XLIFF, PO, ...)", "Export its texts, one a line", True),
+    ),
 )
 _PATTERNS = [(re.compile(rb"(?:\xef\xbb\xbf)?" + mark, re.DOTALL), kind) for mark, kind in _TYPES]
 
@@ -121,17 +103,6 @@ def recognise(head: bytes) -> FileType | None:
     if head[257:262] == b"ustar" and b"\0" in head[:257]:
         return _TAR
     return next((kind for mark, kind in _PATTERNS if mark.match(head)), None)
-
-
-def wide_encoding(head: bytes) -> str | None:
-    """Return the name of a wide encoding if its byte-order mark begins the file."""
-    for name, marks in (
-        ("UTF-32", (b"\xff\xfe\0\0", b"\0\0\xfe\xff")),
-        ("UTF-16", (b"\xff\xfe", b"\xfe\xff")),
-    ):
-        if head.startswith(marks):
-            return name
-    return None
 
 
 def describe(kind: FileType, name: Path | str, path: Path | str | None = None) -> str:

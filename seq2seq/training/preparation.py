@@ -5,11 +5,10 @@ from pathlib import Path
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.alignment_targets import check_words, note_unaligned
+from seq2seq.data.alignment_targets import check_words
 from seq2seq.data.corpus import ParallelText, checksum_of_text, same_sides, usable
-from seq2seq.data.natural_language import note_not_language
 from seq2seq.data.training_data import TrainingData, training_data
-from seq2seq.data.vocabulary.existing import check_same_models
+from seq2seq.data.vocabulary.training import check_same_models
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
@@ -197,16 +196,9 @@ def _describe(session: TrainingSession, train_blank: int) -> list[str]:
 def _suspicious_texts(session: TrainingSession, source: TrainingData) -> list[str]:
     """Return notes on text that seems to be wrong."""
     data, valid = session.config.data, session.data.valid
-    guided = session.config.training.losses.guided_alignment > 0
     notes = (
         same_sides(source.text, source.same),
         same_sides(usable(valid)[0]),
-        *map(note_not_language, source.samples(), data.train),
-        *(
-            note_unaligned(text, session.data.vocabularies)
-            for text, files in zip(source.samples(), data.train, strict=True)
-            if guided and files.alignment is not None
-        ),
         not_nfc_note(f"{valid.source_name}, target", valid.tgt),
         segmentation_of(data.tgt_lang, [valid.tgt]).validation_note(),
     )

@@ -26,7 +26,7 @@ from seq2seq.analysis.check.translation_evidence import (
     train_model,
 )
 from seq2seq.data.corpus import ParallelText
-from seq2seq.data.demo_corpora import _members
+from seq2seq.data.public_corpora import _members
 
 Pairs = tuple[list[str], list[str]]
 CORPORA = ("demo/{}.fr", "demo-lengths/{}.fr", "demo-en-mr/{}.mr")

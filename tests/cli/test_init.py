@@ -144,7 +144,7 @@ def test_a_schema_beside_the_config_is_named_in_its_first_line() -> None:
         ([*ALL, "--valid", "all.en", "all.de", "--hold-out", "9"], "either --valid or --hold-out"),
         (
             [*ALL, "--hold-out", "201"],
-            "none of its 200 pairs with text for train; pass e.g. --hold-out 20",
+            "200 pairs with text leave none for train; lower --hold-out",
         ),
         ([*ALL, "--minutes", "0"], "--minutes: must be a number above 0, not '0'"),
         (["--train", "all.en", "none.de"], "none.de: no such file"),

@@ -115,7 +115,6 @@ def test_a_hyphen_is_standard_input(call: Call, luong: Path, src: Path) -> None:
         ("translate -o out.TSV", "lines of plain text"),
         ("translate --n-best 2 -o out.jsonl", "lines of plain text"),
         ("translate --json -o out.xlsx", "JSON, an object a line"),
-        ("score -r TGT -o out.parquet", "lines of plain text"),
         ("evaluate -r TGT -o out.tsv", "lines of plain text"),
         ("evaluate -r TGT --sentences out.csv", "TSV"),
     ],

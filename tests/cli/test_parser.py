@@ -98,18 +98,6 @@ def test_the_option_closest_to_a_misspelt_one_is_suggested(
 
 
 @pytest.mark.parametrize(
-    ("word", "option"),
-    [("--resume", "--resume"), ("--init-from", "--init-from"), ("--gpu", "--device")],
-)
-def test_an_option_of_training_is_not_suggested_to_a_command_without_it(
-    word: str, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = refusal(["demo", word], capsys)
-    hint = f"{option} is an option of seq2seq train"
-    assert error == f"seq2seq: error: unrecognized arguments: {word}; {hint}\n"
-
-
-@pytest.mark.parametrize(
     ("option", "key"),
     [
         ("--lr", "training.learning_rate"),

@@ -5,8 +5,14 @@ from pathlib import Path
 import pytest
 from test_config import MINIMAL
 
-from seq2seq.config.diff import changed_keys
-from seq2seq.config.schema import Config, ConfigError, dump_config, load_config, read_config_file
+from seq2seq.config.schema import (
+    Config,
+    ConfigError,
+    changed_keys,
+    dump_config,
+    load_config,
+    read_config_file,
+)
 
 
 def load(folder: Path, model: str = "", *overrides: str) -> Config:

@@ -26,9 +26,9 @@ from seq2seq.data.batching import (
     pad_sources,
     sampled_pairs,
 )
-from seq2seq.data.demo_corpora import unpack_demo_corpora
 from seq2seq.data.length_windows import ROW_STEP, Rows
 from seq2seq.data.packed_sequences import pack_ids
+from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies, Vocabulary
 
@@ -234,20 +234,6 @@ def test_a_large_corpus_is_shuffled_in_parts(monkeypatch: pytest.MonkeyPatch) ->
             assert again[n].tolist() == batches[n]
         assert [rows.tolist() for rows in again[3:9]] == batches[3:9]
     assert as_lists(orders[0])[: len(orders[0]) // 4] != as_lists(orders[1])[: len(orders[1]) // 4]
-
-
-def test_parts_do_not_depend_on_how_many_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = pairs_like_speech(1000)
-    monkeypatch.setattr(module, "BLOCK_PAIRS", 150)
-    wanted = as_lists(EpochOrder(pairs, 200, 5, 1))
-    lengths = np.asarray(pairs.src.lengths)
-    for blocks, count in ((1, 1), (3, 10), (7, 64)):
-        monkeypatch.setattr(module, "_BLOCKS_AT_ONCE", blocks)
-        monkeypatch.setattr(module, "_LENGTHS_AT_ONCE", count)
-        order = EpochOrder(pairs, 200, 5, 1)
-        assert as_lists(order) == wanted
-        for block, found in enumerate(order._read(pairs.src.lengths, range(7))):
-            assert np.array_equal(found, lengths[block::7])
 
 
 @settings(deadline=None)

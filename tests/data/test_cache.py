@@ -21,17 +21,14 @@ from tiers import one_quick
 
 import scaling
 from seq2seq.config.schema import Corpus, ParallelFiles, VocabularyConfig, load_config
-from seq2seq.data import batching
+from seq2seq.data import batching, token_cache
 from seq2seq.data import training_data as training_data_module
 from seq2seq.data.batching import EncodedPairs, EpochOrder, encode_pairs, sampled_pairs
-from seq2seq.data.cache import arrays, workers
-from seq2seq.data.cache.arrays import DIVISIONS, copy_text, open_text
-from seq2seq.data.cache.entries import MANIFEST, STALE, Entry
 from seq2seq.data.corpus import ParallelText, count_same, read_pairs, source_name, usable
+from seq2seq.data.token_cache import DIVISIONS, MANIFEST, STALE, Entry, copy_text, open_text
 from seq2seq.data.training_data import FOLDER, PLACE, cache_of, training_data
-from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, checksums_of
 from seq2seq.runs.layout import LOG, METRICS
 from seq2seq.runtime import locks
 from seq2seq.runtime.errors import RunError, UserError
@@ -174,9 +171,9 @@ def test_a_built_and_a_reused_cache_equal_data_in_memory(
 def test_workers_give_the_same_data(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "MAX_PAIRS_WITHOUT_WORKERS", 20)
-    monkeypatch.setattr(workers, "CHUNK_PAIRS", 7)
-    monkeypatch.setattr(workers, "available_cores", lambda: 2)
+    monkeypatch.setattr(training_data_module, "MAX_PAIRS_WITHOUT_WORKERS", 20)
+    monkeypatch.setattr(training_data_module, "CHUNK_PAIRS", 7)
+    monkeypatch.setattr(training_data_module, "available_cores", lambda: 2)
     assert_same_data(load_data(files, run), read_into_memory(files))
     with pytest.raises(UserError, match=r"vocabulary.size: 9000 is more than this text allows"):
         load_data(files, run, VocabularyConfig(size=9000))
@@ -282,6 +279,38 @@ def test_a_changed_file_is_noticed_and_dependent_entries_are_rebuilt(
     assert "text: rebuilt because the text or the settings behind it have changed" in found.notes[0]
     assert_same_data(found, read_into_memory(files))
     assert entry(run, "tokens").name != old
+
+
+def test_unchanged_files_are_not_read_again(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_data(files, run)
+    monkeypatch.setattr(token_cache, "copy_text", die)
+    assert load_data(files, run).built == []
+
+
+def test_a_touched_file_is_read_again_and_the_tokens_of_its_text_are_kept(
+    files: ParallelFiles, run: Path
+) -> None:
+    load_data(files, run)
+    assert files.src is not None
+    files.src.write_bytes(files.src.read_bytes())
+    assert load_data(files, run).built == ["text"]
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(
+    files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = token_cache.copy_text
+
+    def changed(source: ParallelFiles, folder: Path) -> dict[str, int]:
+        counts = copy(source, folder)
+        os.utime(source.src or "")
+        return counts
+
+    monkeypatch.setattr(token_cache, "copy_text", changed)
+    with pytest.raises(UserError, match="changed while being read"):
+        load_data(files, run)
 
 
 def test_another_vocabulary_or_length_has_another_entry(files: ParallelFiles, run: Path) -> None:
@@ -393,7 +422,7 @@ def test_batches_are_counted_again_if_their_number_may_differ(
     EpochOrder(load_data(built.files, run).pairs, 200, 1, 0)
     assert load_data(built.files, run).pairs.divisions
     if change == "version":
-        monkeypatch.setattr(arrays, "VERSION", 0)
+        monkeypatch.setattr(token_cache, "VERSION", 0)
     elif change == "numpy":
         monkeypatch.setattr(np, "__version__", "0")
     else:
@@ -484,8 +513,8 @@ def die(*_: object) -> None:
 def test_a_lost_worker_is_reported_in_one_line(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr(workers, "MAX_PAIRS_WITHOUT_WORKERS", 20)
-    monkeypatch.setattr(workers, call, die)
+    monkeypatch.setattr(training_data_module, "MAX_PAIRS_WITHOUT_WORKERS", 20)
+    monkeypatch.setattr(training_data_module, call, die)
     with pytest.raises(RunError, match="was killed, perhaps because memory ran out"):
         load_data(files, run)
     assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
@@ -546,20 +575,10 @@ def test_runs_that_start_together_build_the_cache_once(files: ParallelFiles, run
         assert_same_data(each, read_into_memory(files))
 
 
-def test_a_pipe_is_read_once(files: ParallelFiles, run: Path, tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    assert files.src is not None
-    data = files.src.read_bytes()
-    writer = threading.Thread(target=lambda: pipe.write_bytes(data))
-    writer.start()
-    found = load_data(ParallelFiles(src=pipe, tgt=files.tgt), run)
-    writer.join()
-    wanted = read_into_memory(files)
-    assert list(found.text.src) == list(wanted.text.src)
-    assert found.notes == []
-    assert list(found.pairs.src) == list(wanted.pairs.src)
-    assert (found.blank, found.same) == (wanted.blank, wanted.same)
+def test_a_pipe_is_refused(files: ParallelFiles, run: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UserError, match="pipe: is not a regular file"):
+        load_data(ParallelFiles(src=tmp_path / "pipe", tgt=files.tgt), run)
     assert not run.parent.exists()
 
 
@@ -628,7 +647,7 @@ def test_one_process_opens_an_entry_while_another_builds_it(
     files: ParallelFiles, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one waits, and uses what the first one has built."""
-    copy, waiting = arrays.copy_text, threading.Event()
+    copy, waiting = token_cache.copy_text, threading.Event()
     started: list[threading.Thread] = []
     found: list[LoadedData] = []
 
@@ -639,7 +658,7 @@ def test_one_process_opens_an_entry_while_another_builds_it(
         assert waiting.wait(60)
         return copy(*arguments)
 
-    monkeypatch.setattr(arrays, "copy_text", slow)
+    monkeypatch.setattr(token_cache, "copy_text", slow)
     monkeypatch.setattr(locks.logger, "info", lambda _: waiting.set())
     assert load_data(files, run).built[0] == "text"
     (thread,) = started

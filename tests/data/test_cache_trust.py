@@ -23,9 +23,8 @@ from test_cache import (
 )
 
 from seq2seq.cli.main import main
-from seq2seq.data import packed_sequences
-from seq2seq.data.cache import entries
-from seq2seq.data.cache.entries import MANIFEST, UNRECORDED
+from seq2seq.data import token_cache
+from seq2seq.data.token_cache import MANIFEST, UNRECORDED
 from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.runs.layout import BEST, LOG, METRICS
 from seq2seq.runtime.files import PART_SUFFIX
@@ -177,32 +176,6 @@ def test_the_cache_is_made_private_whatever_its_permissions_were(
         os.umask(before)
 
 
-def test_a_file_system_without_permissions_is_reported(
-    built: Built, run: Path, copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache_of(run).chmod(0o755)
-    copied.chmod(0o755)
-    monkeypatch.setattr(Path, "chmod", lambda *_: None)
-    found = load_data(built.files, run)
-    assert found.notes == [
-        f"note: {copied}: the file system keeps permissions of other users, who may read the "
-        "training text there"
-    ]
-    assert_same_data(found, built.wanted)
-
-
-def test_a_file_system_that_maps_owners_is_accepted(
-    built: Built, run: Path, copied: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The network file system assigns all files to one user, who does not own the process."""
-    user = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
-    found = load_data(built.files, run)
-    assert found.built == found.notes == []
-    assert_same_data(found, built.wanted)
-    assert sorted(path.name for path in cache_of(run).iterdir()) == [copied.name]
-
-
 # ---------------------------------------------------------------------- content recorded by a run
 
 
@@ -223,7 +196,7 @@ def swap_ids(folder: Path) -> None:
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify all files only on resume, as large ones are."""
-    monkeypatch.setattr(entries, "SMALL_FILE", 0)
+    monkeypatch.setattr(token_cache, "SMALL_FILE", 0)
 
 
 @pytest.mark.usefixtures("large")
@@ -297,9 +270,7 @@ def test_a_run_resumes_exactly_after_its_cache_was_changed(
 # ----------------------------------------------------------------------------------- mapped files
 
 
-def test_mapped_arrays_equal_those_in_memory(
-    built: Built, run: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mapped_arrays_equal_those_in_memory(built: Built, run: Path) -> None:
     built.copied_to(run)
     found = load_data(built.files, run)
     assert found.pairs.src[3:9:2] == built.wanted.pairs.src[3:9:2]
@@ -307,12 +278,7 @@ def test_mapped_arrays_equal_those_in_memory(
     with pytest.raises(IndexError):
         found.pairs.src[len(built.wanted.pairs)]
     keys = (slice(0, None, 3), slice(2, 80, 40), slice(5, 4), slice(40, 2, -7), slice(1, 90, 31))
-    for limit in (1 << 22, 0):
-        monkeypatch.setattr(packed_sequences, "_MAX_READ_BYTES", limit)
-        for key in (*keys, slice(None), slice(3, 9)):
-            assert found.text.src[key] == built.wanted.text.src[key]
-    monkeypatch.setattr(packed_sequences, "_READ_LINES", 40)
-    for key in keys:
+    for key in (*keys, slice(None), slice(3, 9)):
         assert found.text.src[key] == built.wanted.text.src[key]
 
 

@@ -3,41 +3,27 @@
 import bz2
 import gzip
 import io
-import lzma
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tiers import one_quick
 
-from seq2seq.data.compression import SUFFIXES, commands, compressing
-from seq2seq.data.lines import MAX_LINE_BYTES, iter_raw_lines, read_lines
+from seq2seq.data.lines import MAX_LINE_BYTES, commands, compressing, iter_raw_lines, read_lines
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "ein Satz\nnoch ein Satz\n" * 30
 LINES = TEXT.splitlines()
-TOOLS = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ".zst": "zstd"}
+TOOLS = {".gz": "gzip", ".bz2": "bzip2"}
 
 
 def packed(suffix: str, content: bytes) -> bytes:
-    if suffix == ".zst":
-        name = "backports.zstd" if sys.version_info < (3, 14) else "compression.zstd"
-        zstd = pytest.importorskip(name)
-        options = {zstd.CompressionParameter.checksum_flag: 1}  # written as the command does
-        found: bytes = zstd.compress(content, options=options)
-        return found
-    pack: dict[str, Callable[[bytes], bytes]] = {
-        ".gz": gzip.compress,
-        ".bz2": bz2.compress,
-        ".xz": lzma.compress,
-    }
-    return pack[suffix](content)
+    return gzip.compress(content) if suffix == ".gz" else bz2.compress(content)
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -53,28 +39,21 @@ def refusal(path: Path) -> str:
     return message
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", TOOLS)
 def test_a_compressed_file_is_read_as_its_text(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a{suffix}", packed(suffix, TEXT.encode()))
     assert read_lines(path) == LINES
     assert list(iter_raw_lines(path)) == TEXT.encode().splitlines(keepends=True)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", TOOLS)
 def test_concatenated_streams_are_read_as_one_text(tmp_path: Path, suffix: str) -> None:
     data = packed(suffix, TEXT.encode()) * 3
     assert read_lines(write(tmp_path / f"a{suffix}", data)) == LINES * 3
 
 
-def test_padding_between_xz_streams_is_accepted(tmp_path: Path) -> None:
-    stream = lzma.compress(TEXT.encode())
-    path = write(tmp_path / "a.xz", stream + bytes(8) + stream + bytes(4))
-    assert read_lines(path) == LINES * 2
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", TOOLS)
 def test_text_written_compressed_can_be_read(tmp_path: Path, suffix: str) -> None:
-    packed(suffix, b"")  # skips without the package
     path, again = tmp_path / f"a{suffix}", io.BytesIO()
     with path.open("wb") as raw, compressing(raw, path) as file:
         file.write(TEXT.encode())
@@ -84,39 +63,28 @@ def test_text_written_compressed_can_be_read(tmp_path: Path, suffix: str) -> Non
     assert path.read_bytes() == again.getvalue()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", TOOLS)
 def test_a_truncated_file_is_named(tmp_path: Path, suffix: str) -> None:
     data = packed(suffix, bytes(range(1, 10)) + TEXT.encode() * 50)
     path = write(tmp_path / f"a{suffix}", data[:-7])
-    assert refusal(path).startswith(
-        f"{path}: the {TOOLS[suffix]} file is incomplete: truncated or damaged. Copy"
-    )
+    start = f"{path}: the {TOOLS[suffix]} file is damaged or incomplete ("
+    assert refusal(path).startswith(start)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", TOOLS)
 def test_a_damaged_file_is_named(tmp_path: Path, suffix: str) -> None:
     data = bytearray(packed(suffix, TEXT.encode() * 50))
     data[len(data) // 2] ^= 0x55
     path = write(tmp_path / f"a{suffix}", bytes(data))
-    start = f"{path}: the {TOOLS[suffix]} file is "
-    assert refusal(path).startswith((f"{start}damaged (", f"{start}incomplete: "))
+    start = f"{path}: the {TOOLS[suffix]} file is damaged or incomplete ("
+    assert refusal(path).startswith(start)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_an_empty_file_is_reported_as_empty_whatever_its_name(tmp_path: Path, suffix: str) -> None:
-    packed(suffix, b"")
-    assert "the file is empty" in refusal(write(tmp_path / f"a{suffix}", b""))
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", TOOLS)
 def test_text_named_as_if_compressed_is_refused(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a{suffix}", TEXT.encode())
-    if suffix == ".zst":
-        packed(suffix, b"")
-    assert refusal(path) == (
-        f"{path}: is not compressed by {TOOLS[suffix]}, although its name ends in {suffix}. If it "
-        f"is text, rename it so that its name does not end in {suffix}"
-    )
+    start = f"{path}: the {TOOLS[suffix]} file is damaged or incomplete ("
+    assert refusal(path).startswith(start)
 
 
 # ----------------------------------------------------------------------------- other kinds of file
@@ -144,24 +112,20 @@ OTHERS: dict[str, tuple[bytes, str]] = {
     "zip": (zipped(a=b"text"), "a zip archive"),
     "xlsx": (zipped(docProps__app=b"x", xl__workbook=b"y"), "an Office document (docx, xlsx"),
     "docx": (zipped(**{"[Content_Types].xml": b"x", "word__document": b"y"}), "an Office document"),
-    "odt": (zipped(mimetype=b"application/vnd.oasis.opendocument.text"), "an OpenDocument file"),
-    "epub": (zipped(mimetype=b"application/epub+zip"), "an e-book (EPUB)"),
-    "doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(40), "an Office document (doc"),
-    "rtf": (b"{\\rtf1\\ansi The car is old.}\n", "a document in RTF"),
+    "odt": (zipped(mimetype=b"application/vnd.oasis.opendocument.text"), "an Office document"),
+    "epub": (zipped(mimetype=b"application/epub+zip"), "an Office document (docx, xlsx, odt) or"),
+    "doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(40), "a document of Word"),
+    "rtf": (b"{\\rtf1\\ansi The car is old.}\n", "a document of Word"),
     "png": (b"\x89PNG\r\n\x1a\n" + bytes(9), "a picture"),
     "html": (b"<!DOCTYPE html>\n<p>The car is old.\n", "an HTML document"),
-    "xhtml": (b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "x">\n<html>\n', "an XHTML document"),
+    "xhtml": (b'<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "x">\n<html>\n', "an HTML document"),
     "srt": (
         b"\xef\xbb\xbf1\r\n00:00:01,000 --> 00:00:02,000\r\nA car.\r\n",
         "a file of subtitles (SubRip)",
     ),
     "vtt": (b"WEBVTT - x\n\n00:01.000 --> 00:02.000\nA car.\n", "a file of subtitles (WebVTT)"),
-    "ass": (b"\xef\xbb\xbf[Script Info]\nTitle: x\n", "a file of subtitles (Advanced"),
-    "po": (b'# Catalogue\n#\nmsgid ""\nmsgstr ""\n', "a catalogue of messages (PO)"),
-    "xliff": (b'<?xml version="1.0"?>\n<xliff version="1.2">\n', "a list of translations (XLIFF)"),
-    "tmx": (b'<?xml version="1.0"?>\n<tmx version="1.4">\n', "a translation memory (TMX)"),
-    "xml": (b'<?xml version="1.0"?>\n<TS language="fr">\n', "an XML document"),
-    "latex": (b"% a paper\n\\documentclass{article}\n", "a LaTeX document"),
+    "po": (b'# Catalogue\n#\nmsgid ""\nmsgstr ""\n', "a list of texts (TMX, XLIFF, PO"),
+    "tmx": (b'<?xml version="1.0"?>\n<tmx version="1.4">\n', "a list of texts (TMX, XLIFF, PO"),
     "parquet": (b"PAR1\x15\x04\x15\x20" + bytes(20) + b"PAR1", "a Parquet file"),
     "tar": (tarred(), "a tar archive"),
     "pdf": (b"%PDF-1.7\n%\xe2\xe3\n", "a PDF document"),
@@ -179,7 +143,7 @@ def test_the_kind_of_a_file_that_is_not_text_is_reported(
     assert "NUL" not in refusal(path)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", TOOLS)
 @pytest.mark.parametrize("named", ["train.en", "train", "it's.tsv"])
 def test_the_reported_command_unpacks_a_compressed_file_of_another_name(
     tmp_path: Path, suffix: str, named: str
@@ -197,15 +161,12 @@ def test_the_reported_command_unpacks_a_compressed_file_of_another_name(
 
 
 @pytest.mark.parametrize("content", [gzip.compress(TEXT.encode()), tarred()], ids=["gzip", "tar"])
-def test_the_reported_commands_unpack_a_file_compressed_twice(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_the_content_of_a_compressed_file_is_examined(tmp_path: Path, content: bytes) -> None:
     path = write(tmp_path / "a.gz", gzip.compress(content))
-    first, _, second = refusal(path).partition("Run ")[2].partition(". Unpack it: ")
-    for command in (first, second):
-        subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
-    unpacked = [each for each in tmp_path.iterdir() if each.name not in ("a.gz", "NEW_FILE")]
-    assert [each.read_text() for each in unpacked] == [TEXT]
+    assert refusal(path).startswith(f"{path}: its content is ")
+    command = refusal(path).partition("Run ")[2]
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
+    assert (tmp_path / "NEW_FILE").read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -232,12 +193,11 @@ import sys
 from pathlib import Path
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import read_pairs
-from seq2seq.data.line_counts import read_aligned
-from seq2seq.data.lines import iter_lines
+from seq2seq.data.lines import in_step, iter_lines
 from seq2seq.runtime.errors import UserError
 paths = [Path(each) for each in sys.argv[1:]]
 files = ParallelFiles(src=paths[0], tgt=paths[1])
-aligned = lambda: read_aligned([(str(path), iter_lines(path)) for path in paths])
+aligned = lambda: list(in_step([(str(path), iter_lines(path)) for path in paths]))
 for read in (aligned, lambda: read_pairs(files)):
     try:
         read()
@@ -266,7 +226,7 @@ BOMBS = {
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-@one_quick(("name", "suffix"), [*((name, ".gz") for name in BOMBS), (next(iter(BOMBS)), ".xz")])
+@one_quick(("name", "suffix"), [(name, ".gz") for name in BOMBS])
 def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, name: str, suffix: str) -> None:
     """400 lines beside 300 MiB of decompressed data, of which a list would take many times more."""
     block, what = BOMBS[name]
@@ -286,19 +246,6 @@ def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, name: str, suffix: s
         for message in messages:
             assert what in message
         assert int(peak) < 180, messages
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
-def test_an_xz_file_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "bomb.xz"
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 29}]
-    path.write_bytes(lzma.compress(b"a\n", filters=filters))
-    assert refusal(path) == (
-        f"{path}: needs more than 256 MiB to be decompressed. Compress it again: "
-        "xz -dc OLD | xz -6 > NEW"
-    )
-    best = write(tmp_path / "best.xz", lzma.compress(TEXT.encode(), preset=9 | lzma.PRESET_EXTREME))
-    assert read_lines(best) == LINES
 
 
 def test_a_line_of_the_maximum_length_is_read(tmp_path: Path) -> None:

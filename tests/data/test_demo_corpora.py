@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.data.demo_corpora import unpack_demo_corpora
+from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.runtime.errors import RunError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,10 +9,10 @@ from conftest import toy_pairs
 from sentencepiece_models import trained
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.vocabulary.existing import check_same_models
 from seq2seq.data.vocabulary.training import (
     MAX_AUTO_SIZE,
     auto_size,
+    check_same_models,
     train_vocabularies,
     vocabulary_notes,
 )
@@ -114,7 +114,7 @@ def test_tags_and_names_get_tokens(tmp_path: Path) -> None:
     config = VocabularyConfig.model_validate({"model": [tmp_path / "a.model"]})
     vocabulary = train_vocabularies(config, SRC, TGT, ["<bt>"]).src
     assert vocabulary.tag_of("<bt> bu") == "<bt>"
-    from seq2seq.data.vocabulary.existing import existing_vocabularies
+    from seq2seq.data.vocabulary.training import existing_vocabularies
 
     named = existing_vocabularies(
         VocabularyConfig.model_validate({**config.model_dump(), "names": "placeholders"})

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.invented_names import (
-    _MARKED,
+from seq2seq.data.copied_words import (
+    _MARKED_LETTERS,
     FORM_RATE,
     MARK_RATE,
     MIN_LETTERS,
@@ -48,7 +48,7 @@ def test_names_of_a_large_text_come_from_a_sample(monkeypatch: pytest.MonkeyPatc
     chosen = [[side[row] for row in spread_rows(len(src), 3)] for side in (src, tgt)]
     expected = shared_names(*chosen)
     assert expected < shared_names(src, tgt)
-    monkeypatch.setattr("seq2seq.data.invented_names.MAX_PAIRS", 3)
+    monkeypatch.setattr("seq2seq.data.copied_words.MAX_PAIRS", 3)
     assert shared_names(src, tgt) == expected
 
 
@@ -110,7 +110,7 @@ def test_some_names_have_diacritics_or_another_form() -> None:
 
 
 def test_a_letter_with_a_diacritic_is_one_character_in_either_case() -> None:
-    for each in _MARKED:
+    for each in _MARKED_LETTERS:
         assert len(each.upper()) == len(each.lower()) == 1
         assert unicodedata.normalize("NFC", each) == each
 

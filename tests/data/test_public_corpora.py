@@ -1,14 +1,12 @@
 import gzip
 import hashlib
 import io
-import sys
 import threading
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import chain
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -70,7 +68,6 @@ class Answer(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
-    pytest.importorskip("pooch")
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(public_corpora, "RETRIES", 0)
     with Mirror() as server:
@@ -125,7 +122,7 @@ def test_multi30k_is_saved_as_served(multi30k: Mirror, tmp_path: Path) -> None:
     assert files_below(tmp_path) == {"data/multi30k/train.en.gz", "data/multi30k/val.en.gz"}
     for name, packed in multi30k.files.items():
         assert (tmp_path / "data/multi30k" / name).read_bytes() == packed
-    assert all(agent and "python-requests" not in agent for agent in multi30k.user_agents)
+    assert all(agent and "Python-urllib" not in agent for agent in multi30k.user_agents)
 
 
 def test_the_reason_phrase_of_a_server_is_escaped(
@@ -135,7 +132,7 @@ def test_the_reason_phrase_of_a_server_is_escaped(
     assert fetch(multi30k, "multi30k", tmp_path) == 1
     error = error_line(capsys)
     assert error.isprintable()
-    assert error.endswith("the server answered 404 \\u001b]0;owned\\u0007 \\u009b31m\\u0008")
+    assert "download failed: HTTP Error 404: \\u001b]0;owned\\u0007 \\u009b31m\\u0008" in error
 
 
 def test_multi30k_names_every_file_and_split() -> None:
@@ -195,7 +192,9 @@ def test_a_file_missing_on_the_server_is_reported(
     mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert fetch(mirror, name, tmp_path) == 1
-    assert f"{mirror.url}/{mirror.requests[0]}: the server answered 404" in error_line(capsys)
+    assert f"{mirror.url}/{mirror.requests[0]}: download failed: HTTP Error 404" in error_line(
+        capsys
+    )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -218,29 +217,14 @@ def test_an_unreachable_server_is_reported(
         pass
     assert fetch(gone, "multi30k", tmp_path) == 1
     line = error_line(capsys)
-    assert f"{gone.url}/train.en.gz: download failed: Failed to establish a new connection" in line
-    assert line.endswith("Check the network connection, then repeat the command.")
-
-
-def test_an_untrusted_certificate_is_reported_with_the_remedy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    requests = pytest.importorskip("requests")
-
-    def fails(*_: object, **__: object) -> NoReturn:
-        raise requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] no local issuer")
-
-    monkeypatch.setattr(public_corpora, "RETRIES", 0)
-    monkeypatch.setattr(requests, "get", fails)
-    with pytest.raises(RunError, match="REQUESTS_CA_BUNDLE"):
-        download("https://example.org/file")
+    assert f"{gone.url}/train.en.gz: download failed: <urlopen error" in line
+    assert "Check the network connection" in line
 
 
 def test_a_failed_download_is_retried(
     multi30k: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(public_corpora, "RETRIES", 2)
-    monkeypatch.setattr("pooch.core.time.sleep", lambda _: None)
     multi30k.failures = 2
     assert fetch(multi30k, "multi30k", tmp_path) == 0
     assert multi30k.requests == ["train.en.gz"] * 3 + ["val.en.gz"]
@@ -251,15 +235,6 @@ def test_a_missing_file_is_not_retried(mirror: Mirror, monkeypatch: pytest.Monke
     with pytest.raises(RunError, match="404"):
         download(f"{mirror.url}/nothing.gz")
     assert mirror.requests == ["nothing.gz"]
-
-
-def test_without_pooch_one_line_names_the_remedy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pooch", None)  # makes its import fail
-    assert main(["download", "multi30k", "-o", str(tmp_path)]) == 2
-    assert "pip install 'seq2seq-attention[formats]'" in error_line(capsys)
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -336,10 +311,14 @@ def test_hostile_member_names_are_not_extracted(mirror: Mirror, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("archive", "message"),
     [
-        pytest.param(b"not a zip", "not an intact zip archive", id="not-a-zip"),
-        pytest.param(anki_zip(PAIRS)[:-40], "not an intact zip archive", id="cut-short"),
-        pytest.param(zip_of({"deu.txt": "a\tb"}), r"has no mar\.txt", id="other-member"),
-        pytest.param(zip_of({"../mar.txt": "a\tb"}), r"has no mar\.txt", id="member-elsewhere"),
+        pytest.param(b"not a zip", "not an intact archive", id="not-a-zip"),
+        pytest.param(anki_zip(PAIRS)[:-40], "not an intact archive", id="cut-short"),
+        pytest.param(zip_of({"deu.txt": "a\tb"}), "not an intact archive", id="other-member"),
+        pytest.param(
+            zip_of({"../mar.txt": "a\tb"}),
+            r"not an intact archive of mar\.txt",
+            id="member-elsewhere",
+        ),
         pytest.param(zip_of({"mar.txt": "a\tb\nalone\nc\td\n"}), r"mar\.txt:2: ", id="one-column"),
         pytest.param(
             zip_of({"mar.txt": "a\t \tsource\n"}), r"mar\.txt:1: ", id="blank-translation"

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from name_cases import name_pairs, some_names
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
-from seq2seq.data.invented_names import NameInventor
+from seq2seq.data.copied_words import NameInventor
 from seq2seq.data.source_profile import MIN_LINES, NO_PROFILE, describe_source
 from seq2seq.data.training_data import training_data
-from seq2seq.data.vocabulary.files import checksums_of
 from seq2seq.data.vocabulary.training import train_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabulary, checksums_of
 from seq2seq.inference.lines import split_line
 from seq2seq.names.names import Names, learn_names
 

@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.spread import spread_rows
-from seq2seq.data.vocabulary.files import load_vocabularies, save_vocabularies
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
@@ -30,6 +29,8 @@ from seq2seq.data.vocabulary.vocabulary import (
     UNKNOWN,
     Vocabularies,
     Vocabulary,
+    load_vocabularies,
+    save_vocabularies,
     words_of,
 )
 from seq2seq.runtime.errors import UserError
@@ -389,7 +390,6 @@ SHORT = ["ba ke", "ke ba", "ba"] * 30
     [
         (SHORT, TGT, "the source text allows"),
         (SRC, SHORT, "the target text allows"),
-        (SHORT, SHORT[:1], "the source and the target text allow"),
     ],
 )
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
@@ -399,21 +399,7 @@ def test_the_side_with_an_invalid_size_is_named(
     with pytest.raises(UserError) as caught:
         train_vocabularies(VocabularyConfig(type=kind, size=330, joint=False), src, tgt)
     text = re.escape(f"vocabulary.size: 330 is more than {sides}")
-    (largest,) = re.findall(rf"^{text}; set at most (\d+)$", one_line(caught))
-    fitting = VocabularyConfig(type=kind, size=int(largest), joint=False)
-    if (src, tgt) == (SHORT, SHORT[:1]):  # the limit of both sides, which each of them satisfies
-        assert len(train_vocabularies(fitting, src, tgt).tgt) == int(largest)
-
-
-def test_a_size_too_small_for_one_side_and_too_large_for_the_other_names_both() -> None:
-    many = [" ".join(chr(0x4E00 + i) for i in range(start, start + 9)) for start in range(300)]
-    with pytest.raises(UserError) as caught:
-        train_vocabularies(VocabularyConfig(size=330, joint=False), SHORT, many)
-    assert re.fullmatch(
-        r"vocabulary\.size: 330 is more than the source text allows; set at most \d+; it is too "
-        r"small for the characters of the target text; set at least \d+",
-        one_line(caught),
-    )
+    assert re.fullmatch(rf"{text}; set at most \d+", one_line(caught))
 
 
 @pytest.mark.parametrize("kind", ["word", "char"])

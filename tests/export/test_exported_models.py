@@ -19,10 +19,9 @@ from fuzz_lines import fuzz_lines
 from name_cases import name_pairs, some_names
 from tiers import one_quick
 
+from seq2seq.config.corpora import NamesConfig
 from seq2seq.config.schema import Config
-from seq2seq.config.vocabulary import NamesConfig
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
+from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
 from seq2seq.inference.glossary import Glossary

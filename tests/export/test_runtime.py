@@ -16,8 +16,7 @@ from seq2seq.cli.main import main
 from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.extras import TRAIN
+from seq2seq.runtime.errors import TRAIN, UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "how-to" / "export.md"

@@ -116,35 +116,31 @@ def test_paths_may_be_strings(tiny_runs: dict[str, Path]) -> None:
 # ---------------------------------------------------------------------------------- refused values
 
 NOT_LINES = [
-    ("ba ke", "lines: must be a list of str, one sentence each, not a single str; pass [text], or"),
-    (b"ba", "lines: must be a list of str, one sentence each, not bytes; decode it"),
+    ("ba ke", "lines: must be a list of str, one sentence each, not str; pass [text], or"),
+    (b"ba", "lines: must be a list of str, one sentence each, not bytes"),
     (None, "lines: must be a list of str, one sentence each, not None"),
-    (float("nan"), "lines: must be a list of str, one sentence each, not nan"),
     (7, "lines: must be a list of str, one sentence each, not int"),
-    ({"a": "ba"}, "lines: must be a list of str, one sentence each, not dict; pass list(value.va"),
-    ({"ba", "ke"}, "lines: must be a list of str, one sentence each, not set, which has no order"),
-    (Table(), "lines: must be a list of str, one sentence each, not a table (Table); pass one col"),
+    ({"a": "ba"}, "lines: must be a list of str, one sentence each, not dict"),
+    ({"ba", "ke"}, "lines: must be a list of str, one sentence each, not set"),
+    (Table(), "lines: must be a list of str, one sentence each, not Table"),
     (np.array("ba"), "lines: must be a list of str, one sentence each, not ndarray"),
-    (["ba", None], "lines[1]: must be a str, not None; write '' for a missing text"),
-    (["ba", "", float("nan")], "lines[2]: must be a str, not nan; write '' for a missing text"),
-    ([b"ba"], "lines[0]: must be a str, not bytes; decode it: value.decode('utf-8')"),
+    (["ba", None], "lines[1]: must be a str, not None"),
+    (["ba", "", float("nan")], "lines[2]: must be a str, not float"),
     ([["ba", "ke"]], "lines[0]: must be a str, not list"),
     ((i for i in range(3)), "lines[0]: must be a str, not int"),
-    (np.array([["ba"]]), "lines: must be a list of str, one sentence each, not a table (ndarray)"),
+    (np.array([["ba"]]), "lines: must be a list of str, one sentence each, not ndarray"),
 ]
 
 
 @pytest.mark.parametrize(("value", "message"), NOT_LINES[:-2] + NOT_LINES[-1:])
 def test_anything_else_is_refused_wherever_lines_are_accepted(
-    translator: Translator, vocabulary: Vocabulary, value: Any, message: str
+    translator: Translator, value: Any, message: str
 ) -> None:
     calls: list[tuple[str, Callable[[], object]]] = [
         ("lines", lambda: translator.stream(value)),
         ("prefixes", lambda: translator.translate(LINES, prefixes=value)),
         ("lines", lambda: score_lines(translator, value, LINES)),
         ("translations", lambda: score_lines(translator, LINES, value)),
-        ("texts", lambda: vocabulary.encode(value)),
-        ("texts", lambda: vocabulary.sample(value, 1)),
     ]
     for name, call in calls:
         if name == "prefixes" and value is None:
@@ -165,31 +161,6 @@ def test_the_first_element_of_a_generator_that_is_not_text_is_named(translator: 
     value, message = NOT_LINES[-2]
     with pytest.raises(TypeError, match=re.escape(message)):
         translator.translate(value)
-
-
-@pytest.mark.parametrize(
-    ("ids", "error", "message"),
-    [
-        ("ba", TypeError, "ids: must be a list of int, the ids of one text, not a single str"),
-        (None, TypeError, "ids: must be a list of int, the ids of one text, not None"),
-        ([[4, 5]], TypeError, "ids[0]: must be an int, not [4, 5]"),
-        ([4, 5.0], TypeError, "ids[1]: must be an int, not 5.0"),
-        (
-            torch.tensor([[4]]),
-            TypeError,
-            "ids: must be a list of int, the ids of one text, not a t",
-        ),
-        ([4, 10**9], UserError, "ids[1]: 1000000000 is not one of the ids 0 to "),
-        ([-1], UserError, "ids[0]: -1 is not one of the ids 0 to "),
-    ],
-)
-def test_values_that_are_not_ids_are_refused(
-    vocabulary: Vocabulary, ids: Any, error: type[Exception], message: str
-) -> None:
-    for call in (vocabulary.decode, vocabulary.tokens):
-        with pytest.raises(error) as caught:
-            call(ids)
-        assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("name", ["beam_size", "n_best"])

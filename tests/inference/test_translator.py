@@ -22,8 +22,7 @@ from tiers import one_quick
 
 from seq2seq.cli import loading
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
-from seq2seq.data.length_limit import LengthLimit
-from seq2seq.data.source_profile import SourceProfile
+from seq2seq.data.source_profile import LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine

@@ -11,13 +11,16 @@ from tiers import one_quick
 
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import VocabularyConfig, load_config
-from seq2seq.data.vocabulary.files import checksums_of, load_vocabularies, save_vocabularies
 from seq2seq.data.vocabulary.training import train_vocabularies
-from seq2seq.data.vocabulary.vocabulary import NAME_IDS
+from seq2seq.data.vocabulary.vocabulary import (
+    NAME_IDS,
+    checksums_of,
+    load_vocabularies,
+    save_vocabularies,
+)
 from seq2seq.names.mining import NameMiner
 from seq2seq.names.names import Masked, Names, learn_names
-from seq2seq.names.native_speller import NativeSpeller
-from seq2seq.names.ngrams import NgramModel
+from seq2seq.names.native_speller import NativeSpeller, NgramModel
 from seq2seq.names.sounds import SoundModel, units_of
 from seq2seq.names.speller import Speller
 from seq2seq.names.words import PLACEHOLDERS, placeholders_in, source_words

@@ -20,7 +20,7 @@ import yaml
 from seq2seq.cli.main import main
 from seq2seq.cli.parser import parse
 from seq2seq.config.schema import load_config
-from seq2seq.data.demo_corpora import unpack_demo_corpora
+from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,7 @@ from seq2seq.data.lines import is_blank
 from seq2seq.inference.attention_map import AttentionMap, heat_map, style
 from seq2seq.inference.map_figure import map_figure
 from seq2seq.inference.translation import Translation
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.extras import not_installed
+from seq2seq.runtime.errors import UserError, not_installed
 from seq2seq.runtime.figures import save
 from seq2seq.runtime.files import output_file, write_errors
 

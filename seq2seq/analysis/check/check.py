@@ -37,7 +37,7 @@ from seq2seq.data.corpus import (
     usable,
 )
 from seq2seq.data.pharaoh import iter_linked_pairs
-from seq2seq.data.training_data import cache_of, check_readable_twice
+from seq2seq.data.training_data import cache_of, check_regular
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
@@ -99,7 +99,7 @@ def _parts(
     """Yield the parts of a report; `stage` is called with the name of the next one."""
     data = config.data
     cache_of(config.run_dir)  # raises if training could have none
-    check_readable_twice(data.train)
+    check_regular(data.train)
     stage("reading the text")
     start = None if init_from is None else read_warm_start(init_from, config)
     texts = _read(data)

@@ -8,8 +8,8 @@ from seq2seq.analysis.check.alignment import Alignment
 from seq2seq.analysis.check.data_statistics import MOJIBAKE, TextStatistics
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import ParallelText, iter_untagged, paths_of
-from seq2seq.data.formats.writing import new_file, pair_writer
 from seq2seq.data.lines import iter_raw_lines
+from seq2seq.data.tables import new_file, pair_writer
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import write_errors
 

@@ -15,9 +15,9 @@ from seq2seq.analysis.check.data_statistics import (
     TextStatistics,
     mojibake_test,
 )
-from seq2seq.data.corpus_sampling import describe_share
+from seq2seq.data.batching import describe_share
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.extras import install_command
+from seq2seq.runtime.errors import install_command
 
 FEW_PAIRS = 1000
 LISTED = 5  # line numbers in a message

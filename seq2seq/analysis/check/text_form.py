@@ -10,11 +10,10 @@ from pathlib import Path
 
 from seq2seq.analysis.check.data_statistics import TABLE
 from seq2seq.analysis.check.findings import Finding, list_and_count
-from seq2seq.data.compression import commands
-from seq2seq.data.formats.cells import is_header
-from seq2seq.data.lines import iter_lines
+from seq2seq.data.lines import commands, iter_lines
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
+from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import counted
 
 SEGMENTS = {name: re.compile(pattern) for name, pattern in TABLE["segments"].items()}

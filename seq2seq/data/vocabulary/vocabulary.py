@@ -1,21 +1,28 @@
-"""SentencePiece vocabularies: raw text to token ids, and ids to detokenized text."""
+"""SentencePiece vocabularies: raw text to token ids, ids to detokenized text, and their files."""
 
+import hashlib
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain, groupby, repeat, takewhile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import sentencepiece
 
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.names.names import Names
-from seq2seq.names.symbols import any_of
-from seq2seq.names.words import PLACEHOLDERS
-from seq2seq.runtime.argument_types import id_list, text_list
+from seq2seq.names.words import PLACEHOLDERS, any_of
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import LONE_SURROGATE
+from seq2seq.runtime.files import (
+    LONE_SURROGATE,
+    atomic_write,
+    check_readable,
+    read_bounded,
+    refused_link,
+)
 
 Ids = list[int]
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
@@ -24,6 +31,8 @@ NAME_IDS = range(FIRST_ID, FIRST_ID + len(PLACEHOLDERS))  # in a vocabulary with
 FEW_TEXTS = 32  # fewer are encoded sooner one by one than by the threads of SentencePiece
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own
 _LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
+_JOINT, _SIDES, NAMES = "joint", ("src", "tgt"), "names"  # stems of files
+_MAX_MODEL_BYTES = 1 << 26
 
 
 class Vocabulary:
@@ -88,9 +97,8 @@ class Vocabulary:
 
         A word vocabulary yields one id per word; a symbol is a word, also without spaces around it.
         (SentencePiece itself merges consecutive unknown words into a single id, which loses their
-        number.) Raises TypeError for anything but an ordered iterable of strings.
+        number.)
         """
-        texts = text_list(texts, "texts")
         if not self.has_byte_fallback:
             find = self._processor.piece_to_id
             return [[find(SPACE + word) for word in self.words(text)] for text in texts]
@@ -125,7 +133,7 @@ class Vocabulary:
         )
 
     def _normalized(self, texts: Iterable[str]) -> list[str]:
-        lines = [normalized(text) for text in text_list(texts, "texts")]
+        lines = [normalized(text) for text in texts]
         if not self._has_own_rules:
             return lines
         return [self._processor.normalize(line).replace(SPACE, " ") for line in lines]
@@ -156,9 +164,8 @@ class Vocabulary:
         """Return the text of ids, without special tokens.
 
         Each unknown token is printed as a separate word: the next of `unknown`, then UNKNOWN.
-        Raises TypeError or UserError for anything but ids of this vocabulary.
         """
-        tokens = [i for i in id_list(ids, "ids", len(self)) if i not in (PAD_ID, BOS_ID, EOS_ID)]
+        tokens = [int(i) for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]
         if UNK_ID not in tokens:
             return self._text(tokens)
         words = chain(unknown, repeat(UNKNOWN))
@@ -177,8 +184,8 @@ class Vocabulary:
         return text.replace(SPACE, " ")  # may be spelled by byte tokens
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
-        """Return the token of each id; that of EOS is `</s>`. Raises errors as `decode` does."""
-        return [self._tokens[i] for i in id_list(ids, "ids", len(self))]
+        """Return the token of each id; that of EOS is `</s>`."""
+        return [self._tokens[i] for i in ids]
 
 
 class Vocabularies(NamedTuple):
@@ -253,3 +260,109 @@ def normalized(text: str) -> str:
     text = LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     parts = _PARTS.findall(text) if _LONG_WORD.search(text) else [text]
     return "".join(unicodedata.normalize("NFC", part) for part in parts)
+
+
+def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
+    """Write `joint.model`, or `src.model` and `tgt.model`, and `names.json` if there are names.
+
+    Raises OSError, and UserError if the folder is a symbolic link.
+    """
+    if folder.is_symlink():
+        raise refused_link(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for stem, vocabulary in _named(vocabularies).items():
+        atomic_write(folder / file_of(stem), vocabulary.model)
+    if vocabularies.names is not None:
+        atomic_write(folder / file_of(NAMES), vocabularies.names.stored)
+
+
+def file_of(stem: str) -> str:
+    """Return the name of a vocabulary's file."""
+    return f"{stem}.json" if stem == NAMES else f"{stem}.model"
+
+
+def load_vocabularies(
+    folder: Path, sampling: float = 0.0, checksums: Mapping[str, str] | None = None
+) -> Vocabularies:
+    """Load what `save_vocabularies` wrote, and verify it if checksums are given.
+
+    Raises UserError if a file is missing, is not a model or has another checksum.
+    """
+    expected = checksums or {}
+    stems = expected or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
+    loaded = [
+        _load(folder / file_of(stem), sampling, expected.get(stem))
+        for stem in sorted(stems)
+        if stem != NAMES
+    ]
+    path = folder / file_of(NAMES)
+    has_names = NAMES in expected if expected else path.exists()
+    names = _load_names(path, expected.get(NAMES)) if has_names else None
+    return Vocabularies(loaded[0], loaded[-1], names)
+
+
+def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:
+    """Return the SHA-256 of each model by the stem of its file name."""
+    checksums = {
+        name: _checksum(vocabulary.model) for name, vocabulary in _named(vocabularies).items()
+    }
+    if vocabularies.names is not None:
+        checksums[NAMES] = _checksum(vocabularies.names.stored)
+    return checksums
+
+
+def are_checksums(value: object) -> bool:
+    """Return whether the value has the form of what `checksums_of` returns."""
+    if not isinstance(value, dict):
+        return False
+    if sorted(value.keys() - {NAMES}) not in ([_JOINT], list(_SIDES)):
+        return False
+    return all(isinstance(checksum, str) for checksum in value.values())
+
+
+def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
+    if vocabularies.joint:
+        return {_JOINT: vocabularies.src}
+    return dict(zip(_SIDES, vocabularies[:2], strict=True))
+
+
+def _load(path: Path, sampling: float, checksum: str | None) -> Vocabulary:
+    with _reading(path, "a SentencePiece model"):
+        return Vocabulary(_read(path, checksum), sampling)
+
+
+def _load_names(path: Path, checksum: str | None) -> Names:
+    with _reading(path, "a file of names"):
+        return Names.from_bytes(_read(path, checksum))
+
+
+def _read(path: Path, checksum: str | None) -> bytes:
+    """Read a file of a vocabulary, and verify it if a checksum is given."""
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise OSError("not a file")
+    content = read_bounded(path, _MAX_MODEL_BYTES)
+    if checksum is not None and _checksum(content) != checksum:
+        raise UserError(
+            f"{path}: its checksum differs from the one recorded with the weights; "
+            "it is damaged, or one of them is from another run"
+        )
+    return content
+
+
+@contextmanager
+def _reading(path: Path, kind: str) -> Iterator[None]:
+    """Convert a failure to read a file of this kind into a UserError."""
+    check_readable(path)
+    try:
+        yield
+    except UserError:
+        raise
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file; a run folder has its vocabulary there") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise UserError(f"{path}: not {kind} ({reason})") from None
+
+
+def _checksum(model: bytes) -> str:
+    return hashlib.sha256(model).hexdigest()

@@ -1,0 +1,274 @@
+"""Parallel text in two files or a table: TSV without quotes, CSV, and JSON lines."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from seq2seq.data.lines import compressing, iter_lines, iter_text
+from seq2seq.runtime.console import counted
+from seq2seq.runtime.errors import UserError, did_you_mean, shorten
+from seq2seq.runtime.file_types import is_column_number, table_format
+from seq2seq.runtime.files import (
+    LONE_SURROGATE,
+    Renames,
+    appearing_together,
+    atomic_file,
+    resolve_link,
+    write_errors,
+)
+
+DELIMITERS = ",;\t|"  # in order of preference
+NESTED = "translation"  # object of translations by language, as in Hugging Face's datasets
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_LISTED_NAMES = 10
+_HEADER_WORDS = frozenset(
+    """column columns english french german id index label lang language line original pair
+    reference score segment sentence sentences source src target text tgt translated translation
+    trg""".split()  # noqa: SIM905
+)
+WritePair = Callable[[str, str], None]
+
+
+def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, str]]:
+    """Yield two cells of each line: the first two, or columns by number, or by name in line 1.
+
+    Raises UserError as `iter_lines` does, for a line with too few columns and a missing name.
+    """
+    lines, first = iter_lines(path), 1
+    positions = as_numbers(columns or ("1", "2"))
+    if positions is None:
+        assert columns is not None, "named"
+        names, first = next(lines).split("\t"), 2
+        positions = [_position(names, column, f"{path}:1") for column in columns]
+    src, tgt = positions
+    for number, line in enumerate(lines, start=first):
+        cells = line.split("\t")
+        if len(cells) <= max(src, tgt):
+            raise UserError(
+                f"{path}:{number}: the line has {counted(len(cells), 'column')}, which tabs "
+                f"separate; column {max(src, tgt) + 1} is to be read"
+            )
+        yield cells[src], cells[tgt]
+
+
+def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield two cells of each record, by number, or by name in the header.
+
+    Cells are quoted as in RFC 4180; a line break within a cell becomes a space. The delimiter is a
+    comma, semicolon, tab or bar: the first one that divides the first line into the columns.
+    Raises UserError as `iter_text` does, for malformed quotes, a missing column and a record with
+    another number of cells than the first.
+    """
+    lines = (line for text in iter_text(path) for line in io.StringIO(text, newline="\n"))
+    start, positions = next(lines), as_numbers(columns)
+    names, delimiter = _header(start, columns)
+    reader = csv.reader(chain([start], lines), delimiter=delimiter, strict=True)
+    try:
+        if positions is None:
+            next(reader)
+            positions = [_position(names, column, f"{path}:1") for column in columns]
+        size = len(names)
+        for record in filter(None, reader):  # blank lines have no cells
+            place = f"{path}:{reader.line_num}"
+            if len(record) != size or size <= max(positions):
+                raise UserError(
+                    f"{place}: the record has {counted(len(record), 'cell')}, the first "
+                    f"one {size}. Quote a cell that contains {delimiter!r}"
+                )
+            src, tgt = (as_line(record[position], place) for position in positions)
+            yield src, tgt
+    except csv.Error as error:
+        raise UserError(
+            f"{path}:{reader.line_num}: malformed CSV ({error}). Close each quoted cell, and "
+            "double the quotes in it"
+        ) from None
+
+
+def iter_json_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the values of two keys of each line's object, or of the object in its `translation`.
+
+    A line break within a value becomes a space, null becomes blank text, and blank lines are
+    skipped. Raises UserError as `iter_lines` does, for a line that is no object, a missing key and
+    a value that is no text.
+    """
+    for number, line in enumerate(iter_lines(path), start=1):
+        if line.strip():
+            place = f"{path}:{number}"
+            fields = _fields(line, place)
+            src, tgt = (_text(fields, name, place) for name in columns)
+            yield src, tgt
+
+
+def _header(line: str, columns: Sequence[str]) -> tuple[list[str], str]:
+    """Return the cells of the first line of a CSV, and its delimiter."""
+    positions, longest = as_numbers(columns), ([""], DELIMITERS[0])
+    for delimiter in DELIMITERS:
+        with suppress(csv.Error):  # reported when all is read
+            cells = next(csv.reader([line], delimiter=delimiter), [""])
+            if len(cells) > max(positions) if positions else {*columns} <= {*cells}:
+                return cells, delimiter
+            longest = max(longest, (cells, delimiter), key=lambda header: len(header[0]))
+    return longest
+
+
+def _position(names: Sequence[str], name: str, place: str) -> int:
+    """Return the place of a named column; raises UserError unless one has the name."""
+    if names.count(name) == 1:
+        return names.index(name)
+    if name in names:
+        raise UserError(f"{place}: several columns are named {name!r}; choose columns by number")
+    raise _missing(names, name, place)
+
+
+def _missing(names: Sequence[str], name: str, place: str) -> UserError:
+    listed = ", ".join(shorten(column) for column in names[:_LISTED_NAMES])
+    hint = did_you_mean(name, names) or ". Set columns, or give the file the ending of its format"
+    return UserError(f"{place}: has no column {name!r}; it has: {listed}{hint}")
+
+
+def _fields(line: str, place: str) -> dict[str, object]:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{place}: invalid JSON ({error}); each line must be an object") from None
+    if not isinstance(fields, dict):
+        raise UserError(
+            f"{place}: each line must be a JSON object. Convert an array: "
+            "jq -c '.[]' FILE > NEW.jsonl"
+        )
+    return fields
+
+
+def _text(fields: dict[str, object], name: str, place: str) -> str:
+    nested = fields.get(NESTED)
+    if isinstance(nested, dict) and name not in fields:
+        fields = nested
+    if name not in fields:
+        raise _missing(list(fields), name, place)
+    if (value := fields[name]) is None:
+        return ""
+    if not isinstance(value, str):
+        raise UserError(f"{place}: the value of {name!r} is {str(value)[:40]!r}, not text")
+    return as_line(value, place)
+
+
+def as_line(text: str, place: str) -> str:
+    """Return the text of a cell with line breaks as spaces, for a sentence is one line.
+
+    Raises UserError for what no text in UTF-8 contains, a NUL character or a lone surrogate.
+    """
+    if "\0" in text or LONE_SURROGATE.search(text):
+        raise UserError(f"{place}: contains a NUL character or half a surrogate pair; repair it")
+    return _LINE_BREAK.sub(" ", text) if "\n" in text or "\r" in text else text
+
+
+def as_numbers(columns: Sequence[str]) -> list[int] | None:
+    """Return the positions, from 0, of columns given as numbers from 1; None if given by name."""
+    if not all(map(is_column_number, columns)):
+        return None
+    return [int(column) - 1 for column in columns]
+
+
+def is_header(line: str, languages: Sequence[str] = ()) -> bool:
+    """Return whether all words of a line are names of columns or languages."""
+    words = re.findall(r"[^\W\d_]+", line.lower())
+    names = _HEADER_WORDS | {language.lower() for language in languages}
+    return 0 < len(words) <= 3 and names.issuperset(words) and not line.rstrip().endswith(".")
+
+
+@contextmanager
+def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
+    """Yield a file, compressed by its ending, that appears at its path once it is complete.
+
+    With `later`, it appears with others. A symbolic link is followed. Raises RunError if writing
+    fails.
+    """
+    with (
+        write_errors(path),
+        atomic_file(resolve_link(path), later=later) as raw,
+        compressing(raw, path) as file,
+    ):
+        yield file
+
+
+@contextmanager
+def pair_writer(
+    paths: Sequence[Path],
+    columns: Sequence[str] = ("src", "tgt"),
+    later: Renames | None = None,
+) -> Iterator[WritePair]:
+    """Yield a function that writes a pair: into two files of lines, or into one table.
+
+    The files appear together, or with others of `later` (see `appearing_together`).
+    `columns` are the names in the header of CSV and the keys of JSON lines, or the numbers of the
+    columns of a CSV without a header.
+    Raises errors as `new_file` does, and UserError for text that the format cannot hold.
+    """
+    with ExitStack() as stack:
+        if later is None:
+            later = stack.enter_context(appearing_together())
+        files = [
+            io.TextIOWrapper(stack.enter_context(new_file(path, later)), "utf-8", newline="")
+            for path in paths
+        ]
+        yield _writer(files, paths[0], columns)
+        for file in files:
+            file.flush()
+            file.detach()
+
+
+def _writer(files: Sequence[io.TextIOWrapper], path: Path, columns: Sequence[str]) -> WritePair:
+    if len(files) == 2:
+        return _line_writer(*files)
+    form = table_format(path)
+    if form == "csv":
+        return _csv_writer(files[0], columns)
+    return _json_writer(files[0], columns) if form == "json" else _tsv_writer(files[0], path)
+
+
+def _line_writer(src_file: IO[str], tgt_file: IO[str]) -> WritePair:
+    def write(src: str, tgt: str) -> None:
+        src_file.write(f"{src}\n")
+        tgt_file.write(f"{tgt}\n")
+
+    return write
+
+
+def _csv_writer(file: IO[str], columns: Sequence[str]) -> WritePair:
+    table, numbers = csv.writer(file), as_numbers(columns)  # RFC 4180
+    if numbers is None:
+        table.writerow(columns)
+    src_place, tgt_place = numbers or (0, 1)
+
+    def write(src: str, tgt: str) -> None:
+        cells = [""] * (max(src_place, tgt_place) + 1)
+        cells[src_place], cells[tgt_place] = src, tgt
+        table.writerow(cells)
+
+    return write
+
+
+def _json_writer(file: IO[str], columns: Sequence[str]) -> WritePair:
+    def write(src: str, tgt: str) -> None:
+        fields = dict(zip(columns, (src, tgt), strict=True))
+        file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+    return write
+
+
+def _tsv_writer(file: IO[str], path: Path) -> WritePair:
+    def write(src: str, tgt: str) -> None:
+        if "\t" in src or "\t" in tgt:
+            raise UserError(
+                f"{path}: a sentence contains a tab ({src[:40]!r}), which TSV cannot hold. "
+                "Write two files, .csv or .jsonl"
+            )
+        file.write(f"{src}\t{tgt}\n")
+
+    return write
