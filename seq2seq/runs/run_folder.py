@@ -19,7 +19,6 @@ from seq2seq.runs.layout import (
     LOG,
     METRICS,
     METRICS_TABLE,
-    MODEL_CARD,
     PAGE,
     PREVIOUS,
     RESERVED,
@@ -205,9 +204,8 @@ def clear(folder: Path) -> None:
     with writing(folder, folder):
         for name in (PREVIOUS, LAST, BEST, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG):
             (folder / name).unlink(missing_ok=True)
-        for name in (MODEL_CARD, PAGE):
-            if is_own_report(folder / name):
-                (folder / name).unlink()
+        if is_own_report(folder / PAGE):
+            (folder / PAGE).unlink()
         for name in (VOCABULARY, ENGINE, TENSORBOARD):
             if (folder / name).is_symlink():
                 (folder / name).unlink()
