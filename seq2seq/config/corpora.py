@@ -145,26 +145,6 @@ def _dump_corpora(corpora: tuple[Corpus, ...]) -> object:
     return trees[0] if len(trees) == 1 else trees
 
 
-class EmbeddingFiles(Section):
-    """Pretrained word vectors in the text form of word2vec or fastText."""
-
-    src: FilePath | None = key(None, "vectors of source words; may be compressed")
-    tgt: FilePath | None = key(None, "vectors of target words; may be compressed")
-
-    @field_validator("tgt")
-    @classmethod
-    def _check_sides(cls, tgt: Path | None, info: ValidationInfo) -> Path | None:
-        if tgt is None and info.data.get("src", "invalid") is None:
-            raise ValueError("set src, tgt or both")
-        return tgt
-
-    @property
-    def paths(self) -> dict[str, Path]:
-        """Return the paths that are set, by key."""
-        paths = {"src": self.src, "tgt": self.tgt}
-        return {name: path for name, path in paths.items() if path is not None}
-
-
 class DataConfig(Section):
     """Languages and files of the training, validation and test text."""
 
@@ -176,9 +156,6 @@ class DataConfig(Section):
     valid: ParallelFiles = Field(description="validation text, which selects the best weights")
     test: ParallelFiles | None = key(None, "test text, for the final score only")
     max_length: Count = key(100, "tokens per side; longer pairs are skipped, longer lines split")
-    embeddings: EmbeddingFiles | None = key(
-        None, "pretrained word vectors that initialise the embeddings; needs vocabulary.type: word"
-    )
 
     @field_validator("train")
     @classmethod
@@ -211,7 +188,7 @@ class DataConfig(Section):
 
     def paths(self) -> list[Path]:
         """Return the paths of all files."""
-        files = (*self.train, self.valid, self.test, self.embeddings)
+        files = (*self.train, self.valid, self.test)
         return [path for text in files if text is not None for path in text.paths.values()]
 
 

@@ -11,7 +11,6 @@ _LENGTH = ("training.max_epochs", "training.max_steps")
 _FREE = (
     "run_dir.",
     "data.test.",
-    "data.embeddings.",  # read at the start of a run alone
     "decoding.",
     "vocabulary.model.",  # checksums of the vocabulary are recorded
     "training.max_minutes.",

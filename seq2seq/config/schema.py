@@ -14,7 +14,6 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
-from seq2seq.config.corpora import EmbeddingFiles as EmbeddingFiles
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.decoding import DecodingConfig as DecodingConfig
 from seq2seq.config.document import Tree, apply_override, read_document
@@ -56,18 +55,6 @@ class Config(Section):
     model: ModelConfig = ModelConfig()
     training: TrainingConfig
     decoding: DecodingConfig = DecodingConfig()
-
-    @field_validator("vocabulary")
-    @classmethod
-    def _check_embeddings(
-        cls, vocabulary: VocabularyConfig, info: ValidationInfo
-    ) -> VocabularyConfig:
-        data = info.data.get("data")
-        if data is None or data.embeddings is None:
-            return vocabulary
-        if vocabulary.type != "word" or vocabulary.joint or vocabulary.model:
-            raise ValueError("data.embeddings needs type: word and joint: false, without model")
-        return vocabulary
 
     @field_validator("model")
     @classmethod
@@ -195,7 +182,7 @@ def dump_config(config: Config) -> str:
     return str(yaml.dump(tree, None, _Dumper, sort_keys=False, allow_unicode=True, width=10_000))
 
 
-_Files = TypeVar("_Files", ParallelFiles, Corpus, EmbeddingFiles)
+_Files = TypeVar("_Files", ParallelFiles, Corpus)
 
 
 def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
@@ -209,7 +196,6 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
         "train": tuple(map(changed, data.train)),
         "valid": changed(data.valid),
         "test": data.test and changed(data.test),
-        "embeddings": data.embeddings and changed(data.embeddings),
     }
     changes = {
         "data": data.model_copy(update=files),

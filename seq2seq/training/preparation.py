@@ -27,9 +27,8 @@ from seq2seq.runs.training_state import (
 from seq2seq.runs.warm_start import WarmStart, read_warm_start, resumed_vocabularies
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
-from seq2seq.runtime.errors import UserError, argument
+from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
-from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
 from seq2seq.training.session import (
     RunWriter,
     SessionData,
@@ -62,15 +61,13 @@ def prepare(
             check_texts(config.run_dir, state.header, checksums)
         vocabularies, repairs = _vocabularies(config, source, state, start, init_from)
         data = _encoded(config, source, vocabularies, valid, state)
-    pretrained = NOT_PRETRAINED
-    if state is None and start is None:
-        pretrained = read_pretrained(config, vocabularies)
-    session = new_session(config, device, data, start, pretrained)
+    session = new_session(config, device, data, start)
     session.group, session.writer = group, RunWriter(folder.lock)
     session.writer.verify_lock()
     repairs += _create(session) if state is None else _reopen(session, state)
-    notes = [*_describe(session, source.blank), *source.notes, *repairs, *pretrained.notes()]
-    notes += _describe_start(session, start) + _suspicious_texts(session, source)
+    notes = [*_describe(session, source.blank), *source.notes, *repairs]
+    notes += [] if start is None else [start.note(vocabularies)]
+    notes += _suspicious_texts(session, source)
     trim_memory()
     return session, notes
 
@@ -93,16 +90,6 @@ def _encoded(
     data = session_data(config, vocabularies, pairs, valid, state and state.limit)
     checksums = text_checksums(source.checksum, checksum_of_text(valid)) | source.digests
     return data._replace(checksums=checksums)
-
-
-def _describe_start(session: TrainingSession, start: WarmStart | None) -> list[str]:
-    """Describe a warm start for the log."""
-    if start is None:
-        return []
-    notes = [start.note(session.data.vocabularies)]
-    if session.config.data.embeddings is not None:
-        notes.append(f"data.embeddings is not read: {argument('init_from')} gives all weights")
-    return notes
 
 
 def _vocabularies(

@@ -38,7 +38,6 @@ from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.gradient_exchange import GradientExchange
 from seq2seq.training.optimizer import Optimizer
-from seq2seq.training.pretrained import NOT_PRETRAINED, Pretrained
 
 
 class SessionData(NamedTuple):
@@ -244,12 +243,10 @@ def new_session(
     device: torch.device,
     data: SessionData,
     start: WarmStart | None = None,
-    pretrained: Pretrained = NOT_PRETRAINED,
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random weights or a warm start."""
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, data.vocabularies)
-    pretrained.initialise(model)
     if start is not None:
         start.initialise(model, data.vocabularies)
     model = model.to(device)

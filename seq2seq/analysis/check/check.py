@@ -45,7 +45,6 @@ from seq2seq.runs.warm_start import WarmStart, read_warm_start
 from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, resolve_precision
 from seq2seq.runtime.errors import argument
-from seq2seq.training.pretrained import NOT_PRETRAINED, read_pretrained
 from seq2seq.training.session import TrainingSession, new_session, session_data
 
 
@@ -174,9 +173,8 @@ def _session(
     longest = config.data.max_length
     pairs = encode_pairs(train.src, train.tgt, vocabularies, longest, sizes, weights)
     valid = tagged(valid, config.data.valid.tag)
-    pretrained = read_pretrained(config, vocabularies) if start is None else NOT_PRETRAINED
     data = session_data(config, vocabularies, pairs, valid)
-    return new_session(config, device, data, start, pretrained)
+    return new_session(config, device, data, start)
 
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:

@@ -19,7 +19,7 @@ from seq2seq.runtime.files import atomic_write, write_errors
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMATS = {".md": "github", ".tex": "latex"}  # of tabulate, by the ending of the file
+FORMATS = {".md": "github", ".tex": "latex"}  # formats of tabulate, by ending
 MARKERS = "osD^vPX"
 SHADE = "#eef0f3"
 

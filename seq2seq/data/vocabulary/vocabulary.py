@@ -138,14 +138,6 @@ class Vocabulary:
             return words_of(text)
         return words_of(self._symbol.sub(r" \g<0> ", normalized(text)))
 
-    def word_ids(self) -> dict[str, int]:
-        """Return the id of each word of a word vocabulary."""
-        return {
-            token.removeprefix(SPACE): ident
-            for ident, token in enumerate(self._tokens)
-            if token.startswith(SPACE) and token != SPACE
-        }
-
     def tag_of(self, text: str, tags: Collection[str] | None = None) -> str | None:
         """Return the tags that begin a text, separated by spaces; None if there are none.
 
