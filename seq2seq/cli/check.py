@@ -12,17 +12,11 @@ from seq2seq.cli.progress import above_bar
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Inspect the data, the vocabulary and the training cost of a config. Writes no\n"
-        "files except for --json and --write."
+        "files except for --json."
     )
     arguments.add_config(parser)
     arguments.add_init_from(parser)
     arguments.add_json_report(parser)
-    parser.add_argument(
-        "--write",
-        type=arguments.folder,
-        metavar="FOLDER",
-        help="also write a cleaned copy of the training text to a new folder, and what was dropped",
-    )
     arguments.add_device(parser)
 
 
@@ -34,12 +28,10 @@ def run(options: argparse.Namespace) -> int:
     with frozen_objects():
         from seq2seq.analysis.check.check import check
 
-    tree: dict[str, Any] = {"name": config.name, "cleaning": None}
+    tree: dict[str, Any] = {"name": config.name}
     printed, closed = str(options.json) != "-", None  # closed: its reader has finished
     with open_output(None) as output:
-        for number, part in enumerate(
-            check(config, options.device, options.init_from, options.write)
-        ):
+        for number, part in enumerate(check(config, options.device, options.init_from)):
             tree |= {part.key: part.value} if part.key else {}
             try:
                 with above_bar():

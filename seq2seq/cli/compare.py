@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output_folder(parser, text)
     text = "text to score: valid to choose a variant (default), test for the final score"
     parser.add_argument("--split", choices=("valid", "test"), default="valid", help=text)
-    text = "also write the tables to FILE.md, .tex or .csv; repeat for more"
+    text = "also write the tables to FILE.md or .tex; repeat for both"
     parser.add_argument(
         "--table", type=Path, action="append", default=[], metavar="FILE", help=text
     )
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     for number, path in enumerate(outputs):
         check_output(path, *configs, *outputs[:number])
     with frozen_objects():
-        from seq2seq.analysis.compare.tables import check_table_path
+        from seq2seq.analysis.compare.results import check_table_path
         from seq2seq.analysis.compare.variants import read_plan
 
     for path in options.table:
@@ -92,8 +92,7 @@ def run(options: argparse.Namespace) -> int:
     for note in plan.notes:
         logger.info(f"note: {note}")
     from seq2seq.analysis.compare.compare import compare
-    from seq2seq.analysis.compare.figure import write_figures
-    from seq2seq.analysis.compare.tables import formatted
+    from seq2seq.analysis.compare.results import FORMATS, tables_of, write_figures
     from seq2seq.evaluation.bootstrap import seed_name
 
     seed_name()  # refused before the first training
@@ -113,7 +112,8 @@ def run(options: argparse.Namespace) -> int:
     write_report(as_text(result), as_json(result), options.json)
     for path in options.table:
         with open_output(path) as output:
-            output.write(formatted(result, path.suffix.lower()))
+            form = FORMATS[path.suffix.lower()]
+            output.write("\n\n".join(table.as_text(form) for table in tables_of(result)) + "\n")
     for line in write_figures(result, options.figures):
         logger.info(line)
     log_duration("compared", len(runs), "run", began)
@@ -122,12 +122,9 @@ def run(options: argparse.Namespace) -> int:
 
 def as_text(result: "ComparisonResult") -> str:
     """Format a table of variants, one of source lengths, and a legend."""
-    from seq2seq.analysis.compare.tables import length_table, pair_table, variant_table
+    from seq2seq.analysis.compare.results import tables_of
 
-    tables = [variant_table(result), pair_table(result)]
-    if result.buckets:
-        tables.append(length_table(result))
-    texts = [table.as_text() for table in tables if table.rows]
+    texts = [table.as_text() for table in tables_of(result)]
     return "\n\n".join([_title(result), *texts, _legend(result)])
 
 

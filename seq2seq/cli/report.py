@@ -1,4 +1,4 @@
-"""`seq2seq report`: one page about a run, and its model card."""
+"""`seq2seq report`: one page about a run, or about two side by side."""
 
 import argparse
 import shlex
@@ -16,8 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write one self-contained HTML page about a run: scores with intervals, curves, BLEU by\n"
         "length, the worst sentences with attention, samples over training, data, config,\n"
-        "versions; or about two runs side by side. The model card, README.md in the run folder,\n"
-        "is written with the page of one run, unless --split names another text than the default."
+        "versions; or about two runs side by side."
     )
     parser.epilog = """examples:
   seq2seq report runs/demo
@@ -35,11 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score the run and write page and card."""
+    """Score the run and write the page."""
     run_folder = options.run_folder
     with frozen_objects():
         from seq2seq.analysis.report.facts import gather
-        from seq2seq.analysis.report.model_card import write_model_card
         from seq2seq.analysis.report.page import page
         from seq2seq.runs.layout import PAGE
         from seq2seq.runs.run_config import read_config
@@ -61,9 +59,6 @@ def run(options: argparse.Namespace) -> int:
     content = page(*runs)
     with open_output(path) as output:
         output.write(content)
-    facts = runs[0]
-    if not options.against and options.split in (None, "test" if config.data.test else "valid"):
-        logger.info(write_model_card(facts))
     for facts in (facts for facts in runs if facts.unscored):
         logger.info(f"note: no scores: {facts.unscored}")
     logger.info(f"Open {shlex.quote(str(path))} in a browser.")

@@ -40,7 +40,7 @@ _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
-PAGE, MODEL_CARD = "report.html", "README.md"
+PAGE = "report.html"
 FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
 RESERVED = (
     CONFIG,
@@ -52,12 +52,12 @@ RESERVED = (
     LOCK,
     *FIGURES,
 )  # names in a run folder
-REPORT_MARK = "<!-- written by seq2seq report -->"  # in the first bytes of both
+REPORT_MARK = "<!-- written by seq2seq report -->"  # in the first bytes of the page
 _FIRST_BYTES = 1 << 16
 
 
 def is_own_report(path: Path) -> bool:
-    """Return whether `seq2seq report` wrote a model card or page, not the user."""
+    """Return whether `seq2seq report` wrote a page, not the user."""
     try:
         if not path.is_file():  # reading a pipe would block
             return False

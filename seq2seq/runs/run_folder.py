@@ -187,9 +187,8 @@ def clear(folder: Path) -> None:
             layout.LOG,
         ):
             (folder / name).unlink(missing_ok=True)
-        for name in (layout.MODEL_CARD, layout.PAGE):
-            if layout.is_own_report(folder / name):
-                (folder / name).unlink()
+        if layout.is_own_report(folder / layout.PAGE):
+            (folder / layout.PAGE).unlink()
         for name in (layout.VOCABULARY, layout.ENGINE, layout.TENSORBOARD):
             if (folder / name).is_symlink():
                 (folder / name).unlink()

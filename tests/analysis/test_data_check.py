@@ -96,14 +96,12 @@ def test_a_correct_text_has_nothing_to_report() -> None:
     for name in (
         "blank",
         "duplicates",
-        "ambiguous",
         "identical",
         "length_outliers",
     ):
         assert getattr(facts, name) == [], name
     assert facts.src.unusual_characters == facts.tgt.unusual_characters == {}
     assert facts.length_ratio == 1.0  # the toy translation preserves the position of every letter
-    assert facts.length_correlation == pytest.approx(1)
 
 
 def test_lengths_equal_those_counted_by_hand() -> None:
@@ -114,13 +112,12 @@ def test_lengths_equal_those_counted_by_hand() -> None:
     assert facts.tgt.characters == (2.5, 4, 4, 2)
 
 
-def test_blank_repeated_ambiguous_and_identical_lines_are_distinguished() -> None:
+def test_blank_repeated_and_identical_lines_are_distinguished() -> None:
     src = ["a b", "", "a b", "a b", "c", "d ", " \t", "a b"]
     tgt = ["x y", "z", "x y", "other", "c", "d", " ", "other"]
     facts = statistics(ParallelText(src, tgt))
     assert facts.blank == [2, 7]
     assert facts.duplicates == [3, 8]
-    assert facts.ambiguous == [4]
     assert facts.identical == [5, 6]
 
 
@@ -128,7 +125,6 @@ def test_a_text_of_only_blank_lines_is_not_an_error() -> None:
     facts = statistics(ParallelText(["", " "], ["x", ""]))
     assert facts.blank == [1, 2]
     assert facts.length_ratio is None
-    assert facts.length_correlation is None
 
 
 @pytest.mark.parametrize(("src", "tgt"), [("no", "no " * 90), ("no " * 90, "no")])

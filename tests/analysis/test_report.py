@@ -1,4 +1,4 @@
-"""`seq2seq report`: the page, its charts, the model card, and incomplete runs."""
+"""`seq2seq report`: the page, its charts, and incomplete runs."""
 
 import json
 import re
@@ -165,56 +165,18 @@ def test_runs_with_different_texts_are_not_compared(
     assert not path.exists()
 
 
-@pytest.mark.parametrize("split", [None, "test"])
-def test_the_model_card_has_metadata_and_scores(
-    trained: Path, split: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chosen = () if split is None else ("--split", split)
-    assert report(trained, *chosen, "-b", "1") == 0
-    assert (trained / "run" / "report.html").exists()
-    assert f"model card: {trained / 'run' / 'README.md'}\n" in capsys.readouterr().err
-    card = (trained / "run" / "README.md").read_text(encoding="utf-8")
-    _, front, body = card.split("---\n", 2)
-    tree = yaml.safe_load(front)
-    assert tree["language"] == ["xx", "yy"]
-    assert tree["pipeline_tag"] == "translation"
-    (entry,) = tree["model-index"]
-    (result,) = entry["results"]
-    assert result["dataset"]["split"] == "test"
-    values = {each["type"]: each["value"] for each in result["metrics"]}
-    assert list(values) == ["bleu", "chrf", "ter"] == tree["metrics"]
-    rows = [row for row in body.splitlines() if row.startswith("| BLEU ")]
-    assert [f"{values['bleu']:.1f}"] == [row.split(" | ")[1] for row in rows]
-    assert len(re.split(r"(?<!\\)\|", rows[0])) == 6  # four cells
-    assert "\n    seq2seq translate -m FOLDER" in body
-    assert "pypi.org" not in body
-    assert str(trained) not in card
-    assert report(trained, "--split", "valid", "-b", "1", "-o", str(trained / "valid.html")) == 0
-    assert "model card" not in capsys.readouterr().err
-    assert (trained / "run" / "README.md").read_text(encoding="utf-8") == card
-
-
 @pytest.mark.thorough
-def test_a_readme_of_the_user_is_kept(
+def test_the_page_goes_with_its_run_unless_it_is_the_users(
     small_corpus: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = small_corpus.parent
     assert main(["train", str(small_corpus), *SHORT]) == 0
     assert "Report:     seq2seq report" in capsys.readouterr().err
-    card = folder / "run" / "README.md"
-    card.write_text("My notes.\n", encoding="utf-8")
     assert report(folder, "-b", "1") == 0
-    assert "README.md: is kept, since seq2seq did not write it" in capsys.readouterr().err
-    assert card.read_text(encoding="utf-8") == "My notes.\n"
-    assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
-    assert card.read_text(encoding="utf-8") == "My notes.\n"
-    card.unlink()
-    assert report(folder, "-b", "1") == 0
-    assert card.exists()
-    assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
     page = folder / "run" / "report.html"
-    assert not card.exists()  # because it described another run, as did the page
-    assert not page.exists()
+    assert page.exists()
+    assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
+    assert not page.exists()  # because it described another run
     page.write_text("<!DOCTYPE html>\n<title>mine</title>\n", encoding="utf-8")
     assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
     assert page.exists()
@@ -256,8 +218,6 @@ def test_a_run_without_attention_test_set_and_metrics_has_a_page(
     text, _ = checked(folder / "run" / "report.html")
     assert "15 sentences of the valid text, beam size 1." in text
     assert "This text has chosen the best weights" in text
-    card = (folder / "run" / "README.md").read_text(encoding="utf-8")
-    assert "This text has chosen the best weights" in card
     assert "<summary>attention</summary>" not in text
     assert "No figures of training yet." in text
     capsys.readouterr()
@@ -291,8 +251,6 @@ def test_a_run_whose_texts_are_missing_has_a_page_without_scores(
     assert (
         "which the first validation writes. last.safetensors is intact" in capsys.readouterr().err
     )
-    card = (folder / "run" / "README.md").read_text(encoding="utf-8")
-    assert "model-index" not in yaml.safe_load(card.split("---\n")[1])
 
 
 @pytest.mark.thorough
@@ -311,9 +269,6 @@ def test_names_and_texts_are_escaped(small_corpus: Path) -> None:
     text, _ = checked(folder / "run" / "report.html")
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp;" in text
     assert not re.search("[\x1b\u202e]", text)
-    card = (folder / "run" / "README.md").read_text(encoding="utf-8")
-    assert "<script>" not in card.split("---\n", 2)[2]
-    assert yaml.safe_load(card.split("---\n")[1])["model-index"][0]["name"] == name
 
 
 @pytest.mark.parametrize(
@@ -357,6 +312,5 @@ def test_lengths_are_in_characters_where_words_have_no_spaces(
     config.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8")
     assert report(tmp_path, "-b", "1") == 0
     text, _ = checked(tmp_path / "run" / "report.html")
-    assert "<td>3.3 characters</td><td>3.0 words</td>" in text
     assert "characters of the source, and number of sentences" in text
     assert "words of the source" not in text

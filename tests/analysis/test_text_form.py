@@ -1,18 +1,12 @@
 """Form of a text: segmented, tokenised, marked, quoted and non-language text is reported."""
 
-import gzip
-import random
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.analysis.check.data_statistics import split_order
-from seq2seq.analysis.check.findings import order_findings
 from seq2seq.analysis.check.text_form import column_findings, form_findings
-from seq2seq.data.corpus import ParallelText
 from seq2seq.data.natural_language import not_language
 from seq2seq.data.public_corpora import _members
 from seq2seq.data.tables import is_header
@@ -136,24 +130,6 @@ def test_columns_that_are_not_language_are_detected(kind: str) -> None:
     assert f"f.en, line {reason.line}: " in text
 
 
-@pytest.mark.parametrize("compressed", [False, True])
-def test_text_in_later_columns_is_found_and_the_remedy_selects_it(
-    tmp_path: Path, compressed: bool
-) -> None:
-    src, tgt = toy_pairs(60, seed=1)
-    rows = [f"{n}\t0.{n}\t{a}\t{b}" for n, (a, b) in enumerate(zip(src, tgt, strict=True))]
-    content = "".join(f"{row}\n" for row in rows).encode()
-    path = tmp_path / ("t.tsv.gz" if compressed else "t.tsv")
-    path.write_bytes(gzip.compress(content) if compressed else content)
-    (finding,) = column_findings("train", path)
-    assert finding.warning
-    assert f"{path}:1: 4 columns; columns 1 and 2 are used, columns 3 to 4 are" in finding.text
-    command = finding.text.rpartition("Select two: ")[2]
-    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True)
-    lines = (tmp_path / "NEW.tsv").read_text(encoding="utf-8").splitlines()
-    assert lines == [f"{a}\t{b}" for a, b in zip(src, tgt, strict=True)]
-
-
 def test_an_ignored_column_gives_a_note_and_a_stray_tab_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
     src, tgt = toy_pairs(40, seed=1)
@@ -161,7 +137,7 @@ def test_an_ignored_column_gives_a_note_and_a_stray_tab_a_warning(tmp_path: Path
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     (note,) = column_findings("train", path)
     assert (note.warning, note.done) == (False, False)
-    assert "column 3 is ignored (such as 'CC-BY #0')" in note.text
+    assert "columns 1 and 2 of 3 are used" in note.text
     rows[6] += "\textra"
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     warning = next(each for each in column_findings("train", path) if each.warning)
@@ -169,46 +145,3 @@ def test_an_ignored_column_gives_a_note_and_a_stray_tab_a_warning(tmp_path: Path
     two = [row.rpartition("\t")[0] for row in rows[:6]]
     path.write_text("\n".join(two) + "\n", encoding="utf-8")
     assert list(column_findings("train", path)) == []
-
-
-def parts(pairs: list[tuple[str, str]], valid: slice) -> tuple[ParallelText, ParallelText]:
-    """Split pairs into validation and training text."""
-    own = pairs[valid]
-    rest = [pair for pair in pairs if pair not in own]
-    (src, tgt), (others, targets) = (zip(*each, strict=True) for each in (own, rest))
-    return ParallelText(src, tgt), ParallelText(others, targets)
-
-
-@pytest.mark.parametrize(
-    ("key", "valid", "words"),
-    [
-        (lambda pair: len(pair[0]), slice(-100, None), "longer"),
-        (lambda pair: len(pair[0]), slice(100), "shorter"),
-        (lambda pair: pair[0], slice(-100, None), "after"),
-        (lambda pair: pair[0], slice(100), "before"),
-        (lambda pair: hash(pair) * 0, slice(100), None),
-    ],
-)
-def test_a_split_of_a_sorted_text_is_reported(
-    key: Callable[[tuple[str, str]], object], valid: slice, words: str | None
-) -> None:
-    pairs = list(zip(*toy_pairs(1000, seed=1), strict=True))
-    random.Random(1).shuffle(pairs)
-    pairs.sort(key=key)  # type: ignore[arg-type]
-    (finding,) = order_findings("valid", "train", split_order(*parts(pairs, valid)))
-    assert finding.warning is (words is not None)
-    if words:
-        assert words in finding.text
-        assert "shuffle it and split it again" in finding.text
-
-
-def test_a_split_of_few_lines_is_not_examined() -> None:
-    text = ParallelText(*toy_pairs(9, seed=1))
-    (finding,) = order_findings("valid", "train", split_order(text, text))
-    assert (finding.warning, finding.done) == (False, False)
-
-
-def test_a_text_of_equals_is_in_no_order() -> None:
-    text = ParallelText([f"{n:03}" for n in range(100)], ["x"] * 100)
-    found = split_order(text, text)
-    assert (found.longer, found.later) == (0.5, 0.5)

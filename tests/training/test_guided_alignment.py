@@ -382,23 +382,6 @@ def test_check_refuses_a_cache_that_train_cannot_use(
     assert "SEQ2SEQ_CACHE" in errors[1]
 
 
-@pytest.mark.thorough
-def test_cleaning_keeps_the_alignment_of_each_pair(small_corpus: Path) -> None:
-    folder = small_corpus.parent
-    path = write_alignment(folder)
-    src = read_lines(folder / "train.src")
-    (folder / "train.src").write_text(
-        "".join(f"{line}\n" for line in ["", *src[1:]]), encoding="utf-8"
-    )
-    path.write_text("".join(f"{line}\n" for line in ["", *read_lines(path)[1:]]))
-    words = [str(small_corpus), f"data.train.alignment={path}", "--write", str(folder / "clean")]
-    assert main(["check", *words]) == 0
-    kept = read_lines(folder / "clean" / path.name)
-    assert len(kept) == len(read_lines(folder / "clean" / "train.src")) < len(src)
-    for line, text in zip(kept, read_lines(folder / "clean" / "train.src"), strict=True):
-        assert len(line.split()) == len(text.split())
-
-
 def test_the_alignment_of_a_run_is_in_its_config(small_corpus: Path) -> None:
     path = write_alignment(small_corpus.parent)
     run = train(configured(small_corpus, *SHORT, *GUIDE, f"data.train.alignment={path}"), "cpu")

@@ -1,31 +1,31 @@
-"""Check a config and its data before a long training; write at most a cleaned copy of it."""
+"""Check a config and its data before a long training, without writing a file."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from tqdm import tqdm
 
-from seq2seq.analysis.check import data_statistics, findings, tables
+from seq2seq.analysis.check import data_statistics, findings
 from seq2seq.analysis.check.alignment import (
     Alignment,
     Evidence,
     alignment_findings,
     measure_alignment,
 )
-from seq2seq.analysis.check.cleaning import (
-    Cleaning,
-    check_folder_to_write,
-    reasons_to_drop,
-    together,
-    write_cleaned,
-)
+from seq2seq.analysis.check.data_statistics import Lengths
 from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
-from seq2seq.analysis.check.forecast import cost_findings, forecast
+from seq2seq.analysis.check.forecast import (
+    Forecast,
+    cost_findings,
+    forecast,
+    size,
+    training_seconds,
+)
 from seq2seq.analysis.check.text_form import column_findings, form_findings
 from seq2seq.config.corpora import files_by_name
-from seq2seq.config.schema import Config, DataConfig, ParallelFiles
+from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
 from seq2seq.data.alignment_targets import check_words
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import (
@@ -42,10 +42,9 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import WarmStart, read_warm_start
-from seq2seq.runtime.console import hides_bars
+from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
 from seq2seq.runtime.device import bf16_note, choose_device, deterministic, resolve_precision
 from seq2seq.runtime.errors import argument
-from seq2seq.runtime.files import write_errors
 from seq2seq.training.session import TrainingSession, new_session, session_data
 
 
@@ -61,20 +60,16 @@ def check(
     config: Config,
     device: str = "auto",
     init_from: Path | None = None,
-    write: Path | None = None,
 ) -> Iterator[ReportPart]:
     """Examine the data, the vocabulary and the cost of a training; yield each part once known.
 
-    `init_from` is the run whose vocabulary and weights training would start from, if any; `write`
-    is a new folder for a cleaned copy of the training text, the only files written. On a terminal,
-    a progress bar names what is being checked.
+    `init_from` is the run whose vocabulary and weights training would start from, if any. On a
+    terminal, a progress bar names what is being checked.
 
     Raises UserError if `train` would (but an existing run in run_dir is only a warning), and
     RunError if an optimizer step does not fit into memory.
     """
     check_folder(config, resume=False, overwrite=True)
-    if write is not None:
-        check_folder_to_write(write, config.data.train)
     chosen, bar_format = choose_device(device), "{desc}: {elapsed}"
     with (
         deterministic(chosen),
@@ -84,7 +79,6 @@ def check(
             config,
             chosen,
             init_from,
-            write,
             lambda stage: bar.set_description_str(f"check: {stage}"),
         )
 
@@ -93,7 +87,6 @@ def _parts(
     config: Config,
     device: torch.device,
     init_from: Path | None,
-    write: Path | None,
     stage: Callable[[str], None],
 ) -> Iterator[ReportPart]:
     """Yield the parts of a report; `stage` is called with the name of the next one."""
@@ -122,17 +115,17 @@ def _parts(
         )
         for name, text in texts.items()
     }
-    yield ReportPart(tables.splits(splits, data.max_length), "texts", splits)
+    yield ReportPart(_table_of_splits(splits, data.max_length), "texts", splits)
     stage("measuring the alignment")
     alignments = _alignments(texts)
-    yield ReportPart(tables.alignments(splits, alignments), "alignments", alignments)
+    yield ReportPart(_table_of_alignments(splits, alignments), "alignments", alignments)
     stage("comparing the splits")
     comparisons = list(_comparisons(texts))
-    yield ReportPart(tables.comparisons(splits, comparisons), "comparisons", comparisons)
-    yield ReportPart(tables.sides(splits, (data.src_lang, data.tgt_lang)))
+    yield ReportPart(_table_of_overlaps(splits, comparisons), "comparisons", comparisons)
+    yield ReportPart(_table_of_sides(splits, (data.src_lang, data.tgt_lang)))
     stage("measuring training steps")
     cost = forecast(session)
-    yield ReportPart(tables.cost(config.training, cost), "cost", cost)
+    yield ReportPart(_table_of_cost(config.training, cost), "cost", cost)
     everything = [
         *findings.data_findings(list(splits.values()), data.max_length),
         *(
@@ -150,13 +143,9 @@ def _parts(
         *_setup_findings(config, device),
     ]
     everything.sort(key=lambda finding: not finding.warning)
-    yield ReportPart(tables.findings(everything), "findings", everything)
-    if write is not None:
-        stage("writing the cleaned text")
-        cleaning = _clean(data, texts, splits, alignments, write)
-        yield ReportPart(tables.cleaning(cleaning), "cleaning", cleaning)
+    yield ReportPart(_list_of_findings(everything), "findings", everything)
     warnings = sum(finding.warning for finding in everything)
-    yield ReportPart(tables.verdict(warnings), "warnings", warnings)
+    yield ReportPart(_verdict(warnings), "warnings", warnings)
 
 
 def _vocabularies(config: Config, train: ParallelText, start: WarmStart | None) -> Vocabularies:
@@ -238,7 +227,6 @@ def _comparisons(texts: dict[str, ParallelText]) -> Iterator[SplitComparison]:
                     reference,
                     data_statistics.overlap(*pair),
                     data_statistics.resemblance(*pair),
-                    data_statistics.split_order(*pair),
                 )
 
 
@@ -268,31 +256,6 @@ def _comparison_findings(
         yield from findings.overlap_findings(split, reference, comparison.shared)
         if is_train(reference.name):
             yield from findings.language_findings(split, comparison.alike)
-            yield from findings.order_findings(split.name, reference.name, comparison.order)
-
-
-def _clean(
-    data: DataConfig,
-    texts: dict[str, ParallelText],
-    splits: dict[str, Split],
-    alignments: dict[str, Alignment],
-    folder: Path,
-) -> Cleaning:
-    """Write the pairs of the training text that have no reason to be dropped."""
-    corpora, held_out = [], [text for name, text in texts.items() if not is_train(name)]
-    for name in filter(is_train, texts):
-        shared = [n for text in held_out for n in data_statistics.overlap(texts[name], text).pairs]
-        statistics = splits[name].statistics
-        drop = reasons_to_drop(texts[name], statistics, alignments[name], shared, data.max_length)
-        corpora.append((len(texts[name]), drop))
-    if len(corpora) == 1:
-        return write_cleaned(folder, data.train[0], *corpora[0])
-    with write_errors(folder):
-        folder.mkdir(exist_ok=True)
-    numbered = enumerate(zip(data.train, corpora, strict=True), start=1)
-    return together(
-        [write_cleaned(folder / str(n), files, *corpus) for n, (files, corpus) in numbered]
-    )
 
 
 def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
@@ -311,3 +274,110 @@ def _sides(files: ParallelFiles) -> tuple[str, str]:
         src, tgt = files.columns or ("1", "2")
         return f"{files.file}, column {src}", f"{files.file}, column {tgt}"
     return str(files.src), str(files.tgt)
+
+
+def _table_of_splits(splits: Mapping[str, Split], max_length: int) -> str:
+    """Count what is unusual in each split."""
+    texts = [split.statistics for split in splits.values()]
+    columns = {
+        "lines": [f"{text.lines:,}" for text in texts],
+        "with a blank side": [_count(text.blank) for text in texts],
+        f"over {max_length} tokens (data.max_length)": [_count(text.too_long) for text in texts],
+        "duplicate pairs": [_count(text.duplicates) for text in texts],
+        "identical sides": [_count(text.identical) for text in texts],
+        "unusual length ratio": [_count(text.length_outliers) for text in texts],
+        "target/source characters": [_ratio(text.length_ratio) for text in texts],
+    }
+    return aligned_table([("pairs", *splits), *((name, *row) for name, row in columns.items())])
+
+
+def _table_of_alignments(splits: Mapping[str, Split], alignments: Mapping[str, Alignment]) -> str:
+    """Show how well the sides of each split agree."""
+    shares = [alignments[name].agreement for name in splits]
+    texts = ["-" if share is None else f"{100 * share:.1f}%" for share in shares]
+    return aligned_table([("", *splits), ("agreement of the sides", *texts)])
+
+
+def _table_of_overlaps(splits: Mapping[str, Split], comparisons: Sequence[SplitComparison]) -> str:
+    """Count the lines that splits share with others."""
+    rows: list[Sequence[str]] = [("", *splits)]
+    for name in dict.fromkeys(comparison.other for comparison in comparisons):
+        shared = {pair.split: pair.shared for pair in comparisons if pair.other == name}
+        overlaps = [shared.get(split) for split in splits]
+        sources = [_count(lines.sources) if lines else "" for lines in overlaps]
+        pairs = [_count(lines.pairs) if lines else "" for lines in overlaps]
+        rows += [(f"source also in {name}", *sources), (f"pair also in {name}", *pairs)]
+    return aligned_table(rows)
+
+
+def _table_of_sides(splits: Mapping[str, Split], languages: tuple[str, str]) -> str:
+    """Show the lengths of lines, and tokens and characters that are unusual, of each side."""
+    titles = ("mean", "95%", "longest", "line")
+    rows: list[Sequence[str]] = [
+        ("sides", "chars", *[""] * 3, "tokens", *[""] * 3, "unknown", "bytes", "unusual"),
+        ("", *titles, *titles, "", "", "lines"),
+    ]
+    for name, split in splits.items():
+        for language, (_, side) in zip(languages, split.sides, strict=True):
+            unusual = {line for lines in side.unusual_characters.values() for line in lines}
+            shares = f"{100 * side.unknown:.1f}%", f"{100 * side.bytes:.1f}%"
+            lengths = *_lengths(side.characters), *_lengths(side.tokens)
+            rows.append((f"{name} {language}", *lengths, *shares, f"{len(unusual):,}"))
+    return aligned_table(rows)
+
+
+def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
+    """Show the size, memory and time of the training."""
+    seconds = training_seconds(settings, cost)
+    peak = "peak unknown: this system does not report it"
+    if cost.peak_bytes is not None:
+        where = "by torch" if cost.device.startswith("cuda") else "of the process"
+        peak = (
+            f"{size(cost.peak_bytes)} peak {where}, measured with the widest batch; training may "
+            "need up to half as much again"
+        )
+    state = f"{size(cost.state_bytes)} for weights, gradients, averages and optimizer moments"
+    epoch = (
+        f"{counted(cost.steps_per_epoch, 'step')}, {duration(cost.epoch_seconds)} at "
+        f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.device} "
+        f"(from {cost.measured_steps} measured steps, without validation)"
+    )
+    rows = [
+        ("parameters", f"{cost.parameters:,}"),
+        ("memory", f"{state} (computed)"),
+        ("", peak),
+        ("an epoch", epoch),
+        ("training", "until patience runs out" if seconds is None else duration(seconds)),
+    ]
+    return aligned_table(rows, "left")
+
+
+def _list_of_findings(everything: Sequence[Finding]) -> str:
+    """Count the checks that passed, then list the notes and, last, the warnings, a line each."""
+    passed = sum(finding.done and not finding.warning for finding in everything)
+    lines = []
+    if passed:
+        lines.append(
+            ("ok", f"{counted(passed, 'check')} passed, listed by {argument('json', '-')}")
+        )
+    lines += [("note:", f.text) for f in everything if not (f.done or f.warning)]
+    lines += [("warning:", f.text) for f in everything if f.warning]
+    return "\n".join(f"{label:<8} {one_line(text)}" for label, text in lines)
+
+
+def _verdict(warnings: int) -> str:
+    """Count the warnings."""
+    count = counted(warnings, "warning") if warnings else "No warnings"
+    return f"{count}; `seq2seq train` accepts this config."
+
+
+def _lengths(lengths: Lengths) -> Sequence[str]:
+    return f"{lengths.mean:.1f}", *(f"{value:,}" for value in lengths[1:])
+
+
+def _count(lines: Sequence[int]) -> str:
+    return f"{len(lines):,}"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"

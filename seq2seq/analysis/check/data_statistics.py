@@ -3,11 +3,10 @@
 import math
 import re
 import unicodedata
-from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import yaml
@@ -21,9 +20,6 @@ MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
 SHOWN_CHARACTERS = 5  # characters that the vocabulary lacks, the most frequent ones
 PROFILE_LINES = 4000  # lines of a side from which its trigram profile is counted
-
-MIN_ORDER_LINES = 20
-ORDER_SAMPLE = 2000  # lines of a split whose order is compared
 
 TABLE = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8"))
 PATTERNS = {  # unusual characters by kind
@@ -63,11 +59,9 @@ class TextStatistics(NamedTuple):
     too_long: list[int]  # pairs with more tokens on a side than training accepts
     blank: list[int]  # pairs with a blank side
     duplicates: list[int]  # pairs that occur earlier in the text
-    ambiguous: list[int]  # sources that occur earlier, with other targets only
     identical: list[int]  # pairs whose sides are equal
     length_outliers: list[int]  # pairs with MAX_RATIO times the usual length ratio, or its inverse
     length_ratio: float | None  # median of target characters per source character
-    length_correlation: float | None  # between the sides; None if lengths hardly vary
     src: SideStatistics
     tgt: SideStatistics
 
@@ -77,15 +71,6 @@ class Overlap(NamedTuple):
 
     sources: list[int]
     pairs: list[int]
-
-
-class SplitOrder(NamedTuple):
-    """Shares of comparisons in which a source of one text exceeds one of another."""
-
-    longer: float | None  # None for fewer than MIN_ORDER_LINES lines
-    later: float | None  # in alphabetical order
-    median: int  # characters
-    other_median: int
 
 
 class Resemblance(NamedTuple):
@@ -107,7 +92,6 @@ def text_statistics(
     src, tgt = ([line.strip() for line in side] for side in (text.src, text.tgt))
     src_ids, tgt_ids = vocabularies.src.encode(text.src), vocabularies.tgt.encode(text.tgt)
     rows = [i for i in range(len(src)) if has_text(src[i], tgt[i])]
-    duplicates, ambiguous = _repetitions(src, tgt, rows)
     first, second = (np.array([float(len(side[i])) for i in rows]) for side in (src, tgt))
     ratio = float(np.median(second / first)) if rows else None
     outliers = np.flatnonzero(_is_outlier(first, second, ratio or 1.0))
@@ -117,12 +101,10 @@ def text_statistics(
             i + 1 for i in range(len(src)) if max(len(src_ids[i]), len(tgt_ids[i])) > max_length
         ],
         blank=[i + 1 for i in range(len(src)) if not has_text(src[i], tgt[i])],
-        duplicates=duplicates,
-        ambiguous=ambiguous,
+        duplicates=_duplicates(src, tgt, rows),
         identical=[i + 1 for i in rows if src[i] == tgt[i]],
         length_outliers=[rows[k] + 1 for k in outliers],
         length_ratio=ratio,
-        length_correlation=_correlation(first, second),
         src=_side_statistics(text.src, src_ids, vocabularies.src),
         tgt=_side_statistics(text.tgt, tgt_ids, vocabularies.tgt),
     )
@@ -187,29 +169,6 @@ def resemblance(text: ParallelText, reference: ParallelText) -> Resemblance:
     return Resemblance(*(_cosine(left, right) for left in profiles for right in other_profiles))
 
 
-def split_order(text: ParallelText, reference: ParallelText) -> SplitOrder:
-    """Compare the sources of one text with those of another by length and by alphabet."""
-    lines, other_lines = (
-        [line.strip() for line in side if line.strip()] for side in (text.src, reference.src)
-    )
-    if min(len(lines), len(other_lines)) < MIN_ORDER_LINES:
-        return SplitOrder(None, None, 0, 0)
-    sample = spread(lines, ORDER_SAMPLE)
-    lengths, other_lengths = list(map(len, sample)), sorted(map(len, other_lines))
-    return SplitOrder(
-        _exceeding(lengths, other_lengths),
-        _exceeding(sample, sorted(other_lines)),
-        int(np.median(lengths)),
-        int(np.median(other_lengths)),
-    )
-
-
-def _exceeding(values: Sequence[Any], ordered: Sequence[Any]) -> float:
-    """Return how often a value exceeds one of the ordered ones; ties count half."""
-    sums = (bisect_left(ordered, value) + bisect_right(ordered, value) for value in values)
-    return sum(sums) / (2 * len(values) * len(ordered))
-
-
 def _side_statistics(
     lines: Sequence[str], ids: Sequence[Ids], vocabulary: Vocabulary
 ) -> SideStatistics:
@@ -247,20 +206,14 @@ def _named(character: str) -> str:
     return repr(character) if character.isprintable() else f"U+{ord(character):04X}"
 
 
-def _repetitions(
-    src: Sequence[str], tgt: Sequence[str], rows: Sequence[int]
-) -> tuple[list[int], list[int]]:
-    """Return the lines of duplicate pairs, and of duplicate sources with different targets."""
-    seen: dict[str, set[str]] = {}
-    duplicates, ambiguous = [], []
+def _duplicates(src: Sequence[str], tgt: Sequence[str], rows: Sequence[int]) -> list[int]:
+    seen: set[tuple[str, str]] = set()
+    duplicates = []
     for i in rows:
-        targets = seen.setdefault(src[i], set())
-        if tgt[i] in targets:
+        if (src[i], tgt[i]) in seen:
             duplicates.append(i + 1)
-        elif targets:
-            ambiguous.append(i + 1)
-        targets.add(tgt[i])
-    return duplicates, ambiguous
+        seen.add((src[i], tgt[i]))
+    return duplicates
 
 
 def _is_outlier(
@@ -269,14 +222,6 @@ def _is_outlier(
     """Mark pairs whose length ratio differs from the median by a factor of MAX_RATIO."""
     difference = np.log((tgt / ratio + RATIO_SLACK) / (src + RATIO_SLACK))
     return np.asarray(np.abs(difference) > math.log(MAX_RATIO))
-
-
-def _correlation(src: NDArray[np.float64], tgt: NDArray[np.float64]) -> float | None:
-    """Return Pearson's correlation of log lengths; None for under 50 pairs or equal lengths."""
-    first, second = np.log1p(src), np.log1p(tgt)
-    if len(src) < 50 or first.std() < 0.1 or second.std() < 0.1:
-        return None
-    return float(np.corrcoef(first, second)[0, 1])
 
 
 def _profile(lines: Sequence[str]) -> Counter[str]:

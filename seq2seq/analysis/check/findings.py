@@ -4,14 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from seq2seq.analysis.check.data_statistics import (
-    MIN_ORDER_LINES,
     MOJIBAKE,
     NOT_NFC,
     TABLE,
     Overlap,
     Resemblance,
     SideStatistics,
-    SplitOrder,
     TextStatistics,
     mojibake_test,
 )
@@ -26,7 +24,6 @@ MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05  # shares of tokens
 MANY_SHARED_PAIRS, MANY_SHARED_SOURCES = 0.01, 0.1
 # Cosine similarities: by how much the wrong side must resemble more; of different languages.
 MARGIN, FOREIGN = 0.1, 0.1
-APART = 0.9  # share of comparisons in which one split is longer, or later in the alphabet
 
 # An entity that is white space, such as &#10; or &#9;, becomes a single space.
 UNESCAPE = (
@@ -68,7 +65,6 @@ class SplitComparison(NamedTuple):
     other: str
     shared: Overlap
     alike: Resemblance
-    order: SplitOrder
 
 
 class Check(NamedTuple):
@@ -229,32 +225,6 @@ def language_findings(split: Split, alike: Resemblance) -> Iterator[Finding]:
     else:
         text, warning = "each side resembles the same side of train", False
     yield Finding("languages", warning, f"{name}: {text}")
-
-
-def order_findings(name: str, reference: str, order: SplitOrder) -> Iterator[Finding]:
-    """Judge whether a split differs from the training text as parts of a sorted text do."""
-    if order.longer is None or order.later is None:
-        text = f"{name}: lengths not compared with {reference}: fewer than {MIN_ORDER_LINES} lines"
-        yield Finding("split", False, text, done=False)
-        return
-    remedy = f"If {name} and {reference} are parts of a sorted text, shuffle it and split it again."
-    longer, later = (max(share, 1 - share) for share in (order.longer, order.later))
-    if longer > APART:
-        word = "longer" if order.longer > 0.5 else "shorter"
-        text = (
-            f"{name}: a source is {word} than one of {reference} in {100 * longer:.0f}% of "
-            f"comparisons (median {order.median:,} and {order.other_median:,} characters): scores "
-            f"will not be those of text like {reference}. {remedy}"
-        )
-    elif later > APART:
-        word = "after" if order.later > 0.5 else "before"
-        text = (
-            f"{name}: a source comes {word} one of {reference} in alphabetical order in "
-            f"{100 * later:.0f}% of comparisons. {remedy}"
-        )
-    else:
-        text = f"{name}: sources are neither longer nor shorter than those of {reference}"
-    yield Finding("split", max(longer, later) > APART, text)
 
 
 def list_lines(lines: Sequence[int]) -> str:

@@ -1,7 +1,4 @@
-"""Form of a text: segmented, tokenised, with markers, quotes or a header, or no language at all.
-
-Also the columns of a TSV file: those that are ignored, and those that are natural language.
-"""
+"""Form of a text: segmented, tokenised, with markers, quotes or a header, or no language at all."""
 
 import re
 from collections import Counter
@@ -10,7 +7,7 @@ from pathlib import Path
 
 from seq2seq.analysis.check.data_statistics import TABLE
 from seq2seq.analysis.check.findings import Finding, list_and_count
-from seq2seq.data.lines import commands, iter_lines
+from seq2seq.data.lines import iter_lines
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import is_header
@@ -32,7 +29,6 @@ SAMPLE = 2000  # lines that show whether a text is tokenised
 MIN_LINES = 20  # with punctuation, or with text
 MANY = 0.5  # share of lines that are tokenised, or in quotes
 CONSTANT = 0.95  # share of lines that begin with the same word
-TABLE_SAMPLE = 5000  # first lines of a table from which its columns are judged
 
 
 def form_findings(
@@ -40,10 +36,9 @@ def form_findings(
 ) -> Iterator[Finding]:
     """Yield the warnings about one side of a split; `table` if the file is a TSV."""
     if (unlike := not_language(lines)) is not None:
-        text = (
-            f"{file}, line {unlike.line}: {describe(unlike)}; this is not natural language. "
-            f"{'Keep only the columns of text' if table else 'Check that this is the right file'}."
-        )
+        remedy = "Set columns: [SRC, TGT]" if table else "Check that this is the right file"
+        text = f"{file}, line {unlike.line}: {describe(unlike)}; this is not natural language. "
+        text += f"{remedy}."
         yield Finding("language", True, text)
     if is_header(lines[0], languages):
         remedy = "Delete the line." if table else "Delete the line from both files."
@@ -128,49 +123,16 @@ def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:
 def column_findings(name: str, path: Path) -> Iterator[Finding]:
     """Report on columns that are ignored, and on lines with another number of columns."""
     if not path.is_file():  # a pipe cannot be read again
-        text = f"{name}: the columns of {path} were not checked: it can be read only once"
-        yield Finding("columns", False, text, done=False)
         return
-    rows: list[list[str]] = []
-    tabs = []
-    for line in iter_lines(path):
-        tabs.append(line.count("\t"))
-        if len(rows) < TABLE_SAMPLE:
-            rows.append(line.split("\t"))
-    (usual, _), *unusual = Counter(tabs).most_common()
-    if usual > 1:
-        yield _ignored_columns(name, path, rows, usual + 1)
+    columns = [line.count("\t") + 1 for line in iter_lines(path)]
+    (usual, _), *unusual = Counter(columns).most_common()
+    if usual > 2:
+        text = f"{name}: {path}: columns 1 and 2 of {usual} are used; columns: [SRC, TGT] selects"
+        yield Finding("columns", False, text, done=False)
     if unusual:
-        lines = [number for number, count in enumerate(tabs, start=1) if count != usual]
+        lines = [number for number, count in enumerate(columns, start=1) if count != usual]
         text = (
-            f"{path}:{lines[0]}: {counted(tabs[lines[0] - 1] + 1, 'column')}, where most lines "
-            f"have {usual + 1} ({list_and_count(lines)}). Remove tabs within sentences."
+            f"{path}:{lines[0]}: {counted(columns[lines[0] - 1], 'column')}, where most lines "
+            f"have {usual} ({list_and_count(lines)}). Remove tabs within sentences."
         )
         yield Finding("columns", True, text)
-
-
-def _ignored_columns(name: str, path: Path, rows: list[list[str]], count: int) -> Finding:
-    """Report that columns are ignored; warn if a used column is not text and others are."""
-    columns = [[row[k] if k < len(row) else "" for row in rows] for k in range(count)]
-    texts = [
-        number
-        for number, column in enumerate(columns, start=1)
-        if any(cell.strip() for cell in column) and not_language(column) is None
-    ]
-    example = rows[0][2] if len(rows[0]) > 2 else ""
-    ignored = "column 3 is" if count == 3 else f"columns 3 to {count} are"
-    text = (
-        f"{path}:1: {counted(count, 'column')}; columns 1 and 2 are used, {ignored} ignored "
-        f"(such as {example[:40]!r})"
-    )
-    if len(texts) >= 2 and texts[:2] != [1, 2]:
-        first, second = texts[:2]
-        unpack = commands(path)
-        read = f"{unpack[0]} | " if unpack else ""
-        source = "" if read else f" {path}"
-        text += (
-            f". Only the columns {', '.join(map(str, texts))} seem to be text. Select two: "
-            f"{read}cut -f{first},{second}{source} > NEW.tsv"
-        )
-        return Finding("columns", True, f"{name}: {text}")
-    return Finding("columns", False, f"{name}: {text}", done=False)

@@ -2,15 +2,12 @@
 
 import hashlib
 import json
-import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import mean
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
 from seq2seq.analysis.compare.variants import Plan, other_text
 from seq2seq.analysis.scored_text import LengthUnit, length_unit
-from seq2seq.config.schema import Config
+from seq2seq.config.schema import Config, ParallelFiles
 from seq2seq.data.corpus import checksum_of_text, read_pairs, usable
 from seq2seq.data.training_data import training_data
 from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
@@ -91,14 +88,15 @@ def _check_scored_texts(plan: Plan) -> None:
     """
     first = plan.variants[0]
     for split in ("valid", "test"):
-        shared, checksum = getattr(first.config.data, split), None
+        shared = getattr(first.config.data, split)
         for variant in plan.variants[1:]:
             files = getattr(variant.config.data, split)
-            if files == shared:
-                continue
-            checksum = checksum or checksum_of_text(read_pairs(shared))
-            if checksum_of_text(read_pairs(files)) != checksum:
+            if files != shared and len({*map(_text_checksum, (files, shared))}) > 1:
                 raise other_text(variant.name, split, first.name)
+
+
+def _text_checksum(files: ParallelFiles) -> str:
+    return checksum_of_text(read_pairs(files))
 
 
 def _read_run(config: Config) -> TrainingState | None:
@@ -155,7 +153,6 @@ def _train_all(
     Returns why runs failed, by their folders.
     """
     configs, failures = plan.run_configs(), dict[Path, str]()
-    trained: list[float] = []  # seconds of each run trained here
     for number, config in enumerate(configs, start=1):
         state, note = states.get(config.run_dir), plan.failure_path(config)
         if not retry and (reason := _read_failure(note, config)) is not None:
@@ -168,10 +165,8 @@ def _train_all(
         if state is not None and is_finished(config, state.progress):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
             continue
-        left = _time_left(trained, configs[number - 1 :], states)
-        logger.info(f"Run {number} of {len(configs)}: {config.run_dir}{left}")
+        logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
         states.pop(config.run_dir, None)
-        began = time.monotonic()
         try:
             with argument_spelled("resume", "the same command"):
                 train(config, device, resume=holds_run(config.run_dir))
@@ -183,7 +178,6 @@ def _train_all(
             logger.info(f"warning: {config.name} failed: {failures[config.run_dir]}")
             continue
         note.unlink(missing_ok=True)
-        trained.append(time.monotonic() - began)
     return failures
 
 
@@ -209,17 +203,3 @@ def _read_failure(note: Path, config: Config) -> str | None:
 
 def _digest(config: Config) -> str:
     return hashlib.sha256(config.model_dump_json(exclude={"decoding"}).encode()).hexdigest()
-
-
-def _time_left(
-    trained: Sequence[float], configs: Sequence[Config], states: Mapping[Path, TrainingState]
-) -> str:
-    """Estimate the time for the runs that are not finished by the mean of those trained here."""
-    if not trained:
-        return ""
-    finished = sum(
-        config.run_dir in states and is_finished(config, states[config.run_dir].progress)
-        for config in configs
-    )
-    minutes = mean(trained) * (len(configs) - finished) / 60
-    return f" (about {minutes:.0f} min left for all)" if minutes >= 1 else ""

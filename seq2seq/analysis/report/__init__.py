@@ -1,1 +1,1 @@
-"""Report of a run as one self-contained page, and its model card."""
+"""Report of a run as one self-contained page."""

@@ -13,8 +13,6 @@ import numpy as np
 
 from seq2seq import __version__
 from seq2seq.analysis.scored_text import (
-    CHARACTERS,
-    WORDS,
     LengthUnit,
     length_buckets,
     length_unit,
@@ -22,7 +20,7 @@ from seq2seq.analysis.scored_text import (
 )
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, ParallelFiles, with_paths
-from seq2seq.data.corpus import iter_pairs, read_pairs, source_name
+from seq2seq.data.corpus import iter_pairs, read_pairs
 from seq2seq.data.languages import language_name
 from seq2seq.data.lines import is_blank
 from seq2seq.engines.onnx.network import threads
@@ -42,7 +40,6 @@ from seq2seq.runtime.figures import Curve
 
 Split = Literal["valid", "test"]
 CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."
-SAMPLED_LINES = 2000  # lines that choose the unit of lengths
 SHOWN_SENTENCES = 5  # worst sentences, or those that one of two runs translates better
 SHOWN_VALIDATIONS = 5  # translations of a sample line
 MIN_LENGTH = 8  # words or characters of sentences that are shown: a short one is soon all wrong
@@ -63,8 +60,6 @@ class TextSize(NamedTuple):
     files: str
     pairs: int = 0
     blank: int = 0  # pairs with a blank side
-    src_length: str = ""  # mean of a sentence, with its unit
-    tgt_length: str = ""
     problem: str | None = None
 
 
@@ -224,41 +219,18 @@ def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[
     return curves
 
 
-class _Lengths:
-    """Sum of the lengths of lines, in words and in characters."""
-
-    def __init__(self) -> None:
-        self._sums = dict.fromkeys((WORDS, CHARACTERS), 0)
-        self._sample: list[str] = []  # first lines, whose script chooses the unit
-
-    def add(self, line: str) -> None:
-        """Add a line."""
-        for unit in self._sums:
-            self._sums[unit] += unit.length(line)
-        if len(self._sample) < SAMPLED_LINES:
-            self._sample.append(line)
-
-    def mean(self, lines: int) -> str:
-        """Return the mean over a number of lines with its unit."""
-        unit = length_unit(self._sample)
-        return f"{self._sums[unit] / lines:.1f} {unit.name}"
-
-
 def _text(name: str, files: ParallelFiles) -> TextSize:
     names = " and ".join(str(_shown(path)) for path in files.paths.values())
     pairs = blank = 0
-    src_lengths, tgt_lengths = _Lengths(), _Lengths()
     try:
         for src, tgt in iter_pairs(files):
             pairs += 1
             blank += is_blank(src) or is_blank(tgt)
-            src_lengths.add(src)
-            tgt_lengths.add(tgt)
     except (UserError, OSError):
         moved = not all(path.exists() for path in files.paths.values())
         problem = "are no longer where the run found them" if moved else "can no longer be read"
         return TextSize(name, names, problem=f"its files {problem}")
-    return TextSize(name, names, pairs, blank, src_lengths.mean(pairs), tgt_lengths.mean(pairs))
+    return TextSize(name, names, pairs, blank)
 
 
 def _shown(path: Path) -> Path:
@@ -344,9 +316,3 @@ def _environment(device: str) -> Iterator[tuple[str, str]]:
         import torch
 
         yield "GPU", torch.cuda.get_device_name()
-
-
-def name_of_text(config: Config, split: Split) -> str:
-    """Return the file names of a text, without folders."""
-    files = config.data.valid if split == "valid" else config.data.test
-    return source_name(files) if files is not None else split

@@ -283,14 +283,13 @@ def _marked(text: str, counterpart: str) -> str:
 
 
 def _texts(texts: Sequence[TextSize]) -> str:
-    rows = [("text", "pairs", "blank", "source length", "target length", "files")]
+    rows = [("text", "pairs", "blank", "files")]
     for text in texts:
-        figures = (f"{text.pairs:,}", f"{text.blank:,}", text.src_length, text.tgt_length)
         if text.problem is None:
-            rows.append((text.name, *figures, text.files))
+            rows.append((text.name, f"{text.pairs:,}", f"{text.blank:,}", text.files))
         else:
-            rows.append((text.name, *"----", f"{text.files} ({text.problem})"))
-    return _grid(rows) + "<p>Lengths are means per sentence.</p>"
+            rows.append((text.name, *"--", f"{text.files} ({text.problem})"))
+    return _grid(rows)
 
 
 def _grid(rows: Sequence[Sequence[str]], mark_differences: bool = False) -> str:
