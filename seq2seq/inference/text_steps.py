@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from seq2seq.data.lines import is_blank
+from seq2seq.data.sentences import MARKS
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabulary, normalized
 from seq2seq.inference.glossary import Term
@@ -161,7 +162,11 @@ class FinalMarks(LineStep):
             text = self._source.with_final_mark(part.masked.text, line.tag)
             if text == part.masked.text:
                 continue
-            if len(line.parts) == 1 and not line.left_out:
+            if (
+                len(line.parts) == 1
+                and not line.left_out
+                and not part.tail.startswith(tuple(MARKS))
+            ):
                 line.notes.append(_NO_MARK)
             lacks = place > 0 or not self._source.ends_in_mark(line.prefix)
             line.parts[place] = replace(

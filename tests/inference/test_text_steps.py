@@ -47,6 +47,16 @@ def test_affixes_are_put_back(translator: Translator, affixes: tuple[str, str]) 
     assert found.src_tokens == plain.src_tokens
 
 
+@pytest.mark.parametrize("mark", ["…", "\u0964", "!!", "?!", "\u0964\u0964"])
+def test_further_and_unknown_end_marks_are_put_back(translator: Translator, mark: str) -> None:
+    marked = replace(translator, source=replace(PLAIN, final_marks=[".", "!"]))
+    plain, kept = marked.translate([LINE, LINE[:-1] + mark])
+    known = mark[0] in LETTERS
+    assert kept.text.endswith(mark[1:] if known else mark)
+    assert known or kept.text == plain.text.removesuffix("!") + mark
+    assert not any("no final punctuation mark" in note for note in kept.notes)
+
+
 def test_nothing_is_put_before_a_prefix(translator: Translator) -> None:
     assert translator.translate(f"1. {LINE}", prefixes="nu").text.startswith("nu")
 

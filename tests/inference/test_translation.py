@@ -43,7 +43,7 @@ def test_prefix_and_phrases_of_one_string_are_its_own(translator: Translator) ->
         translator.translate(LINES[0], prefixes=["Zu "])  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"^constraints\[0\]: must be a list of str, phrases, \[\]"):
         translator.translate(LINES[0], constraints="mo ka")
-    with pytest.raises(TypeError, match=r"^lines: must be a list of str, .* not a single str; "):
+    with pytest.raises(TypeError, match=r"^lines: must be a list of str, .* not str; "):
         translator.stream(LINES[0])
 
 
