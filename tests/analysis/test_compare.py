@@ -147,7 +147,7 @@ def test_the_state_of_a_finished_run_is_read_once(
     assert compare("--seeds", "1") == 0
     assert sorted(read) == ["luong-seed1", "none-seed1"]
     (warning,) = [line for line in capsys.readouterr().err.splitlines() if METRICS in line]
-    assert f"warning: {path}: not as it was saved at step 4 (line 1 damaged, 1 of" in warning
+    assert f"warning: {path}: not as it was saved at step 4 (2 of 3 lines are left)" in warning
     assert "its curve lacks what is damaged or lost" in warning
     path.unlink()
     assert compare("--seeds", "1") == 0

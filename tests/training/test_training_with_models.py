@@ -58,17 +58,6 @@ def test_another_model_is_refused_on_resume(small_corpus: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_damaged_vocabulary_is_read_from_the_model_again(small_corpus: Path) -> None:
-    path = small_corpus.parent / "given.model"
-    trained(path)
-    key = f"vocabulary.model={path}"
-    run = train(configured(small_corpus, "run", key, "training.max_steps=2"), "cpu")
-    (run / "vocabulary" / "joint.model").write_bytes(b"damaged")
-    train(configured(small_corpus, "run", key), "cpu", resume=True)
-    assert "trained again, bitwise identical" in (run / "train.log").read_text(encoding="utf-8")
-
-
-@pytest.mark.thorough
 @one_quick("kind", ["unigram", "word"])
 def test_an_automatic_size_is_logged_and_resumed(small_corpus: Path, kind: str) -> None:
     keys = ("vocabulary.size=auto", f"vocabulary.type={kind}")
@@ -77,7 +66,6 @@ def test_an_automatic_size_is_logged_and_resumed(small_corpus: Path, kind: str) 
     size = len(Translator.load(run, device="cpu").vocabularies.src)
     log = (run / "train.log").read_text(encoding="utf-8")
     assert f"vocabulary.size: auto chose {size:,} tokens" in log
-    (run / "vocabulary" / "joint.model").unlink()
     train(configured(small_corpus, "b", *keys), "cpu", resume=True)
     for name in (METRICS, BEST):
         assert (run / name).read_bytes() == (uninterrupted / name).read_bytes()
