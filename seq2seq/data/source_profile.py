@@ -97,7 +97,8 @@ class SourceProfile:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text)
         end = body.rstrip(CLOSING)
-        if self.characters and end[-1:] in MARKS and end[-1:] not in self._characters:
+        is_known = not self.characters or end[-1:] in self._characters
+        if has_letters(end) and end[-1] in MARKS and not is_known:
             body, tail = end[:-1], body[len(end) - 1 :] + tail
         if self.heads:
             return Affixes("", head + body, tail)

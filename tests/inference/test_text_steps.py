@@ -57,6 +57,12 @@ def test_further_and_unknown_end_marks_are_put_back(translator: Translator, mark
     assert not any("no final punctuation mark" in note for note in kept.notes)
 
 
+def test_an_unknown_mark_alone_is_translated_as_it_is() -> None:
+    profile = replace(PLAIN, wordless=True)
+    for text in ("\u0964", ")", "", "12\u0964"):
+        assert profile.affixes(text) == ("", text, "")
+
+
 def test_nothing_is_put_before_a_prefix(translator: Translator) -> None:
     assert translator.translate(f"1. {LINE}", prefixes="nu").text.startswith("nu")
 
