@@ -119,11 +119,6 @@ class ParallelFiles(Section):
         return self.columns if named else None
 
     @property
-    def has_header(self) -> bool:
-        """Return whether the first line of a TSV has the names of its columns."""
-        return self.is_table and self.column_names is not None
-
-    @property
     def is_table(self) -> bool:
         """Return whether this is one file of tab-separated columns."""
         return self.file is not None and table_format(self.file) == "tsv"

@@ -127,15 +127,6 @@ def _count_from(number: int, line: Line | None, lines: Iterator[Line]) -> str:
     return f"more than {count}" if next(lines, None) is not None else str(count)
 
 
-def iter_raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a file as bytes, decompressed, each with its line end.
-
-    Raises UserError if the file is missing, damaged or not text, or a line is too long.
-    """
-    with open_file(path) as file, opening_errors(path), damage_errors(path):
-        yield from bounded_lines(file, str(path))
-
-
 def bounded_lines(file: IO[bytes], name: str) -> Iterator[bytes]:
     """Yield the lines of a binary file. Raises UserError for one of more than MAX_LINE_BYTES."""
     number = 0

@@ -23,6 +23,9 @@ from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import PART_SUFFIX, check_paths, check_readable, part_of, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
 
+# Files that a run writes under another name and renames.
+_REPLACED = (layout.LAST, layout.BEST, layout.METRICS, layout.METRICS_TABLE, layout.SAMPLES)
+
 
 class OpenFolder(NamedTuple):
     """A run folder that this process has locked, if others might train there."""
@@ -176,16 +179,7 @@ def _is_empty(folder: Path) -> bool:
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
     with layout.writing(folder, folder):
-        for name in (
-            layout.PREVIOUS,
-            layout.LAST,
-            layout.BEST,
-            layout.METRICS,
-            layout.METRICS_TABLE,
-            layout.SAMPLES,
-            layout.TIMING,
-            layout.LOG,
-        ):
+        for name in (*_REPLACED, layout.PREVIOUS, layout.TIMING, layout.LOG):
             (folder / name).unlink(missing_ok=True)
         if layout.is_own_report(folder / layout.PAGE):
             (folder / layout.PAGE).unlink()
@@ -197,22 +191,14 @@ def clear(folder: Path) -> None:
     remove_snapshots(folder, after=0)
     remove_parts(folder)
     with layout.writing(folder, folder):
-        (folder / layout.CONFIG).unlink(
-            missing_ok=True
-        )  # last: until then the rest counts as a run
+        # last: until then the rest counts as a run
+        (folder / layout.CONFIG).unlink(missing_ok=True)
 
 
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
     with layout.writing(folder, folder):
-        for name in (
-            layout.LAST,
-            layout.BEST,
-            layout.METRICS,
-            layout.METRICS_TABLE,
-            layout.SAMPLES,
-            layout.CONFIG,
-        ):
+        for name in (*_REPLACED, layout.CONFIG):
             (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
         for path in folder.glob(f"step-*{PART_SUFFIX}"):
             if layout.snapshot_step(path.with_suffix("")) is not None:

@@ -1,6 +1,5 @@
 """Check the arguments that Python callers pass: one error with the argument, value and remedy."""
 
-import numbers
 import operator
 import os
 from collections.abc import Iterable, Mapping, Set
@@ -56,12 +55,6 @@ def integer(value: Any, name: str, least: int | None = 1, most: int | None = _MA
     if most is not None and number > most:
         raise UserError(f"{name}: must be at most {most}, not {number}")
     return number
-
-
-def check_number(value: object, name: str) -> None:
-    """Raise TypeError for anything but a real number."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name}: must be a number, not {value!r:.60}")
 
 
 def check_instance(value: object, kind: type, name: str, remedy: str) -> None:

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 from tiers import one_quick
 
-from seq2seq.data.lines import MAX_LINE_BYTES, commands, compressing, iter_raw_lines, read_lines
+from seq2seq.data.lines import (
+    MAX_LINE_BYTES,
+    bounded_lines,
+    commands,
+    compressing,
+    open_file,
+    read_lines,
+)
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,7 +50,9 @@ def refusal(path: Path) -> str:
 def test_a_compressed_file_is_read_as_its_text(tmp_path: Path, suffix: str) -> None:
     path = write(tmp_path / f"a{suffix}", packed(suffix, TEXT.encode()))
     assert read_lines(path) == LINES
-    assert list(iter_raw_lines(path)) == TEXT.encode().splitlines(keepends=True)
+    with open_file(path) as file:
+        raw = list(bounded_lines(file, str(path)))
+    assert raw == TEXT.encode().splitlines(keepends=True)
 
 
 @pytest.mark.parametrize("suffix", TOOLS)
@@ -253,5 +262,8 @@ def test_a_line_of_the_maximum_length_is_read(tmp_path: Path) -> None:
     assert read_lines(write(tmp_path / "a", f"b\n{line}\nc\n".encode())) == ["b", line, "c"]
     path = write(tmp_path / "b", f"b\n{line * 2}\nc\n".encode())
     assert refusal(path).startswith(f"{path}:2: the line is longer than 16 MiB. ")
-    with pytest.raises(UserError, match=":2: the line is longer than 16 MiB"):
-        list(iter_raw_lines(path))
+    with (
+        open_file(path) as file,
+        pytest.raises(UserError, match=":2: the line is longer than 16 MiB"),
+    ):
+        list(bounded_lines(file, str(path)))
