@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
-from seq2seq.cli.columns import Columns, add_columns, check_stdin, is_stdin
-from seq2seq.cli.input import LineReport, open_input
+from seq2seq.cli.input import (
+    LineReport,
+    check_texts,
+    is_stdin,
+    name_of,
+    open_input,
+    text_lines,
+)
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import is_blank
@@ -33,7 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align"""
     arguments.add_model(parser)
     arguments.add_input(parser)
-    add_columns(parser)
     text = (
         "FILE.html (any script), .png, .svg or .pdf (need matplotlib), .json, or .align (Pharaoh: "
         "word alignments such as 0-0 1-2); {} in the name becomes the number of the line, for one "
@@ -60,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
-    check_stdin("attention", options.input or Path("-"), options.ref)
+    check_texts("attention", options.input or Path("-"), options.ref)
     if is_stdin(options.input):
         options.input = None
     _check(options)
@@ -86,13 +91,10 @@ class _ChosenLines(NamedTuple):
 
 def _read(options: argparse.Namespace) -> _ChosenLines:
     """Read the source lines and the given translations; raise UserError if they do not match."""
-    columns = Columns("attention", options)
-    columns.check(options.input, options.ref)
-    name = str(options.input or "standard input")
-    report = LineReport(options.input)
-    with open_input(columns.source(options.input) if options.input else None) as lines:
+    name, report = name_of(options.input), LineReport(options.input)
+    with open_input(options.input) as lines:
         sources = report.decode(1, list(lines))
-    references = list(columns.target(options.ref).lines()) if options.ref else None
+    references = list(text_lines(options.ref)) if options.ref else None
     if references is not None and len(references) != len(sources):
         raise UserError(
             f"{name} has {len(sources)} lines but {options.ref} has {len(references)}: line n of "

@@ -5,15 +5,13 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.columns import STDIN, Columns, TextFile, add_columns, is_stdin
-from seq2seq.cli.input import BATCH_LINES, LineReport
+from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import Output, check_ending, check_output, open_output
 from seq2seq.cli.progress import count_lines, progress
@@ -24,13 +22,9 @@ from seq2seq.cli.search_options import (
     search_settings,
 )
 from seq2seq.data.lines import check_is_readable, check_is_text
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import (
-    DOCUMENT_FORMATS,
-    document_format,
-    is_table,
-    table_format,
-)
+from seq2seq.runtime.file_types import DOCUMENT_FORMATS, document_format
 from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
@@ -40,7 +34,7 @@ if TYPE_CHECKING:
 
 _LINE_OPTIONS = (
     *("json", "n_best", "prefix", "prefix_file", "constraints"),
-    *("stream", "document", "columns", "shard"),
+    *("stream", "shard"),
 )
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
@@ -60,16 +54,11 @@ bidirectional controls are shown as \\uXXXX."""
     parser.add_argument("text", nargs="*", default=[], metavar="TEXT", help=text)
     arguments.add_model(parser)
     arguments.add_input(parser)
-    add_columns(parser, "SRC")
     text = (
         "html, srt and vtt keep tags, time codes and entities, and translate the text between "
         "them; text translates each line (default: by the ending of -i, else text)"
     )
     parser.add_argument("--format", choices=DOCUMENT_FORMATS, help=text)
-    text = (
-        "print each paragraph on one line: blank lines separate paragraphs, which may have breaks"
-    )
-    parser.add_argument("--document", action="store_true", help=text)
     arguments.add_output(parser)
     arguments.add_beam(parser)
     text = (
@@ -122,37 +111,31 @@ class _Requirements(NamedTuple):
 
 
 class _InputText(NamedTuple):
-    """Lines to translate, in groups as they are read."""
+    """Lines to translate."""
 
-    groups: Iterable[Sequence[bytes]]
-    typed: bool = False  # a user reads each translation before typing the next line
-    numbers: list[int] | None = None  # lines of the file at which its paragraphs begin
-    skipped: int = 0  # lines of the file before those of a shard
+    lines: Iterator[bytes]
+    first: int = 1  # number of the first of them in the file, that of a shard
 
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
     if options.text and options.input:
-        raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
-    if is_stdin(options.input):
+        raise UserError("translate: TEXT cannot be used with -i or --stream")
+    if input_lines.is_stdin(options.input):
         options.input = None
+    input_lines.check_texts("translate", options.input)
     inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
     inputs.append(options.forbidden)
     check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
     check_ending(options.output, as_json=options.json)
     form = options.format or document_format(options.input)
     _check(options, form)
-    columns = Columns("translate", options, sides=1)
-    columns.check(options.input)
-    source = columns.source(options.input) if options.input else None
     required = _requirements(options)
     if form != "text":
-        return _translate_documents(options, source, required, form)
-    with _open(options, source, required) as text:
+        return _translate_documents(options, required, form)
+    with _open(options, required) as text:
         _check_prefixes(required)
         translator = _load(options, required)
-        if options.document:
-            translator.source = replace(translator.source, sentences=1)
         with open_output(options.output) as output:
             report = _translate(options, text, translator, required, output)
     report.log()
@@ -167,13 +150,11 @@ def _load(options: argparse.Namespace, required: _Requirements) -> "Translator":
     return translator
 
 
-def _translate_documents(
-    options: argparse.Namespace, source: TextFile | None, required: _Requirements, form: str
-) -> int:
+def _translate_documents(options: argparse.Namespace, required: _Requirements, form: str) -> int:
     """Translate a file, or each TEXT, as a document of a format; log notes on its lines."""
     from seq2seq.inference.documents import SourceDocument
 
-    texts = options.text or [input_lines.read_document(source)]
+    texts = options.text or [input_lines.read_document(options.input)]
     translator = _load(options, required)
     with open_output(options.output) as output:
         for text in texts:
@@ -205,7 +186,7 @@ def _translate(
 ) -> LineReport:
     """Write the translations batch by batch; keep those of a call that fails. Return notes."""
     name = "the arguments" if options.text else options.input
-    report = LineReport(name, text.numbers, accepts_markup=options.format == "text")
+    report = LineReport(name, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
     written, lines_of_each = _writer(options)
     barred = not options.text and not options.stream and not output.on_terminal
@@ -215,8 +196,9 @@ def _translate(
         report.logged_on_failure(),
         progress("translated", total, visible=barred) as advance,
     ):
-        size = options.batch_size or BATCH_LINES
-        for number, batch in input_lines.numbered(text.groups, size, text.skipped + 1):
+        by_line = _arrives_by_line(options)
+        size = 1 if by_line else options.batch_size or BATCH_LINES
+        for number, batch in input_lines.numbered(text.lines, size, text.first):
             lines = report.decode(number, batch)
             prefixes = required.prefixes_of(number, len(lines))
             translations = translator.stream(
@@ -234,7 +216,7 @@ def _translate(
                 report.note_translations(number + index, [translation], prefix)
                 output.write(written(translation, number + index - 1))
             output.flush()
-            if options.stream or text.typed:
+            if by_line:
                 report.log()
     return report
 
@@ -259,10 +241,7 @@ def _as_nbest_list(translation: "Translation", index: int) -> str:
 
 
 def _total(options: argparse.Namespace) -> int | None:
-    """Return the number of lines to translate, None if it is not that of the lines of a file."""
-    is_other = options.input is not None and table_format(options.input) != "tsv"
-    if options.document or options.columns or is_other:
-        return None
+    """Return the number of lines to translate, None if it is not known before."""
     lines = count_lines(options.input)
     return None if lines is None else len(range(lines)[_shard(options, lines)])
 
@@ -274,53 +253,37 @@ def _shard(options: argparse.Namespace, lines: int) -> slice:
 
 
 @contextmanager
-def _open(
-    options: argparse.Namespace, source: TextFile | None, required: _Requirements
-) -> Iterator[_InputText]:
+def _open(options: argparse.Namespace, required: _Requirements) -> Iterator[_InputText]:
     """Yield the lines to translate, after reading the files that have a line for each of them."""
-    name = str("the arguments" if options.text else options.input or STDIN)
+    source, name = options.input, "the arguments" if options.text else name_of(options.input)
     check = check_is_readable if options.format else check_is_text
     by_line = [file for file in (required.prefixes, required.constraints) if file is not None]
     if options.text:
         typed = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
-        yield _InputText([_in_step(by_line, typed, name)])
-    elif _is_typed(options):
-        yield _InputText(input_lines.typed_lines(), typed=True)
-    elif options.stream and (source is None or source.column is None):
-        with input_lines.open_bytes(source, check) as file:
-            yield _InputText(input_lines.arrivals(file, name))
-    else:
-        by_terminal = source is None and sys.stdin.isatty()
-        size = options.batch_size or (1 if by_terminal or options.stream else BATCH_LINES)
-        part = slice(0, None)
-        if options.shard is not None:
-            with input_lines.open_input(source) as opened:
-                part = _shard(options, sum(1 for _ in opened))
-        with input_lines.open_input(source, check) as opened:
-            if options.document:
-                numbers: list[int] = []
-                texts = input_lines.paragraphs(opened, numbers, name)
-                yield _InputText(input_lines.grouped(texts, BATCH_LINES), numbers=numbers)
-            elif by_line:
-                yield _InputText([_in_step(by_line, opened, name)[part]], skipped=part.start)
-            else:
-                lines = islice(opened, part.start, part.stop)
-                yield _InputText(input_lines.grouped(lines, size), skipped=part.start)
+        yield _InputText(_in_step(by_line, typed, name))
+        return
+    part = slice(0, None)
+    if options.shard is not None:
+        with input_lines.open_input(source) as opened:
+            part = _shard(options, sum(1 for _ in opened))
+    if _arrives_by_line(options) and not options.stream:
+        logger.info("Type one sentence per line; end with Ctrl-D.")
+    with input_lines.open_input(source, check) as opened:
+        lines = _in_step(by_line, opened, name)
+        yield _InputText(islice(lines, part.start, part.stop), part.start + 1)
 
 
-def _in_step(files: Sequence[LineFile], lines: Iterable[bytes], name: str) -> list[bytes]:
-    """Read the files in step with the lines, and return these."""
+def _arrives_by_line(options: argparse.Namespace) -> bool:
+    """Return whether a program or a user writes a line after the other, and reads each answer."""
+    typed = not options.text and options.input is None and sys.stdin.isatty()
+    return bool(options.stream or typed)
+
+
+def _in_step(files: Sequence[LineFile], lines: Iterable[bytes], name: str) -> Iterator[bytes]:
+    """Return the lines, after reading the files, which have a line for each of them."""
     for file in files:
         lines = file.read_with(lines, name)
-    return list(lines)
-
-
-def _is_typed(options: argparse.Namespace) -> bool:
-    """Return whether a user types the lines and reads the translations."""
-    by_line = options.prefix_file or options.constraints
-    from_file = options.input is not None or options.stream or by_line or options.document
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return terminal and not from_file and options.output is None
+    return iter(lines)
 
 
 def _check(options: argparse.Namespace, form: str) -> None:
@@ -331,18 +294,12 @@ def _check(options: argparse.Namespace, form: str) -> None:
             raise UserError(
                 f"translate: {arguments.option(name)} cannot be used with --format {form}{hint}"
             )
-    if options.text and (options.stream or options.document):
-        raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
-    if options.document and (options.stream or options.prefix_file or options.constraints):
-        raise UserError(
-            "translate: --document cannot be used with --stream, --prefix-file or --constraints"
-        )
+    if options.text and options.stream:
+        raise UserError("translate: TEXT cannot be used with -i or --stream")
     if options.shard and (options.input is None or not options.input.is_file()):
         raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
-    if options.shard and (options.stream or options.document):
-        raise UserError("translate: --shard cannot be used with --stream or --document")
-    if options.document and options.input and is_table(options.input):
-        raise UserError(f"translate: --document cannot be used with a table, {options.input}")
+    if options.shard and options.stream:
+        raise UserError("translate: --shard cannot be used with --stream")
     if len(options.text) == 1 and arguments.is_file(options.text[0]):
         name = shlex.quote(options.text[0])
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")

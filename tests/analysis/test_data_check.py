@@ -15,11 +15,9 @@ from seq2seq.analysis.check.data_statistics import (
     PATTERNS,
     TABLE,
     UNUSUAL_KINDS,
-    Resemblance,
     TextStatistics,
     length_statistics,
     overlap,
-    resemblance,
     text_statistics,
     unusual_characters,
 )
@@ -28,7 +26,6 @@ from seq2seq.analysis.check.findings import (
     Finding,
     Split,
     data_findings,
-    language_findings,
     list_lines,
     overlap_findings,
     weight_findings,
@@ -264,18 +261,6 @@ def test_overlap_of_two_texts_is_found_by_source_and_by_pair() -> None:
     assert overlap(valid, train) == ([1, 2, 5], [1, 5])
 
 
-def test_a_text_resembles_itself_most() -> None:
-    text, other = toy_text(seed=1), toy_text(seed=2)
-    similarities = resemblance(text, other)
-    assert similarities.src_src > similarities.src_tgt
-    assert similarities.tgt_tgt > similarities.tgt_src
-    assert resemblance(text, text).src_src == pytest.approx(1)
-    swapped = resemblance(ParallelText(text.tgt, text.src), other)
-    assert swapped == pytest.approx(
-        (similarities.tgt_src, similarities.tgt_tgt, similarities.src_src, similarities.src_tgt)
-    )
-
-
 def test_tokens_and_unknown_tokens_are_counted() -> None:
     text = toy_text()
     words = train_vocabularies(VocabularyConfig(type="word", size=60), text.src, text.tgt)
@@ -419,27 +404,6 @@ def test_the_finding_on_overlap_depends_on_its_extent(tiny_vocabularies: Vocabul
     (sources,) = overlap_findings(split, other, overlap(other_targets, train))
     assert sources.warning
     assert "with other targets" in sources.text
-
-
-@pytest.mark.parametrize(
-    ("similarities", "words"),
-    [
-        ((0.9, 0.3, 0.3, 0.9), None),
-        ((0.3, 0.9, 0.9, 0.3), "seem to be swapped"),
-        ((0.3, 0.9, 0.3, 0.9), "the source, valid.src, resembles the target of train"),
-        ((0.9, 0.3, 0.9, 0.3), "the target, valid.tgt, resembles the source of train"),
-        ((0.01, 0.0, 0.2, 0.9), "the source seems to be in another language"),
-        ((0.9, 0.1, 0.0, 0.02), "the target seems to be in another language"),
-        ((0.85, 0.9, 0.9, 0.85), None),
-    ],
-)
-def test_languages_are_compared_side_by_side(
-    tiny_vocabularies: Vocabularies, similarities: tuple[float, ...], words: str | None
-) -> None:
-    split = split_of(toy_text(20), tiny_vocabularies, "valid")
-    (finding,) = language_findings(split, Resemblance(*similarities))
-    assert finding.warning is (words is not None)
-    assert (words or "same side of train") in finding.text
 
 
 def test_a_list_of_lines_shows_the_first_few() -> None:

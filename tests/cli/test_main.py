@@ -175,39 +175,10 @@ def test_text_given_as_arguments_is_translated(call: Call, luong: Path, texts: l
 
 
 def test_text_is_either_an_argument_or_input(call: Call, luong: Path, src: Path) -> None:
-    for options in (("-i", src), ("--stream",), ("--document",)):
+    for options in (("-i", src), ("--stream",)):
         result = call("translate", "-m", luong, "zu", *options)
-        refused(result, "TEXT cannot be used with -i, --stream or --document")
+        refused(result, "TEXT cannot be used with -i or --stream")
     refused(call("translate", "-m", luong, src), f"{src} is a file; did you mean -i {src}?")
-
-
-@pytest.mark.parametrize("options", [(), ("-b", "3", "--n-best", "2"), ("--json",)])
-def test_a_document_keeps_its_paragraphs(call: Call, luong: Path, options: tuple[str, ...]) -> None:
-    text = b"\xef\xbb\xbfBuda ki\nmore ta. Zu\r\nba.\n\n \t\nMo re.\n\n\nZu"
-    joined = b"Buda ki more ta. Zu ba.\n\n\nMo re.\n\n\nZu\n"
-    result = call("translate", "-m", luong, *options, "--document", stdin=text)
-    expected = call("translate", "-m", luong, *options, stdin=joined)
-    single = call("translate", "-m", luong, stdin=b"Buda ki more ta.\nZu ba.\n")
-    assert result.code == 0
-    assert len(result.lines) == len(expected.lines)
-    if not options:
-        assert result.lines == [" ".join(single.lines), *expected.lines[1:]]
-    assert result.err.endswith("cut at sentence ends: 1 line (1)\n")
-
-
-def test_notes_on_a_document_name_the_lines_of_the_input(call: Call, luong: Path) -> None:
-    text = b"zu\nba\n\nmo\nre\n\n" + b"buda " * 60 + b"\nzu\n"
-    result = call("translate", "-m", luong, "-b", 1, "--document", stdin=text)
-    assert len(result.lines) == 5
-    assert "longer than data.max_length; translated in parts: 1 line (7)" in result.err
-
-
-def test_a_document_cannot_be_a_stream_or_have_a_file_of_prefixes(
-    call: Call, luong: Path, src: Path
-) -> None:
-    for options in (("--stream",), ("--prefix-file", src)):
-        result = call("translate", "-m", luong, "--document", *options)
-        refused(result, "--document cannot be used with --stream, --prefix-file or --constraints")
 
 
 PLAIN = b"buda ki.\n\nmore ta.\nzu"
@@ -735,7 +706,7 @@ def test_hypotheses_are_text_and_references_count_once(
     table.write_text("a\tb\n", encoding="utf-8")
     result = call("evaluate", "--hyp", table, "-r", table)
     assert result.code == 2
-    assert f"evaluate --hyp: {table} is a table; give text" in result.err
+    assert f"{table}: is a table; give a file with one sentence per line" in result.err
     result = call("evaluate", "--hyp", hyp, "-r", ref, "-r", ref)
     assert result.code == 2
     assert f"evaluate -r: {ref} is given twice" in result.err

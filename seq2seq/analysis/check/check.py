@@ -221,13 +221,8 @@ def _comparisons(texts: dict[str, ParallelText]) -> Iterator[SplitComparison]:
         for reference in texts:
             is_earlier = is_train(reference) or (name, reference) == ("test", "valid")
             if name in texts and is_earlier:
-                pair = texts[name], texts[reference]
-                yield SplitComparison(
-                    name,
-                    reference,
-                    data_statistics.overlap(*pair),
-                    data_statistics.resemblance(*pair),
-                )
+                shared = data_statistics.overlap(texts[name], texts[reference])
+                yield SplitComparison(name, reference, shared)
 
 
 def _form_findings(
@@ -254,8 +249,6 @@ def _comparison_findings(
     for comparison in comparisons:
         split, reference = splits[comparison.split], splits[comparison.other]
         yield from findings.overlap_findings(split, reference, comparison.shared)
-        if is_train(reference.name):
-            yield from findings.language_findings(split, comparison.alike)
 
 
 def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:

@@ -13,13 +13,11 @@ import yaml
 from numpy.typing import NDArray
 
 from seq2seq.data.corpus import ParallelText, has_text
-from seq2seq.data.spread import spread
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
 
 MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
 SHOWN_CHARACTERS = 5  # characters that the vocabulary lacks, the most frequent ones
-PROFILE_LINES = 4000  # lines of a side from which its trigram profile is counted
 
 TABLE = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8"))
 PATTERNS = {  # unusual characters by kind
@@ -71,15 +69,6 @@ class Overlap(NamedTuple):
 
     sources: list[int]
     pairs: list[int]
-
-
-class Resemblance(NamedTuple):
-    """Cosine similarity of character trigrams between the sides of two texts, in 0..1."""
-
-    src_src: float
-    src_tgt: float  # source of the first text, target of the second
-    tgt_src: float
-    tgt_tgt: float
 
 
 def text_statistics(
@@ -162,13 +151,6 @@ def overlap(text: ParallelText, reference: ParallelText) -> Overlap:
     return shared
 
 
-def resemblance(text: ParallelText, reference: ParallelText) -> Resemblance:
-    """Compare each side of one text with each side of another."""
-    profiles = [_profile(side) for side in (text.src, text.tgt)]
-    other_profiles = [_profile(side) for side in (reference.src, reference.tgt)]
-    return Resemblance(*(_cosine(left, right) for left in profiles for right in other_profiles))
-
-
 def _side_statistics(
     lines: Sequence[str], ids: Sequence[Ids], vocabulary: Vocabulary
 ) -> SideStatistics:
@@ -222,18 +204,3 @@ def _is_outlier(
     """Mark pairs whose length ratio differs from the median by a factor of MAX_RATIO."""
     difference = np.log((tgt / ratio + RATIO_SLACK) / (src + RATIO_SLACK))
     return np.asarray(np.abs(difference) > math.log(MAX_RATIO))
-
-
-def _profile(lines: Sequence[str]) -> Counter[str]:
-    """Count the character trigrams of at most PROFILE_LINES lines, from all of a text."""
-    counts: Counter[str] = Counter()
-    for line in spread(lines, PROFILE_LINES):
-        padded = f" {line.strip()} "
-        counts.update(padded[i : i + 3] for i in range(len(padded) - 2))
-    return counts
-
-
-def _cosine(left: Counter[str], right: Counter[str]) -> float:
-    norms = [math.hypot(*counts.values()) for counts in (left, right)]
-    product = sum(n * right[trigram] for trigram, n in left.items())
-    return product / math.prod(norms) if all(norms) else 0.0

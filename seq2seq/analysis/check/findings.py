@@ -8,7 +8,6 @@ from seq2seq.analysis.check.data_statistics import (
     NOT_NFC,
     TABLE,
     Overlap,
-    Resemblance,
     SideStatistics,
     TextStatistics,
     mojibake_test,
@@ -22,8 +21,6 @@ LISTED = 5  # line numbers in a message
 MANY_TOO_LONG = 0.01  # share of pairs
 MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05  # shares of tokens
 MANY_SHARED_PAIRS, MANY_SHARED_SOURCES = 0.01, 0.1
-# Cosine similarities: by how much the wrong side must resemble more; of different languages.
-MARGIN, FOREIGN = 0.1, 0.1
 
 # An entity that is white space, such as &#10; or &#9;, becomes a single space.
 UNESCAPE = (
@@ -59,12 +56,11 @@ class Split(NamedTuple):
 
 
 class SplitComparison(NamedTuple):
-    """Lines that one split shares with another, and how alike their sides are."""
+    """Lines that one split shares with another."""
 
     split: str
     other: str
     shared: Overlap
-    alike: Resemblance
 
 
 class Check(NamedTuple):
@@ -204,27 +200,6 @@ def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterato
         yield Finding("overlap", False, text)
         return
     yield Finding("overlap", True, f"{text}. Remove them from {reference.name}.")
-
-
-def language_findings(split: Split, alike: Resemblance) -> Iterator[Finding]:
-    """Judge by character trigrams if each side of a split is in the language of that of train."""
-    name, place = split.name, f"data.{split.name}"
-    src_crosses = alike.src_tgt > alike.src_src + MARGIN
-    tgt_crosses = alike.tgt_src > alike.tgt_tgt + MARGIN
-    warning = True
-    if src_crosses and tgt_crosses:
-        text = "the sides seem to be swapped relative to train. Exchange src and tgt in "
-        text += f"{place} or in data.train."
-    elif src_crosses:
-        text = f"the source, {split.src_file}, resembles the target of train. Check {place}.src."
-    elif tgt_crosses:
-        text = f"the target, {split.tgt_file}, resembles the source of train. Check {place}.tgt."
-    elif min(alike.src_src, alike.tgt_tgt) < FOREIGN:
-        side = "source" if alike.src_src < alike.tgt_tgt else "target"
-        text = f"the {side} seems to be in another language than in train. Check {place}."
-    else:
-        text, warning = "each side resembles the same side of train", False
-    yield Finding("languages", warning, f"{name}: {text}")
 
 
 def list_lines(lines: Sequence[int]) -> str:
