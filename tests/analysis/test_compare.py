@@ -383,57 +383,6 @@ def test_figures_are_drawn_or_reported_as_missing(
     assert not list(Path("out").glob("*.png"))
 
 
-@pytest.mark.parametrize(
-    ("curves", "steps", "scores"),
-    [
-        ([[(2, 1.0), (4, 3.0)], [(2, 3.0), (4, 4.0)]], [2, 4], [2.0, 3.5]),
-        ([[(2, 1.0), (4, 3.0)]], [2, 4], [1.0, 3.0]),
-        # early stopping: the mean curve ends with the first seed to stop
-        ([[(2, 1.0), (4, 3.0)], [(2, 3.0), (4, 4.0), (6, 9.0)]], [2, 4], [2.0, 3.5]),
-        # different steps: interpolated between a seed's validations
-        ([[(0, 0.0), (10, 10.0)], [(5, 1.0), (15, 11.0)]], [5, 10], [3.0, 8.0]),
-        ([[(3, 1.0), (6, 4.0)], [(4, 5.0), (5, 7.0)]], [4, 5], [3.5, 5.0]),
-        # no common range: only the seeds that have a score
-        ([[(4, 1.0)], [(6, 2.0)]], [4, 6], [1.0, 2.0]),
-        ([[(1, 1.0), (3, 3.0)], [(6, 2.0), (8, 4.0)]], [1, 3, 6, 8], [1.0, 3.0, 2.0, 4.0]),
-        ([], [], []),
-    ],
-)
-def test_the_mean_curve_covers_seeds_with_different_steps(
-    curves: list[list[tuple[int, float]]], steps: list[int], scores: list[float]
-) -> None:
-    found = results.mean_curve(curves)
-    assert found[0] == steps
-    assert found[1] == pytest.approx(scores)
-
-
-def test_every_variant_is_drawn() -> None:
-    pytest.importorskip("matplotlib")
-
-    def variant(name: str, *curves: list[tuple[int, float]]) -> SimpleNamespace:
-        runs = [SimpleNamespace(curve=curve) for curve in curves]
-        return SimpleNamespace(variant=SimpleNamespace(name=name), runs=runs)
-
-    def drawn(*variants: SimpleNamespace) -> tuple[list[str], int]:
-        own = [each.variant for each in variants]
-        plan = SimpleNamespace(seeds=(1, 2), variants=own, trained_as=lambda each: each)
-        picture = results._curves(SimpleNamespace(plan=plan, variants=variants))
-        (axes,), (legend,) = picture.axes, picture.legends
-        thick = [line for line in axes.get_lines() if line.get_linewidth() == 2]
-        return (
-            [text.get_text() for text in legend.get_texts()],
-            sum(len(line.get_xdata()) > 0 for line in thick),
-        )
-
-    same = variant("same", [(2, 1.0), (4, 3.0)], [(2, 2.0), (4, 5.0)])
-    labels, lines = drawn(same)
-    assert (labels, lines) == (["same"], 1)
-    apart = variant("apart", [(4, 1.0)], [(6, 2.0)])
-    shifted = variant("shifted", [(2, 1.0), (4, 3.0)], [(3, 2.0), (5, 5.0)])
-    labels, lines = drawn(same, apart, shifted)
-    assert (sorted(labels), lines) == (["apart", "same", "shifted"], 3)
-
-
 @pytest.mark.thorough
 def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
     capsys: pytest.CaptureFixture[str],
@@ -565,6 +514,22 @@ def test_a_table_needs_a_known_format(capsys: pytest.CaptureFixture[str]) -> Non
     assert "--table t.xls: must end in .md or .tex" in capsys.readouterr().err
     assert compare("--table", "t.md", "--table", "t.md") == 2
     assert not Path("out").exists()
+
+
+def test_a_curve_is_the_mean_of_its_seeds() -> None:
+    def variant(name: str, *curves: list[tuple[int, float]]) -> SimpleNamespace:
+        runs = [SimpleNamespace(curve=curve) for curve in curves]
+        return SimpleNamespace(variant=SimpleNamespace(name=name), runs=runs)
+
+    same = variant("same", [(2, 1.0), (4, 3.0)], [(2, 2.0), (4, 5.0), (6, 9.0)])
+    apart = variant("apart", [(4, 1.0)], [(6, 2.0)])
+    single = variant("single", [(2, 1.0)], [])
+    variants = [same, apart, single]
+    plan = SimpleNamespace(
+        variants=[each.variant for each in variants], trained_as=lambda each: each
+    )
+    curves = results._curves(SimpleNamespace(plan=plan, variants=variants))
+    assert curves == [("same", [(2, 1.5), (4, 4.0)]), ("single", [(2, 1.0)])]
 
 
 @pytest.mark.thorough

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 from tabulate import tabulate
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult, bleu_scores
@@ -13,17 +12,10 @@ from seq2seq.analysis.compare.variants import CURVES, LENGTHS
 from seq2seq.evaluation.bootstrap import deviation
 from seq2seq.runtime.console import aligned_table
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.figures import add_legend, matplotlib_note, new_axes, save, style_of
+from seq2seq.runtime.figures import Curve, line_chart, matplotlib_note, save
 from seq2seq.runtime.files import atomic_write, write_errors
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 FORMATS = {".md": "github", ".tex": "latex"}  # formats of tabulate, by ending
-MARKERS = "osD^vPX"
-SHADE = "#eef0f3"
-
-Curve = Sequence[tuple[int, float]]  # step and validation BLEU
 
 
 class Cell(NamedTuple):
@@ -138,6 +130,22 @@ def _mark_best(rows: Sequence[list[Cell]], columns: Iterable[int]) -> None:
             row[column] = row[column]._replace(best=row[column].text == best)
 
 
+def _curves(result: ComparisonResult) -> list[Curve]:
+    """Return the curve of each training, with the names of the variants that share it.
+
+    It is the mean of the curves of the seeds, over the steps at which all were validated.
+    """
+    plan, curves = result.plan, []
+    for variant in result.variants:
+        names = [v.name for v in plan.variants if plan.trained_as(v) == variant.variant]
+        scores = [dict(run.curve) for run in variant.runs if run.curve]
+        steps = sorted(set(scores[0]).intersection(*scores)) if scores else []
+        if names and steps:
+            points = [(float(step), mean(curve[step] for curve in scores)) for step in steps]
+            curves.append(Curve(", ".join(names), points))
+    return curves
+
+
 def write_figures(result: ComparisonResult, form: str = "png") -> list[str]:
     """Write the curves and the lengths into the folder, as png, svg or pdf; return messages.
 
@@ -146,9 +154,22 @@ def write_figures(result: ComparisonResult, form: str = "png") -> list[str]:
     if (note := matplotlib_note()) is not None:
         return [f"note: {note}"]
     notes: list[str] = []
-    figures = {result.plan.figure_path(CURVES, form): _curves(result)}
-    if result.buckets:
-        figures[result.plan.figure_path(LENGTHS, form)] = _lengths(result)
+    curves, buckets = _curves(result), result.buckets
+    figures = {}
+    if curves:
+        title = "Validation BLEU (greedy), mean of seeds"
+        figures[result.plan.figure_path(CURVES, form)] = line_chart(title, curves)
+    if buckets:
+        title = f"BLEU by source length ({result.task.split}), in {result.task.unit.name}"
+        ticks = [f"{bucket.label}\n{len(bucket.rows):,}" for bucket in buckets]
+        lines = [
+            Curve(
+                variant.variant.name,
+                [(float(n), score) for n, score in enumerate(variant.by_length)],
+            )
+            for variant in result.variants
+        ]
+        figures[result.plan.figure_path(LENGTHS, form)] = line_chart(title, lines, ticks)
     for path, figure in figures.items():
         content, more = save(figure, f".{form}")
         notes += more
@@ -156,80 +177,3 @@ def write_figures(result: ComparisonResult, form: str = "png") -> list[str]:
             atomic_write(path, content)
     paths = f"Figures: {' and '.join(map(str, figures))}"
     return [paths, *(f"note: {note}" for note in dict.fromkeys(notes))]
-
-
-def _curves(result: ComparisonResult) -> "Figure":
-    """Plot validation BLEU by step: thin lines for seeds, a thick one for their mean."""
-    plan, several = result.plan, len(result.plan.seeds) > 1
-    title = "Validation BLEU (greedy)" + ": mean of seeds (thin: each seed)" * several
-    figure, axes = new_axes(title, "step")
-    for index, variant in enumerate(result.variants):
-        if plan.trained_as(variant.variant) != variant.variant:
-            continue  # drawn with the variant that is trained
-        curves = [run.curve for run in variant.runs if run.curve]
-        for curve in curves if several else ():
-            axes.plot(*zip(*curve, strict=True), linewidth=0.7, alpha=0.5, **style_of(index))
-        names = [v.name for v in plan.variants if plan.trained_as(v) == variant.variant]
-        steps, scores = mean_curve(curves)
-        label = ", ".join(names)
-        axes.plot(steps, scores, linewidth=2, marker=".", label=label, **style_of(index))
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
-    add_legend(figure)
-    return figure
-
-
-def mean_curve(curves: Sequence[Curve]) -> tuple[list[int], list[float]]:
-    """Return the steps and the mean scores of several seeds' curves, each sorted by step.
-
-    Between two validations of a seed, its score is interpolated linearly. The mean extends over the
-    steps at which some seed was validated and all seeds have a score. If there are none, it is
-    that of the seeds which have a score at the step.
-    """
-    steps = sorted({step for curve in curves for step, _ in curve})
-    if not steps:
-        return [], []
-    rows = []
-    for curve in curves:
-        places, scores = zip(*curve, strict=True)
-        rows.append(np.interp(steps, places, scores, left=np.nan, right=np.nan))
-    table = np.array(rows)  # [seeds, steps]; nan outside a seed's validations
-    common = ~np.isnan(table).any(axis=0)
-    chosen = common if common.any() else np.ones(len(steps), dtype=bool)
-    means = np.nanmean(table[:, chosen], axis=0)
-    return [step for step, keep in zip(steps, chosen, strict=True) if keep], means.tolist()
-
-
-def _lengths(result: ComparisonResult) -> "Figure":
-    """Plot BLEU by source length, with bars of one standard deviation over seeds.
-
-    Lengths beyond those in training are shaded.
-    """
-    buckets, task, several = result.buckets, result.task, len(result.plan.seeds) > 1
-    title = f"BLEU by source length ({task.split})"
-    title += ": mean and standard deviation over seeds" * several
-    within = sum(not bucket.beyond for bucket in buckets)
-    if within < len(buckets):
-        title += f"\nShaded: longer than any source in training ({task.longest} {task.unit.name})"
-    figure, axes = new_axes(title, f"source {task.unit.name}, and number of sentences")
-    count = len(result.variants)
-    for index, variant in enumerate(result.variants):
-        shift = (index - (count - 1) / 2) * min(0.05, 0.6 / count)  # beside the other variants
-        axes.errorbar(
-            [bucket + shift for bucket in range(len(buckets))],
-            variant.by_length,
-            [value or 0.0 for value in variant.by_length_deviation] if several else None,
-            marker=MARKERS[index % len(MARKERS)],
-            label=variant.variant.name,
-            capsize=3,
-            **style_of(index),
-        )
-    ticks = [f"{bucket.label.rstrip('*')}\n{len(bucket.rows):,}" for bucket in buckets]
-    axes.set_xticks(range(len(buckets)), ticks)
-    axes.set_xlim(-0.4, len(buckets) - 0.6)
-    axes.set_ylim(bottom=0)
-    if within < len(buckets):
-        axes.axvspan(within - 0.5, len(buckets) - 0.5, color=SHADE, zorder=0)
-    figure.set_figwidth(max(figure.get_figwidth(), 0.7 * len(buckets) + 2))
-    add_legend(figure)
-    return figure
