@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
+from seq2seq.cli.arguments import load_translator
 from seq2seq.cli.input import (
     LineReport,
     check_texts,
@@ -16,7 +17,6 @@ from seq2seq.cli.input import (
     open_input,
     text_lines,
 )
-from seq2seq.cli.loading import load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import is_blank
 from seq2seq.runtime.console import counted, logger, say
@@ -27,22 +27,20 @@ if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
 
 _BATCH_LINES = 256  # translated together: a plot of the first few needs no more
-_NUMBER = "{}"  # in the name of the output: one file for each line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Translate text and plot which source tokens each target token attends to."
     parser.epilog = """examples:
   seq2seq attention -m runs/demo -i test.en -o attention.html
-  seq2seq attention -m runs/demo -i test.en -r test.fr --lines 1,7-9 --words -o 'map-{}.pdf'
+  seq2seq attention -m runs/demo -i test.en -r test.fr --lines 1,7-9 --words -o maps.pdf
   seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
   seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align"""
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = (
         "FILE.html (any script), .png, .svg or .pdf (need matplotlib), .json, or .align (Pharaoh: "
-        "word alignments such as 0-0 1-2); {} in the name becomes the number of the line, for one "
-        "file each (default: the terminal)"
+        "word alignments such as 0-0 1-2; default: the terminal)"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
     text = "attention for these translations in place of the model's: line n translates line n"
@@ -165,14 +163,9 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("attention --gold: needs -o FILE.align, the alignments to evaluate")
     if options.output is None:
         return
-    if _NUMBER in str(options.output.parent) or options.output.name.count(_NUMBER) > 1:
-        raise UserError(f"{options.output}: {_NUMBER} may be in the file name, once")
     inputs = (options.input, options.ref, options.gold)
     check_output(options.output, *inputs, runs=options.model)
-    if suffix in (".json", ".align"):
-        if _NUMBER in options.output.name:
-            raise UserError(f"{options.output}: {suffix} has all lines in one file; omit {_NUMBER}")
-    else:
+    if suffix not in (".json", ".align"):
         check_plot_path(options.output)
 
 
@@ -191,16 +184,7 @@ def _write(
         return []
     if options.output is None:
         return _print_maps(translations, text.sources)
-    if _NUMBER not in options.output.name:
-        return write_attention(translations, text.sources, options.output, model)
-    notes = []
-    for number, source, translation in zip(text.numbers, text.sources, translations, strict=True):
-        path = options.output.with_name(options.output.name.replace(_NUMBER, str(number)))
-        try:
-            notes += write_attention([translation], [source], path, model)
-        except UserError:  # without weights, or with too many for a figure
-            notes.append(f"{path}: not written: the line is blank or too long")
-    return notes
+    return write_attention(translations, text.sources, options.output, model)
 
 
 def _write_json(path: Path, translations: "Iterator[Translation]") -> None:

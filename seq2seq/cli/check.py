@@ -4,9 +4,8 @@ import argparse
 from typing import Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects, resolve_config
-from seq2seq.cli.output import check_output, open_output, write_json
-from seq2seq.cli.progress import above_bar
+from seq2seq.cli.arguments import frozen_objects, resolve_config
+from seq2seq.cli.output import above_bar, check_output, open_output, write_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

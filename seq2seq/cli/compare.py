@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects
-from seq2seq.cli.output import check_output, open_output, write_report
-from seq2seq.cli.progress import log_duration
+from seq2seq.cli.arguments import frozen_objects
+from seq2seq.cli.output import check_output, log_duration, open_output, write_report
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, part_of, same_file
@@ -67,7 +66,13 @@ def run(options: argparse.Namespace) -> int:
     for number, path in enumerate(outputs):
         check_output(path, *configs, *outputs[:number])
     with frozen_objects():
-        from seq2seq.analysis.compare.results import check_table_path
+        from seq2seq.analysis.compare.compare import compare
+        from seq2seq.analysis.compare.results import (
+            FORMATS,
+            check_table_path,
+            tables_of,
+            write_figures,
+        )
         from seq2seq.analysis.compare.variants import read_plan
 
     for path in options.table:
@@ -91,8 +96,6 @@ def run(options: argparse.Namespace) -> int:
         check_output(path, *inputs, *written, runs=runs)
     for note in plan.notes:
         logger.info(f"note: {note}")
-    from seq2seq.analysis.compare.compare import compare
-    from seq2seq.analysis.compare.results import FORMATS, tables_of, write_figures
     from seq2seq.evaluation.bootstrap import seed_name
 
     seed_name()  # refused before the first training

@@ -6,10 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
-from seq2seq.cli.loading import frozen_objects, load_translator
-from seq2seq.cli.output import as_tree, check_ending, check_output, open_output, write_report
-from seq2seq.cli.progress import progress
+from seq2seq.cli.output import (
+    as_tree,
+    check_ending,
+    check_output,
+    open_output,
+    progress,
+    write_report,
+)
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments, schema
-from seq2seq.cli.loading import frozen_objects
+from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError

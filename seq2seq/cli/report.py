@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects
-from seq2seq.cli.output import check_output, open_output
-from seq2seq.cli.progress import progress
+from seq2seq.cli.arguments import frozen_objects
+from seq2seq.cli.output import check_output, open_output, progress
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.input import (
     BATCH_LINES,
     LineReport,
@@ -16,7 +17,6 @@ from seq2seq.cli.input import (
     name_of,
     open_input,
 )
-from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_ending, check_output, open_output
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import logger

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects
-from seq2seq.cli.search_options import add_requirements, glossary_places, requirements
+from seq2seq.cli.arguments import add_requirements, frozen_objects, glossary_places, requirements
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling

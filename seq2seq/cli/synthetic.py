@@ -7,10 +7,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
+from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
-from seq2seq.cli.loading import frozen_objects, load_translator
-from seq2seq.cli.output import check_output, check_replaced, check_sides, termination_raises
-from seq2seq.cli.progress import progress
+from seq2seq.cli.output import (
+    check_output,
+    check_replaced,
+    check_sides,
+    progress,
+    termination_raises,
+)
 from seq2seq.data.lines import is_compressed
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError

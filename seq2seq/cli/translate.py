@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
-from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import Output, check_ending, check_output, open_output
-from seq2seq.cli.progress import count_lines, progress
-from seq2seq.cli.search_options import (
-    LineFile,
+from seq2seq.cli.arguments import (
     add_search_options,
     glossary_places,
+    load_translator,
     search_settings,
+)
+from seq2seq.cli.input import BATCH_LINES, LineFile, LineReport, name_of
+from seq2seq.cli.output import (
+    Output,
+    check_ending,
+    check_output,
+    count_lines,
+    open_output,
+    progress,
 )
 from seq2seq.data.lines import check_is_readable, check_is_text
 from seq2seq.runtime.console import logger

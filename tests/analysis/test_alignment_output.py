@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.analysis.attention import plot
 from seq2seq.analysis.attention.alignment import (
     GoldLine,
     align,
@@ -272,42 +271,18 @@ def test_links_of_parts_are_those_of_each_part_moved_by_the_words_before(
     assert {word for _, word in links} == set(range(before[1]))
 
 
-def test_lines_are_selected_and_each_is_written_to_its_file(
+def test_lines_are_selected(
     tiny_runs: dict[str, Path],
     texts: tuple[Path, Path],
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     src, _ = texts
     call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(src)]
-    assert main([*call, "-o", str(tmp_path / "map-{}.html"), "--lines", "5,1-3"]) == 0
-    assert sorted(path.name for path in tmp_path.glob("map-*")) == [
-        *("map-1.html", "map-2.html", "map-5.html")
-    ]
-    assert "map-3.html: not written: the line is blank" in capsys.readouterr().err
-    assert lines_of(src)[4] in (tmp_path / "map-5.html").read_text(encoding="utf-8")
     everything, chosen = tmp_path / "all.json", tmp_path / "chosen.json"
     assert main([*call, "-o", str(everything)]) == 0
     assert main([*call, "-o", str(chosen), "--lines", "4,2"]) == 0
     found = json.loads(everything.read_text(encoding="utf-8"))
     assert json.loads(chosen.read_text(encoding="utf-8")) == [found[3], found[1]]
-
-
-def test_a_map_that_is_too_large_stops_no_other(
-    tiny_runs: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(plot, "MAX_CELLS", 120)
-    text = tmp_path / "text"
-    text.write_text("ba\n" + "buda ki more ta zu ba " * 4 + "\nzu\n", encoding="utf-8")
-    references = tmp_path / "references"
-    references.write_text("ba\n" + "buda ki more ta zu ba " * 4 + "\nzu\n", encoding="utf-8")
-    call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(text), "-r", str(references)]
-    assert main([*call, "-o", str(tmp_path / "map-{}.html")]) == 0
-    assert sorted(path.name for path in tmp_path.glob("map-*")) == ["map-1.html", "map-3.html"]
-    assert "map-2.html: not written: the line is blank or too long" in capsys.readouterr().err
 
 
 def test_without_an_output_maps_go_to_stdout(
@@ -339,8 +314,6 @@ def test_pdf_is_drawn(tiny_runs: dict[str, Path], texts: tuple[Path, Path], tmp_
         (("-r", "{tgt}", "-b", "2", "-o", "x.html"), "-b has no effect on given translations"),
         (("--gold", "{tgt}", "-o", "x.html"), "--gold: needs -o FILE.align"),
         (("--gold", "{tgt}", "-o", "x.align"), "is no link such as 0-0"),
-        (("-o", "{{}}/x.html"), "{} may be in the file name, once"),
-        (("-o", "{{}}.json"), "has all lines in one file; omit {}"),
         (("-o", "x.bmp"), "Use .html, .png, .svg, .pdf, .json or .align"),
         (("--lines", "6"), "--lines 6: "),
         (("--lines", "0"), "must be numbers such as 1,7-9"),
