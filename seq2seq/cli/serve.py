@@ -116,8 +116,8 @@ def run(options: argparse.Namespace) -> int:
     with frozen_objects():
         from seq2seq.serving.access import Access, Limits
         from seq2seq.serving.app import address_of, create_app, listen, server_for
-        from seq2seq.serving.language_pairs import load_pairs
         from seq2seq.serving.metrics import log_json
+        from seq2seq.serving.service import load_pairs
     if options.log_format == "json":
         log_json()
     settings = requirements(options)
