@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +18,7 @@ from seq2seq.cli.input import (
 )
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import is_blank
-from seq2seq.runtime.console import counted, logger, say
+from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -183,7 +182,8 @@ def _write(
         _write_alignments(options.output, options.gold, translations, text)
         return []
     if options.output is None:
-        return _print_maps(translations, text.sources)
+        _print_maps(translations, text.sources)
+        return []
     return write_attention(translations, text.sources, options.output, model)
 
 
@@ -219,20 +219,13 @@ def _write_alignments(
         say(f"alignment error rate: {100 * rate:.1f}%")
 
 
-def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> list[str]:
-    """Print maps, narrowed to the width of a terminal; return a note on those that are wider."""
-    from seq2seq.analysis.attention.terminal import as_text, least_width
+def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> None:
+    from seq2seq.analysis.attention.terminal import as_text
 
-    wider = 0
     with open_output(None) as output:
-        room = shutil.get_terminal_size().columns if output.on_terminal else None
         for translation, source in zip(translations, sources, strict=True):
             for attention in translation.attention_maps(source):
-                output.write(f"{as_text(attention, room)}\n\n")
-                wider += room is not None and least_width(attention) > room
-    if not wider:
-        return []
-    return [f"{counted(wider, 'map')} wider than the terminal ({room} columns); write .html"]
+                output.write(f"{as_text(attention)}\n\n")
 
 
 def _line_numbers(text: str) -> list[int]:

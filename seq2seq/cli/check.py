@@ -30,12 +30,12 @@ def run(options: argparse.Namespace) -> int:
     tree: dict[str, Any] = {"name": config.name}
     printed, closed = str(options.json) != "-", None  # closed: its reader has finished
     with open_output(None) as output:
-        for number, part in enumerate(check(config, options.device, options.init_from)):
-            tree |= {part.key: part.value} if part.key else {}
+        for part in check(config, options.device, options.init_from):
+            tree[part.key] = part.value
             try:
                 with above_bar():
-                    if printed and closed is None:
-                        separator = "\n" if number else ""
+                    if part.text and printed and closed is None:
+                        separator = "" if part.key == "texts" else "\n"
                         output.write(separator + part.text + "\n")
                         output.flush()
             except BrokenPipeError as error:

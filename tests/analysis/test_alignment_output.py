@@ -15,7 +15,7 @@ from seq2seq.analysis.attention.alignment import (
     read_gold,
 )
 from seq2seq.analysis.attention.maps import map_of, translation_by_words
-from seq2seq.analysis.attention.terminal import as_text, least_width
+from seq2seq.analysis.attention.terminal import as_text
 from seq2seq.cli.main import main
 from seq2seq.inference.attention_map import AttentionMap, by_words
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
@@ -120,54 +120,6 @@ def test_wide_and_combining_characters_keep_the_grid_aligned() -> None:
     assert [row.partition("\u2502")[0] for row in table[3:7]] == [
         *("日本 ", "  नि ", "   e\u0301 ", "</s> ")
     ]
-
-
-@pytest.mark.parametrize("columns", [3, 9, 12, 40, 120])
-@pytest.mark.parametrize("room", [20, 50, 80, 200])
-def test_a_map_is_narrowed_to_the_terminal(columns: int, room: int) -> None:
-    weights = np.eye(2, columns)
-    attention = AttentionMap("source", "target", ["s"] * columns, ["one", "</s>"], weights)
-    lines = as_text(attention, room).splitlines()
-    rows = [line for line in lines if line.endswith("\u2502")]
-    (width,) = {len(row) for row in rows}
-    assert width <= max(room, least_width(attention))
-    wide = len(str(columns)) + 1
-    cell, rest = divmod(width - len("</s> \u2502\u2502"), columns)
-    assert rest == 0
-    assert cell == wide or width + columns > room  # no narrower than needed
-    assert rows[0].partition("\u2502")[2] == "\u2588" * cell + " " * (columns - 1) * cell + "\u2502"
-    numbers = lines[lines.index(rows[-1]) + 1 : -1]
-    shown = [
-        "".join(line[end - (wide - 1 if cell == wide else 1) : end].strip() for line in numbers)
-        for end in range(len("</s> \u2502") + cell, width, cell)
-    ]
-    assert shown == [str(number) for number in range(1, columns + 1)]
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize(("room", "noted"), [(20, True), (200, False)])
-def test_maps_wider_than_the_terminal_are_noted(
-    tiny_runs: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    room: int,
-    noted: bool,
-) -> None:
-    for side in ("src", "tgt"):
-        (tmp_path / side).write_text("ba " * 30 + "\n", encoding="utf-8")
-    call = ["attention", "-m", str(tiny_runs["luong"]), "-i", str(tmp_path / "src"), "--words"]
-    call += ["-r", str(tmp_path / "tgt")]
-    monkeypatch.setenv("COLUMNS", str(room))
-    assert main(call) == 0
-    piped = capsys.readouterr()
-    assert "wider" not in piped.err
-    monkeypatch.setattr("seq2seq.cli.output.Output.on_terminal", True)
-    assert main(call) == 0
-    out, err = capsys.readouterr()
-    note = f"note: 1 map wider than the terminal ({room} columns); write .html"
-    assert (note in err) is noted
-    assert (out == piped.out) is not noted
 
 
 @pytest.fixture

@@ -6,42 +6,23 @@ from collections.abc import Sequence
 from seq2seq.inference.attention_map import AttentionMap, label_of, labels_of
 
 _SHADES = " \u2591\u2592\u2593\u2588"  # none, light, medium, dark and full shade
-_BORDERS = 3  # columns beside the labels and cells
 
 
-def as_text(attention: AttentionMap, room: int | None = None) -> str:
+def as_text(attention: AttentionMap) -> str:
     """Draw a map: a row for each target token, a column for each source token, numbered below.
 
-    The shades are for weights from 0, 0.1, 0.3, 0.5 and 0.7. Where a terminal has `room` columns,
-    cells are narrowed, down to one column, until the map fits.
+    The shades are for weights from 0, 0.1, 0.3, 0.5 and 0.7.
     """
     labels = labels_of(attention.tgt_tokens)
     width, columns = max(map(_width, labels)), len(attention.src_tokens)
     cell = len(str(columns)) + 1
-    while room is not None and cell > 1 and width + _BORDERS + cell * columns > room:
-        cell -= 1
     lines = [*attention.headings(), ""]
     for label, weights in zip(labels, attention.weights, strict=True):
         cells = "".join(_shade(weight) * cell for weight in weights)
         lines.append(f"{' ' * (width - _width(label))}{label} \u2502{cells}\u2502")
-    lines += [f"{' ' * width}  {numbers}" for numbers in _numbers(columns, cell)]
+    lines.append(" " * (width + 2) + "".join(f"{n:>{cell}}" for n in range(1, columns + 1)))
     lines.append(_numbered(attention.src_tokens))
     return "\n".join(lines)
-
-
-def least_width(attention: AttentionMap) -> int:
-    """Return the columns that a terminal needs for the rows of a map."""
-    labels = labels_of(attention.tgt_tokens)
-    return max(map(_width, labels)) + _BORDERS + len(attention.src_tokens)
-
-
-def _numbers(columns: int, cell: int) -> list[str]:
-    """Number cells in one line, or in cells that are too narrow, in one line for each digit."""
-    digits = len(str(columns))
-    numbers = [f"{number:{digits}d}" for number in range(1, columns + 1)]
-    if cell > digits:
-        return ["".join(f"{number:>{cell}}" for number in numbers)]
-    return ["".join(f"{number[place]:>{cell}}" for number in numbers) for place in range(digits)]
 
 
 def _numbered(tokens: Sequence[str]) -> str:

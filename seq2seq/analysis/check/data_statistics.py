@@ -1,9 +1,8 @@
-"""Statistics of parallel text: lengths, duplicates, characters, tokens. Lines count from 1."""
+"""Statistics of parallel text: duplicates, characters, tokens. Lines count from 1."""
 
 import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabu
 
 MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
-SHOWN_CHARACTERS = 5  # characters that the vocabulary lacks, the most frequent ones
 
 TABLE = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8"))
 PATTERNS = {  # unusual characters by kind
@@ -29,24 +27,11 @@ MOJIBAKE, NOT_NFC = "mojibake", "not NFC"
 UNUSUAL_KINDS = (*PATTERNS, MOJIBAKE, NOT_NFC)
 
 
-class Lengths(NamedTuple):
-    """Distribution of line lengths, in characters or tokens."""
-
-    mean: float
-    percentile_95: int
-    longest: int
-    longest_line: int
-
-
 class SideStatistics(NamedTuple):
     """Statistics of one side of a parallel text."""
 
-    characters: Lengths
-    tokens: Lengths
     unknown: float  # share of tokens that are unknown, in 0..1
     bytes: float  # share of tokens that are single bytes of unknown characters, in 0..1
-    byte_characters: list[str]  # the characters most often spelled by bytes
-    byte_lines: list[int]  # lines with such characters
     unusual_characters: dict[str, list[int]]  # lines of each of UNUSUAL_KINDS that occurs
 
 
@@ -99,14 +84,6 @@ def text_statistics(
     )
 
 
-def length_statistics(lengths: Sequence[int]) -> Lengths:
-    """Compute the distribution of at least one length."""
-    values = np.array(lengths)
-    longest = int(values.argmax())
-    percentile = int(np.quantile(values, 0.95, method="inverted_cdf"))
-    return Lengths(float(values.mean()), percentile, int(values[longest]), longest + 1)
-
-
 def unusual_characters(lines: Sequence[str]) -> dict[str, list[int]]:
     """Return the lines with each kind of unusual character; kinds that do not occur are omitted.
 
@@ -155,37 +132,13 @@ def _side_statistics(
     lines: Sequence[str], ids: Sequence[Ids], vocabulary: Vocabulary
 ) -> SideStatistics:
     tokens = vocabulary.tokens(range(len(vocabulary)))
-    bytes_ = {
-        i: int(token[3:5], 16)
-        for i, token in enumerate(tokens)
-        if re.fullmatch("<0x[0-9A-F]{2}>", token)
-    }
+    bytes_ = {i for i, token in enumerate(tokens) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
     total = max(1, sum(map(len, ids)))
-    spelled = {
-        number: _spelled(line, bytes_)
-        for number, line in enumerate(ids, start=1)
-        if not bytes_.keys().isdisjoint(line)
-    }
-    characters = Counter(character for text in spelled.values() for character in text)
     return SideStatistics(
-        length_statistics([len(line.strip()) for line in lines]),
-        length_statistics(list(map(len, ids))),
         sum(line.count(UNK_ID) for line in ids) / total,
         sum(i in bytes_ for line in ids for i in line) / total,
-        [_named(character) for character, _ in characters.most_common(SHOWN_CHARACTERS)],
-        list(spelled),
         unusual_characters(lines),
     )
-
-
-def _spelled(ids: Ids, bytes_: dict[int, int]) -> str:
-    """Return the characters that byte tokens spell."""
-    return bytes(bytes_[i] for i in ids if i in bytes_).decode("utf-8", errors="replace")
-
-
-def _named(character: str) -> str:
-    """Return a printable character in quotes, another one as U+XXXX."""
-    return repr(character) if character.isprintable() else f"U+{ord(character):04X}"
 
 
 def _duplicates(src: Sequence[str], tgt: Sequence[str], rows: Sequence[int]) -> list[int]:

@@ -114,9 +114,7 @@ def _unknown(split: Split) -> Iterator[str]:
         if side.bytes > MANY_BYTES:
             yield (
                 f"{file}: {percent(side.bytes)} of the tokens are bytes, which spell characters "
-                f"that are not in the vocabulary, most often {', '.join(side.byte_characters)} "
-                f"({list_and_count(side.byte_lines)}). Check the markup, the language and the "
-                "encoding of these lines."
+                "that are not in the vocabulary. Check the markup, the language and the encoding."
             )
 
 

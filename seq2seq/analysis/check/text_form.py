@@ -1,17 +1,13 @@
-"""Form of a text: segmented, tokenised, with markers, quotes or a header, or no language at all."""
+"""Form of a text: segmented, tokenised, with markers or a header, or no language at all."""
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 from seq2seq.analysis.check.data_statistics import TABLE
 from seq2seq.analysis.check.findings import Finding, list_and_count
-from seq2seq.data.lines import iter_lines
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import is_header
-from seq2seq.runtime.console import counted
 
 SEGMENTS = {name: re.compile(pattern) for name, pattern in TABLE["segments"].items()}
 MARKER = re.compile(
@@ -23,12 +19,10 @@ SPACED, ATTACHED = (
     re.compile(r"\s[.,。、](?=\s|$)"),
     re.compile(r"[^\s.,][.,](?=\s|$)|[^\s。、][。、]"),
 )
-QUOTED = re.compile(r'\s*"(?:[^"]|"")*"\s*$')  # a field of a CSV file
 RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in all of SEGMENTS and MARKER
 SAMPLE = 2000  # lines that show whether a text is tokenised
-MIN_LINES = 20  # with punctuation, or with text
-MANY = 0.5  # share of lines that are tokenised, or in quotes
-CONSTANT = 0.95  # share of lines that begin with the same word
+MIN_LINES = 20  # with punctuation
+MANY = 0.5  # share of lines that are tokenised
 
 
 def form_findings(
@@ -67,17 +61,6 @@ def _markers(lines: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _first_words(lines: Sequence[str]) -> Iterator[str]:
-    words = Counter(line.split(maxsplit=1)[0] for line in lines if line.strip())
-    total = sum(words.values())
-    if total < MIN_LINES:
-        return
-    (word, count), *_ = words.most_common(1)
-    if count >= CONSTANT * total and not MARKER.search(word):
-        share = f"{100 * count / total:.0f}%"
-        yield f"{share} of the lines begin with {word!r}. If it is a marker, delete it."
-
-
 def _tokenised(lines: Sequence[str]) -> Iterator[str]:
     sample = spread(lines, SAMPLE)
     spaced, attached = set(_matching(SPACED, sample)), set(_matching(ATTACHED, sample))
@@ -91,48 +74,12 @@ def _tokenised(lines: Sequence[str]) -> Iterator[str]:
         )
 
 
-def _quotes(lines: Sequence[str]) -> Iterator[str]:
-    quoted = _matching(QUOTED, lines)
-    doubled = [number for number in quoted if '""' in lines[number - 1].strip()[1:-1]]
-    filled = sum(bool(line.strip()) for line in lines)
-    if len(doubled) == 1:  # a typing error
-        doubled = []
-    if len(quoted) > MANY * filled and filled >= MIN_LINES:
-        doubled = quoted
-    if doubled:
-        yield (
-            f"quotes of a spreadsheet or CSV file around {counted(len(doubled), 'line')} "
-            f"({list_and_count(doubled)}); quotes have no special meaning here. Export the table "
-            "without quotes."
-        )
-
-
 CHECKS: tuple[tuple[str, Callable[[Sequence[str]], Iterator[str]]], ...] = (
     ("segmented", _segments),
     ("markers", _markers),
-    ("markers", _first_words),
     ("tokenised", _tokenised),
-    ("quotes", _quotes),
 )
 
 
 def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:
     return [number for number, line in enumerate(lines, start=1) if pattern.search(line)]
-
-
-def column_findings(name: str, path: Path) -> Iterator[Finding]:
-    """Report on columns that are ignored, and on lines with another number of columns."""
-    if not path.is_file():  # a pipe cannot be read again
-        return
-    columns = [line.count("\t") + 1 for line in iter_lines(path)]
-    (usual, _), *unusual = Counter(columns).most_common()
-    if usual > 2:
-        text = f"{name}: {path}: columns 1 and 2 of {usual} are used; columns: [SRC, TGT] selects"
-        yield Finding("columns", False, text, done=False)
-    if unusual:
-        lines = [number for number, count in enumerate(columns, start=1) if count != usual]
-        text = (
-            f"{path}:{lines[0]}: {counted(columns[lines[0] - 1], 'column')}, where most lines "
-            f"have {usual} ({list_and_count(lines)}). Remove tabs within sentences."
-        )
-        yield Finding("columns", True, text)

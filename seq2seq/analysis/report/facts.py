@@ -1,4 +1,4 @@
-"""Facts about a run for its report: curves, data, scores, sentences, versions and hardware."""
+"""Facts about a run for its report: curves, scores, sentences, versions and hardware."""
 
 import json
 import math
@@ -18,9 +18,8 @@ from seq2seq.analysis.scored_text import (
     length_unit,
     score_text,
 )
-from seq2seq.config.corpora import files_by_name
-from seq2seq.config.schema import Config, ParallelFiles, with_paths
-from seq2seq.data.corpus import iter_pairs, read_pairs
+from seq2seq.config.schema import Config, with_paths
+from seq2seq.data.corpus import read_pairs
 from seq2seq.data.languages import language_name
 from seq2seq.data.lines import is_blank
 from seq2seq.engines.onnx.network import threads
@@ -51,16 +50,6 @@ _CHARTS = {  # figures of training, with their names, by the title of the chart
 _DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _DEVICE = re.compile(r" parameters, on (.+)")
 _PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
-
-
-class TextSize(NamedTuple):
-    """Size of one text of a run; `problem` says why nothing is known of it."""
-
-    name: str
-    files: str
-    pairs: int = 0
-    blank: int = 0  # pairs with a blank side
-    problem: str | None = None
 
 
 class ScoredSentence(NamedTuple):
@@ -108,7 +97,6 @@ class RunFacts(NamedTuple):
     summary: dict[str, str]
     charts: dict[str, list[Curve]]  # by their titles
     samples: list[SampleHistory]
-    texts: list[TextSize]
     scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
     environment: list[tuple[str, str]]
@@ -148,7 +136,6 @@ def gather(
         _summary(config, int(header["step"]), parameters, run),
         {title: curves for title, curves in charts.items() if curves},
         _samples(run / SAMPLES),
-        [_text(name, files) for name, files in files_by_name(config.data).items()],
         scored,
         unscored,
         list(_environment(device)),
@@ -217,20 +204,6 @@ def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[
         if points:
             curves.append(Curve(name, points))
     return curves
-
-
-def _text(name: str, files: ParallelFiles) -> TextSize:
-    names = " and ".join(str(_shown(path)) for path in files.paths.values())
-    pairs = blank = 0
-    try:
-        for src, tgt in iter_pairs(files):
-            pairs += 1
-            blank += is_blank(src) or is_blank(tgt)
-    except (UserError, OSError):
-        moved = not all(path.exists() for path in files.paths.values())
-        problem = "are no longer where the run found them" if moved else "can no longer be read"
-        return TextSize(name, names, problem=f"its files {problem}")
-    return TextSize(name, names, pairs, blank)
 
 
 def _shown(path: Path) -> Path:
