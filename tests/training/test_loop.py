@@ -49,6 +49,8 @@ from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 CPU = torch.device("cpu")
 
 
