@@ -1,21 +1,15 @@
-"""Tables of a comparison as text, Markdown or LaTeX, and its figures: curves, BLEU by length."""
+"""Tables of a comparison, and its figures: curves, BLEU by length."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
-
-from tabulate import tabulate
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult, bleu_scores
 from seq2seq.analysis.compare.variants import CURVES, LENGTHS
 from seq2seq.evaluation.bootstrap import deviation
 from seq2seq.runtime.console import aligned_table
-from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.figures import Curve, line_chart, matplotlib_note, save
 from seq2seq.runtime.files import atomic_write, write_errors
-
-FORMATS = {".md": "github", ".tex": "latex"}  # formats of tabulate, by ending
 
 
 class Cell(NamedTuple):
@@ -39,24 +33,15 @@ class Table(NamedTuple):
     head: tuple[str, ...]
     rows: list[list[Cell]]
 
-    def as_text(self, form: str | None = None) -> str:
-        """Align the columns, or write them in a format of tabulate."""
+    def as_text(self) -> str:
+        """Align the columns."""
         rows = [[f"{cell.text}{'*' * cell.best}" for cell in row] for row in self.rows]
-        if form is None:
-            return aligned_table([self.head, *rows])
-        align = ("left", *["right"] * (len(self.head) - 1))
-        return str(tabulate(rows, self.head, form, disable_numparse=True, colalign=align))
-
-
-def check_table_path(path: Path) -> None:
-    """Raise UserError for a file name that names no format."""
-    if path.suffix.lower() not in FORMATS:
-        raise UserError(f"must end in {' or '.join(FORMATS)}", argument="table", value=path)
+        return aligned_table([self.head, *rows])
 
 
 def tables_of(result: ComparisonResult) -> list[Table]:
-    """Return the tables of variants, of their pairs and of source lengths that are not empty."""
-    tables = [variant_table(result), pair_table(result), length_table(result)]
+    """Return the tables of variants and of source lengths that are not empty."""
+    tables = [variant_table(result), length_table(result)]
     return [table for table in tables if table.rows and len(table.head) > 1]
 
 
@@ -90,21 +75,6 @@ def _variant(result: VariantResult) -> Iterator[Cell]:
     yield Cell(result.parameters, ",")
     yield Cell(mean(speeds) if speeds else None, ",.0f")
     yield Cell(mean(cost.minutes for cost in costs), ".1f")
-
-
-def pair_table(result: ComparisonResult) -> Table:
-    """Return the differences of all pairs of variants but those of the table of variants."""
-    head = ("baseline", "variant", "difference", "sd of difference", "p")
-    first = result.variants[0].variant.name
-    rows = [
-        [
-            *(Cell(pair.baseline), Cell(pair.variant), Cell(pair.difference.mean, "+.1f")),
-            *(Cell(pair.difference.deviation, ".2f"), Cell(pair.difference.p_value, ".3f")),
-        ]
-        for pair in result.pairs
-        if pair.baseline != first
-    ]
-    return Table(head, rows)
 
 
 def length_table(result: ComparisonResult) -> Table:

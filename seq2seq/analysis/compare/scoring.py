@@ -82,14 +82,6 @@ class VariantResult(NamedTuple):
     by_length_deviation: list[float | None]  # standard deviation over seeds; None for a single one
 
 
-class Pair(NamedTuple):
-    """Difference of a variant to an earlier one, both by name."""
-
-    baseline: str
-    variant: str
-    difference: Difference
-
-
 class ComparisonResult(NamedTuple):
     """Results of all variants."""
 
@@ -97,7 +89,6 @@ class ComparisonResult(NamedTuple):
     task: ScoringTask
     buckets: list[Bucket]
     variants: list[VariantResult]  # without failed runs
-    pairs: list[Pair]
     failed: dict[str, str]  # why runs of the other variants failed, by variant
 
 
@@ -118,8 +109,7 @@ def score_all(
     buckets = length_buckets(task.text.src, task.longest, task.unit)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
-    pairs: list[Pair] = []
-    resampled: list[NDArray[np.float64] | None] = []
+    baseline: NDArray[np.float64] | None = None
     for variant in plan.variants:
         if variant.name in failed:
             continue
@@ -130,16 +120,9 @@ def score_all(
             for config in configs
         ]
         counts = [run.output.text.counts for run in runs]
-        resampled.append(_resampled_means(counts, resamples))
-        differences = [
-            Pair(
-                earlier.variant.name,
-                variant.name,
-                _difference(earlier.runs, runs, drawn, resampled[-1]),
-            )
-            for earlier, drawn in zip(results, resampled, strict=False)
-        ]
-        pairs += differences
+        means = _resampled_means(counts, resamples)
+        baseline = baseline if results else means
+        difference = _difference(results[0].runs, runs, baseline, means) if results else None
         ensemble = None
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
@@ -151,12 +134,12 @@ def score_all(
                 runs,
                 ensemble,
                 parameters,
-                difference=differences[0].difference if differences else None,
+                difference=difference,
                 by_length=[mean(scores) for scores in by_length],
                 by_length_deviation=[bootstrap.deviation(scores) for scores in by_length],
             )
         )
-    return ComparisonResult(plan, task, buckets, results, pairs, failed)
+    return ComparisonResult(plan, task, buckets, results, failed)
 
 
 def _why(plan: Plan, variant: Variant, failures: Mapping[Path, str]) -> str:
