@@ -114,7 +114,7 @@ def _translations(
     options: argparse.Namespace, text: _Text, translator: "Translator"
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
-    from seq2seq.analysis.attention.maps import translation_by_words
+    from seq2seq.analysis.attention.plot import translation_by_words
     from seq2seq.inference.settings import SearchSettings
 
     by_words = options.words and _suffix(options) != ".align"  # which needs the tokens
@@ -194,7 +194,7 @@ def _write_alignments(
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.analysis.attention.alignment import align, alignment_error_rate, pharaoh, read_gold
-    from seq2seq.analysis.attention.maps import map_of
+    from seq2seq.analysis.attention.plot import map_of
 
     gold = read_gold(gold_path) if gold_path else None
     if gold is not None and len(gold) != len(text.sources):
@@ -210,7 +210,7 @@ def _write_alignments(
 
 
 def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> None:
-    from seq2seq.analysis.attention.terminal import as_text
+    from seq2seq.analysis.attention.plot import as_text
 
     with open_output(None) as output:
         for translation, source in zip(translations, sources, strict=True):

@@ -28,19 +28,14 @@ def run(options: argparse.Namespace) -> int:
         from seq2seq.analysis.check.check import check
 
     tree: dict[str, Any] = {"name": config.name}
-    printed, closed = str(options.json) != "-", None  # closed: its reader has finished
+    printed = str(options.json) != "-"
     with open_output(None) as output:
         for part in check(config, options.device, options.init_from):
             tree[part.key] = part.value
-            try:
-                with above_bar():
-                    if part.text and printed and closed is None:
-                        separator = "" if part.key == "texts" else "\n"
-                        output.write(separator + part.text + "\n")
-                        output.flush()
-            except BrokenPipeError as error:
-                closed = error
+            with above_bar():
+                if part.text and printed:
+                    separator = "" if part.key == "texts" else "\n"
+                    output.write(separator + part.text + "\n")
+                    output.flush()
     write_json(tree, options.json)
-    if closed is not None:
-        raise closed
     return 0

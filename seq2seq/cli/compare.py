@@ -176,10 +176,6 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
                 "sentences": len(bucket.rows),
                 "beyond_training": bucket.beyond,
                 "bleu": {variant.variant.name: variant.by_length[i] for variant in result.variants},
-                "bleu_deviation": {
-                    variant.variant.name: variant.by_length_deviation[i]
-                    for variant in result.variants
-                },
             }
             for i, bucket in enumerate(result.buckets)
         ],

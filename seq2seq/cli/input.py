@@ -13,7 +13,6 @@ from seq2seq.data.lines import (
     check_is_readable,
     check_is_text,
     damage_errors,
-    in_step,
     is_blank,
     iter_lines,
     lines_of,
@@ -205,27 +204,3 @@ class LineReport:
 def _listed(lines: Sequence[str]) -> str:
     places = [*lines[:_LISTED_LINES], *(["..."] if len(lines) > _LISTED_LINES else [])]
     return f"{counted(len(lines), 'line')} ({', '.join(places)})"
-
-
-class LineFile:
-    """File whose line n belongs to line n of the input: a prefix, or constraints."""
-
-    def __init__(self, path: Path, content: str) -> None:
-        """Take the file and the name of the content of a line, for messages."""
-        self.path, self._content = path, content
-        self.lines: list[str] = []
-
-    def read_with(self, lines: Iterable[bytes], name: str) -> list[bytes]:
-        """Read the file in step with the input, and return the lines of the input.
-
-        Raises UserError for different numbers of lines, after reading all.
-        """
-        rule = f"line n must have the {self._content} of input line n, blank for none"
-        texts = (line.encode() for line in iter_lines(self.path))
-        pairs = list(in_step([(str(self.path), texts), (name, iter(lines))], rule))
-        self.lines = [text.decode() for text, _ in pairs]
-        return [line for _, line in pairs]
-
-    def of(self, number: int, size: int) -> list[str]:
-        """Return the lines of `size` input lines from line `number` on."""
-        return self.lines[number - 1 : number - 1 + size]

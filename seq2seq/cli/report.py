@@ -14,8 +14,8 @@ from seq2seq.runtime.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write one self-contained HTML page about a run: scores with intervals, curves, BLEU by\n"
-        "length, the worst sentences with attention, samples over training, config,\n"
-        "versions; or about two runs side by side."
+        "length, the worst sentences with attention, samples over training, config;\n"
+        "or about two runs side by side."
     )
     parser.epilog = """examples:
   seq2seq report runs/demo

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -17,7 +17,7 @@ from seq2seq.cli.arguments import (
     load_translator,
     search_settings,
 )
-from seq2seq.cli.input import BATCH_LINES, LineFile, LineReport, name_of
+from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.output import (
     Output,
     check_ending,
@@ -26,7 +26,7 @@ from seq2seq.cli.output import (
     open_output,
     progress,
 )
-from seq2seq.data.lines import check_is_readable, check_is_text
+from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DOCUMENT_FORMATS, document_format
@@ -88,38 +88,13 @@ bidirectional controls are shown as \\uXXXX."""
     arguments.add_model_options(parser)
 
 
-class _Requirements(NamedTuple):
-    """Requirements on translations, by line or on all."""
-
-    prefix: str | None
-    prefixes: LineFile | None
-    constraints: LineFile | None
-    settings: "SearchSettings"
-
-    def phrases(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the required phrases of each line after their place."""
-        for number, line in enumerate(self.constraints.lines if self.constraints else (), start=1):
-            assert self.constraints is not None
-            yield f"{self.constraints.path}:{number}", line.split("\t")
-
-    def prefixes_of(self, number: int, size: int) -> list[str] | None:
-        """Return the prefixes of `size` lines from line `number` on, None if there are none."""
-        if self.prefixes is not None:
-            return self.prefixes.of(number, size)
-        return [self.prefix] * size if self.prefix else None
-
-    def constraints_of(self, number: int, size: int) -> list[list[str]] | None:
-        """Return the phrases of `size` lines from line `number` on, None if there are none."""
-        if self.constraints is None:
-            return None
-        return [line.split("\t") for line in self.constraints.of(number, size)]
-
-
 class _InputText(NamedTuple):
-    """Lines to translate."""
+    """Lines to translate, with what the translation of each line of the file must have."""
 
     lines: Iterator[bytes]
     first: int = 1  # number of the first of them in the file, that of a shard
+    prefixes: Sequence[str] | None = None
+    phrases: Sequence[list[str]] | None = None
 
 
 def run(options: argparse.Namespace) -> int:
@@ -135,32 +110,35 @@ def run(options: argparse.Namespace) -> int:
     check_ending(options.output, as_json=options.json)
     form = options.format or document_format(options.input)
     _check(options, form)
-    required = _requirements(options)
+    settings = search_settings(options)
     if form != "text":
-        return _translate_documents(options, required, form)
-    with _open(options, required) as text:
-        _check_prefixes(required)
-        translator = _load(options, required)
+        return _translate_documents(options, settings, form)
+    with _open(options) as text:
+        _check_prefixes(text.prefixes or [options.prefix or ""])
+        translator = _load(options, settings, text.phrases or ())
         with open_output(options.output) as output:
-            report = _translate(options, text, translator, required, output)
+            report = _translate(options, text, translator, settings, output)
     report.log()
     return 0
 
 
-def _load(options: argparse.Namespace, required: _Requirements) -> "Translator":
+def _load(
+    options: argparse.Namespace, settings: "SearchSettings", phrases: Sequence[list[str]] = ()
+) -> "Translator":
     """Load the model; raises UserError for phrases that none of its translations can have."""
     translator = load_translator(options, 1 if options.sample else options.n_best or 1)
-    places = chain(required.phrases(), glossary_places(options.glossary, required.settings))
-    translator.check_phrases(places, required.settings)
+    lines = ((f"{options.constraints}:{n}", line) for n, line in enumerate(phrases, start=1))
+    places = chain(lines, glossary_places(options.glossary, settings))
+    translator.check_phrases(places, settings)
     return translator
 
 
-def _translate_documents(options: argparse.Namespace, required: _Requirements, form: str) -> int:
+def _translate_documents(options: argparse.Namespace, settings: "SearchSettings", form: str) -> int:
     """Translate a file, or each TEXT, as a document of a format; log notes on its lines."""
     from seq2seq.inference.documents import SourceDocument
 
     texts = options.text or [input_lines.read_document(options.input)]
-    translator = _load(options, required)
+    translator = _load(options, settings)
     with open_output(options.output) as output:
         for text in texts:
             document = SourceDocument(text, form)
@@ -173,7 +151,7 @@ def _translate_documents(options: argparse.Namespace, required: _Requirements, f
                     options.beam,
                     text_only=not document.has_inline_markup,
                     on_translated=advance,
-                    settings=required.settings,
+                    settings=settings,
                 )
             report.note_translations(1, translations)
             output.write(document.translated(translations))
@@ -186,7 +164,7 @@ def _translate(
     options: argparse.Namespace,
     text: _InputText,
     translator: "Translator",
-    required: _Requirements,
+    settings: "SearchSettings",
     output: Output,
 ) -> LineReport:
     """Write the translations batch by batch; keep those of a call that fails. Return notes."""
@@ -205,7 +183,10 @@ def _translate(
         size = 1 if by_line else options.batch_size or BATCH_LINES
         for number, batch in input_lines.numbered(text.lines, size, text.first):
             lines = report.decode(number, batch)
-            prefixes = required.prefixes_of(number, len(lines))
+            rows = slice(number - 1, number - 1 + len(lines))
+            prefixes = text.prefixes[rows] if text.prefixes else None
+            if options.prefix:
+                prefixes = [options.prefix] * len(lines)
             translations = translator.stream(
                 lines,
                 options.beam,
@@ -213,11 +194,11 @@ def _translate(
                 prefixes=prefixes,
                 text_only=not options.json and options.n_best is None,
                 on_translated=advance,
-                constraints=required.constraints_of(number, len(lines)),
-                settings=required.settings,
+                constraints=None if text.phrases is None else text.phrases[rows],
+                settings=settings,
             )
             for index, translation in enumerate(translations):
-                prefix = prefixes and [prefixes[index]]
+                prefix = [prefixes[index]] if prefixes else None
                 report.note_translations(number + index, [translation], prefix)
                 output.write(written(translation, number + index - 1))
             output.flush()
@@ -258,14 +239,13 @@ def _shard(options: argparse.Namespace, lines: int) -> slice:
 
 
 @contextmanager
-def _open(options: argparse.Namespace, required: _Requirements) -> Iterator[_InputText]:
+def _open(options: argparse.Namespace) -> Iterator[_InputText]:
     """Yield the lines to translate, after reading the files that have a line for each of them."""
     source, name = options.input, "the arguments" if options.text else name_of(options.input)
     check = check_is_readable if options.format else check_is_text
-    by_line = [file for file in (required.prefixes, required.constraints) if file is not None]
     if options.text:
         typed = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
-        yield _InputText(_in_step(by_line, typed, name))
+        yield _in_step(options, iter(typed), name)
         return
     part = slice(0, None)
     if options.shard is not None:
@@ -274,21 +254,38 @@ def _open(options: argparse.Namespace, required: _Requirements) -> Iterator[_Inp
     if _arrives_by_line(options) and not options.stream:
         logger.info("Type one sentence per line; end with Ctrl-D.")
     with input_lines.open_input(source, check) as opened:
-        lines = _in_step(by_line, opened, name)
-        yield _InputText(islice(lines, part.start, part.stop), part.start + 1)
+        text = _in_step(options, opened, name)
+        yield text._replace(lines=islice(text.lines, part.start, part.stop), first=part.start + 1)
+
+
+def _in_step(options: argparse.Namespace, lines: Iterator[bytes], name: str) -> _InputText:
+    """Return the lines, after reading the files that have a line for each of them.
+
+    Raises UserError for different numbers of lines, after reading all.
+    """
+    files = {"prefix": options.prefix_file, "constraints": options.constraints}
+    files = {content: path for content, path in files.items() if path is not None}
+    if not files:
+        return _InputText(lines)
+    texts = [(str(path), (line.encode() for line in iter_lines(path))) for path in files.values()]
+    rule = f"line n must have the {' and '.join(files)} of input line n, blank for none"
+    *columns, read = [
+        list(column) for column in zip(*in_step([*texts, (name, lines)], rule), strict=True)
+    ] or [[]] * (len(files) + 1)
+    by_line = {
+        content: [line.decode() for line in column]
+        for content, column in zip(files, columns, strict=True)
+    }
+    phrases = [line.split("\t") for line in by_line.get("constraints", ())]
+    return _InputText(
+        iter(read), 1, by_line.get("prefix"), phrases if options.constraints else None
+    )
 
 
 def _arrives_by_line(options: argparse.Namespace) -> bool:
     """Return whether a program or a user writes a line after the other, and reads each answer."""
     typed = not options.text and options.input is None and sys.stdin.isatty()
     return bool(options.stream or typed)
-
-
-def _in_step(files: Sequence[LineFile], lines: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Return the lines, after reading the files, which have a line for each of them."""
-    for file in files:
-        lines = file.read_with(lines, name)
-    return iter(lines)
 
 
 def _check(options: argparse.Namespace, form: str) -> None:
@@ -318,19 +315,8 @@ def _check(options: argparse.Namespace, form: str) -> None:
         raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
 
 
-def _requirements(options: argparse.Namespace) -> _Requirements:
-    path, phrases = options.prefix_file, options.constraints
-    return _Requirements(
-        options.prefix,
-        path and LineFile(path, "prefix"),
-        phrases and LineFile(phrases, "constraints"),
-        search_settings(options),
-    )
-
-
-def _check_prefixes(required: _Requirements) -> None:
+def _check_prefixes(prefixes: Sequence[str]) -> None:
     """Raise UserError for a prefix that is too long."""
-    prefixes = required.prefixes.lines if required.prefixes else [required.prefix or ""]
     if any(prefixes):
         from seq2seq.inference.search.lexical import check_prefixes
 

@@ -13,8 +13,7 @@ from seq2seq.analysis.attention.alignment import (
     pharaoh,
     read_gold,
 )
-from seq2seq.analysis.attention.maps import map_of, translation_by_words
-from seq2seq.analysis.attention.terminal import as_text
+from seq2seq.analysis.attention.plot import as_text, map_of, translation_by_words
 from seq2seq.cli.main import main
 from seq2seq.inference.attention_map import AttentionMap, by_words
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from tiers import one_quick
 from torch import Tensor, nn
 
-from seq2seq.analysis.attention.maps import translation_by_words
-from seq2seq.analysis.attention.plot import write_attention
+from seq2seq.analysis.attention.plot import translation_by_words, write_attention
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine

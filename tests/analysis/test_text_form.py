@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seq2seq.analysis.check.text_form import form_findings
+from seq2seq.analysis.check.findings import form_findings
 from seq2seq.data.natural_language import not_language
 from seq2seq.data.public_corpora import _members
 from seq2seq.data.tables import is_header

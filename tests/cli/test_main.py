@@ -988,20 +988,6 @@ def test_check_prints_each_part_before_it_computes_the_next(
 
 
 @pytest.mark.usefixtures("few_steps")
-def test_check_writes_its_json_although_the_reader_of_stdout_has_exited(
-    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def closed() -> NoReturn:
-        raise BrokenPipeError
-
-    monkeypatch.setattr("seq2seq.cli.check.above_bar", closed)
-    monkeypatch.setattr("seq2seq.cli.main._discard_stdout", lambda: None)
-    out = tmp_path / "check.json"
-    assert main(["check", str(small_corpus), "--device", "cpu", "--json", str(out)]) == 0
-    assert json.loads(out.read_text(encoding="utf-8"))["cost"]["parameters"] > 1000
-
-
-@pytest.mark.usefixtures("few_steps")
 def test_check_warns_of_an_existing_run_in_the_folder(
     call: Call, small_corpus: Path, tmp_path: Path
 ) -> None:

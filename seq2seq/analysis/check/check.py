@@ -14,7 +14,7 @@ from seq2seq.analysis.check.alignment import (
     alignment_findings,
     measure_alignment,
 )
-from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
+from seq2seq.analysis.check.findings import Finding, Split, SplitComparison, form_findings
 from seq2seq.analysis.check.forecast import (
     Forecast,
     cost_findings,
@@ -22,7 +22,6 @@ from seq2seq.analysis.check.forecast import (
     size,
     training_seconds,
 )
-from seq2seq.analysis.check.text_form import form_findings
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
 from seq2seq.data.alignment_targets import check_words

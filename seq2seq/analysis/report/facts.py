@@ -1,17 +1,14 @@
-"""Facts about a run for its report: curves, scores, sentences, versions and hardware."""
+"""Facts about a run for its report: curves, scores, sentences."""
 
 import json
 import math
-import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from seq2seq import __version__
 from seq2seq.analysis.scored_text import (
     LengthUnit,
     length_buckets,
@@ -22,18 +19,16 @@ from seq2seq.config.schema import Config, with_paths
 from seq2seq.data.corpus import read_pairs
 from seq2seq.data.languages import language_name
 from seq2seq.data.lines import is_blank
-from seq2seq.engines.onnx.network import threads
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
 from seq2seq.evaluation.segmentation import Segmentation
 from seq2seq.inference.attention_map import AttentionMap
-from seq2seq.inference.loading import is_cpu
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runtime.console import duration, processor
+from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.figures import Curve
 
@@ -49,7 +44,6 @@ _CHARTS = {  # figures of training, with their names, by the title of the chart
 }
 _DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _DEVICE = re.compile(r" parameters, on (.+)")
-_PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
 
 
 class ScoredSentence(NamedTuple):
@@ -99,7 +93,6 @@ class RunFacts(NamedTuple):
     samples: list[SampleHistory]
     scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
-    environment: list[tuple[str, str]]
 
 
 def gather(
@@ -138,7 +131,6 @@ def gather(
         _samples(run / SAMPLES),
         scored,
         unscored,
-        list(_environment(device)),
     )
 
 
@@ -271,21 +263,3 @@ def _with_maps(
         line._replace(maps=list(translation.attention_maps(line.source)))
         for line, translation in zip(lines, translations, strict=True)
     ]
-
-
-def _environment(device: str) -> Iterator[tuple[str, str]]:
-    """Yield versions and hardware of this process, which scored the run."""
-    yield "seq2seq", __version__
-    yield "Python", platform.python_version()
-    for name in _PACKAGES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            continue
-    yield "system", f"{platform.system()} {platform.machine()}"
-    yield "processor", processor()
-    yield "threads", str(threads())
-    if device != "cpu" and not is_cpu(device):
-        import torch
-
-        yield "GPU", torch.cuda.get_device_name()

@@ -81,8 +81,6 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
         summary = "all keys" + f" of {_text(name)}" * (len(runs) > 1)
         yield f"<details><summary>{summary}</summary>"
         yield f'<pre tabindex="0">{_text(dump_config(run.config))}</pre></details>'
-    yield "<h2>Versions and hardware</h2><p>Those with which this report was made.</p>"
-    yield _grid([("", ""), *runs[0].environment])
 
 
 def changed_keys(config: Config) -> dict[str, str]:
