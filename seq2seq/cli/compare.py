@@ -108,8 +108,7 @@ def as_text(result: "ComparisonResult") -> str:
     """Format a table of variants, one of source lengths, and a legend."""
     from seq2seq.analysis.compare.results import tables_of
 
-    texts = [table.as_text() for table in tables_of(result)]
-    return "\n\n".join([_title(result), *texts, _legend(result)])
+    return "\n\n".join([_title(result), *tables_of(result), _legend(result)])
 
 
 def _title(result: "ComparisonResult") -> str:

@@ -12,7 +12,7 @@ import torch
 from tiers import one_quick
 
 from seq2seq.analysis.compare import results
-from seq2seq.analysis.compare.results import Cell
+from seq2seq.analysis.compare.results import cell
 from seq2seq.cli.main import main
 from seq2seq.evaluation.metrics import bleu_counts, bleu_of, score
 from seq2seq.inference.translator import Translator
@@ -448,7 +448,7 @@ def test_lengths_of_sources_without_spaces_are_in_characters(
     ],
 )
 def test_a_difference_that_rounds_to_zero_has_no_sign(value: float, text: str) -> None:
-    assert Cell(value, "+.1f").text == text
+    assert cell(value, "+.1f") == text
 
 
 def test_a_curve_is_the_mean_of_its_seeds() -> None:
