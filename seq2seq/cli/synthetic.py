@@ -3,7 +3,6 @@
 import argparse
 import shlex
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
@@ -94,12 +93,6 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
         check_output(path, *corpus.inputs, runs=options.model, compressed=True)
         check_replaced(path, overwrite)
     _check_languages(corpus)
-    from seq2seq.data.tables import pair_writer
-
-    with TemporaryDirectory() as folder:  # a package that is missing is named before any work
-        trial = [Path(folder) / path.name for path in corpus.outputs]
-        with pair_writer(trial, corpus.columns) as write:
-            write("source", "target")
 
 
 def _check_languages(corpus: "SyntheticCorpus") -> None:
