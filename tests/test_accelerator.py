@@ -79,7 +79,7 @@ SHORT = (
     "training.max_steps=2",
     "training.validate_every=2",
     "decoding.max_length=3",
-    "data.max_length=20",
+    "data.max_length=12",
 )
 TRAININGS = {
     "bahdanau": (),
