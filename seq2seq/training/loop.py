@@ -66,8 +66,6 @@ def train(
     device = argument_types.device_name(device)
     init_from = None if init_from is None else argument_types.path(init_from, "init_from")
     with nullcontext() if quiet else console(), process_group() as group:
-        if group.restarted(config.run_dir):
-            resume, overwrite = True, False
         chosen = choose_device(group.device_for(device))
         with deterministic(chosen):  # set before CUDA starts
             group.use_device(chosen)
@@ -99,14 +97,14 @@ def _set_up(
     if opened is None:
         group.wait_for_main()
         session = join_run(config, device, group)
-        group.start(_facts(session), config.run_dir)
+        group.start(_facts(session))
         return session, []
     session, notes = prepare(config, device, opened, init_from, group)
     slow = None if session.progress.step else bf16_note(device, session.progress.precision)
     notes += [f"warning: {slow}"] if slow else []
     if group.size > 1:
         notes.append(f"{group.size} processes, each with a share of every batch")
-    group.start(_facts(session), config.run_dir)
+    group.start(_facts(session))
     return session, notes
 
 

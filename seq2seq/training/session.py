@@ -35,7 +35,6 @@ from seq2seq.runtime.device import derive_seed, resolve_precision
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
-from seq2seq.training.gradient_exchange import GradientExchange
 from seq2seq.training.optimizer import Optimizer
 
 
@@ -148,12 +147,6 @@ class TrainingSession:
     def sums(self) -> Tensor:
         """The summed losses [2] of the micro-batches of a step."""
         return torch.zeros(2, device=self.device)
-
-    @cached_property
-    def exchange(self) -> GradientExchange | None:
-        """The exchange of gradients with other ranks, if there are any."""
-        several = self.group.size > 1
-        return GradientExchange(self.model.parameters(), self.group) if several else None
 
     @cached_property
     def inventor(self) -> NameInventor | None:
