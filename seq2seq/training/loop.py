@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -28,7 +27,7 @@ from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_not
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter, RunReporter
 from seq2seq.training.selection import best_note
-from seq2seq.training.session import SessionData, TrainingSession
+from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 from seq2seq.training.stopping import (
     StopSync,
@@ -156,8 +155,7 @@ def _train(
         best = best_note(progress, config.training)
         reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
         valid, metrics = session.data.valid, reporter.read_metrics()
-        overlap = partial(share_in_training, session.data)
-        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, overlap, limit)
+        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, limit)
         for finding in diagnose(last, config):
             reporter.log(f"warning: {finding}")
         sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step
@@ -173,13 +171,6 @@ def validate_sound(session: TrainingSession, reporter: Reporter, clock: Clock) -
     progress, path = session.progress, session.config.run_dir / BEST
     best = f"; {path} has the weights of step {progress.best_step}" if path.exists() else ""
     raise TrainingFailed(f"step {progress.step}: {fault}. Lower training.learning_rate{best}")
-
-
-def share_in_training(data: SessionData) -> float:
-    """Return the share of the validation pairs that are in the training text."""
-    pairs = list(zip(data.valid_pairs.src_texts, data.valid_pairs.tgt_texts, strict=True))
-    seen = set(pairs).intersection(zip(data.train.src_texts, data.train.tgt_texts, strict=True))
-    return sum(pair in seen for pair in pairs) / len(pairs)
 
 
 def train_epoch(
