@@ -96,6 +96,12 @@ def tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard")
 
 
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let training write no engine, which takes longer than these trainings."""
+    monkeypatch.setattr("seq2seq.training.session.store_engine", lambda _: None)
+
+
 @pytest.fixture(scope="session")
 def tiny_vocabularies() -> Vocabularies:
     """Train a joint unigram vocabulary of the toy language."""

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from seq2seq.cli.main import main
 from seq2seq.cli.parser import COMMANDS, GROUPS
 from seq2seq.config.document import shipped_configs
 from seq2seq.config.fields import section_class
-from seq2seq.config.schema import Config, load_config
+from seq2seq.config.schema import Config, json_schema, load_config
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,7 +139,10 @@ def test_a_key_is_explained_with_its_values_and_default(
     assert [part.split()[0] for part in explanations("name")] == ["name"]
 
 
-def test_all_keys_are_listed_and_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_keys_are_listed_and_can_be_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seq2seq.cli.explain.json_schema", cache(json_schema))
     keys = printed(["explain"], capsys).split()
     for section, field in Config.model_fields.items():
         inner = section_class(field.annotation)

@@ -20,6 +20,8 @@ from seq2seq.training.callbacks import Callback
 from seq2seq.training.reporting import RunReporter
 from seq2seq.training.samples import Sample
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -32,6 +32,8 @@ from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 from seq2seq.training.stopping import training_length
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("training.max_epochs=3", "training.validate_every=4", "vocabulary.sampling=0.2")
 

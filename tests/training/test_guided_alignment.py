@@ -27,6 +27,8 @@ from seq2seq.training.loss import alignment_losses, batch_loss
 from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.step import _split
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
 WORDS = torch.tensor([[0, 0, 1, 2, 3], [0, 1, 3, 3, 3], [0, 1, 2, 3, 3]])  # [B, S], W = 3
 SHARES = {  # (sentence, step): shares of the words

@@ -49,6 +49,8 @@ from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 CPU = torch.device("cpu")
 
 
@@ -375,9 +377,11 @@ EVENTFUL = (
     "training.patience=3",
     "training.decay=cosine",
     "training.warmup_steps=3",
-    "training.batch_tokens=400",
     "training.accumulate=2",
     "training.max_epochs=2",
+    "decoding.max_length=9",
+    "data.max_length=22",
+    "training.batch_tokens=250",
 )
 
 

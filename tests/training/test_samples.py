@@ -20,6 +20,8 @@ from seq2seq.training.samples import Sample, sample_rows, samples_of
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 
 def text_of(src: Sequence[str], tgt: Sequence[str]) -> ParallelText:
     return ParallelText(src, tgt)

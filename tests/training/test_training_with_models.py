@@ -14,6 +14,8 @@ from seq2seq.runs.layout import BEST, METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 
 def configured(path: Path, run: str, *overrides: str) -> Config:
     short = ("decoding.max_length=9", "training.validate_every=4")
