@@ -64,7 +64,8 @@ def length_cost(
     model = build_model(config.model, VOCABULARY, VOCABULARY, True).to(chosen).train()
     rows = max(1, batch_tokens // length)
     ids = torch.randint(4, VOCABULARY, (2, rows, length - 1)).tolist()  # EOS is added
-    batch = make_batch(*ids).to(chosen)
+    made = make_batch(*ids)
+    batch = made._make(None if part is None else part.to(chosen) for part in made)
     count, started = -2, 0.0
     while count < 2 or time.perf_counter() - started < seconds:
         if count == 0:

@@ -177,23 +177,6 @@ def call_on_device(
     return session.graphs.call(key, call, *(part for part in parts if part is not None))
 
 
-class Texts(NamedTuple):
-    """The parallel texts of a config, pairs with a blank side included."""
-
-    train: ParallelText
-    valid: ParallelText
-    test: ParallelText | None
-
-
-def read_texts(data: DataConfig) -> Texts:
-    """Read the three splits as they are in their files.
-
-    Raises UserError as `read_pairs` does, and if the languages of a split seem to be swapped.
-    """
-    train = read_pairs(data.train)
-    return Texts(train, *other_texts(data, train))
-
-
 def other_texts(data: DataConfig, train: ParallelText) -> tuple[ParallelText, ParallelText | None]:
     """Read the validation and test text, checked against the training text."""
     valid, test = read_pairs(data.valid), read_pairs(data.test) if data.test else None

@@ -177,7 +177,7 @@ def _session(
 def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by the name of its split.
 
-    Raises UserError as `read_texts` does, and for a word alignment that does not fit.
+    Raises UserError as `other_texts` does, and for a word alignment that does not fit.
     """
     named = {
         name: _untagged(files.model_copy(update={"tag": None}))
