@@ -10,7 +10,7 @@ import torch
 
 from benchmarking.machine import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.data.batching import EncodedPairs, EpochOrder, make_batch
+from seq2seq.data.batching import Batch, EncodedPairs, EpochOrder, make_batch
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import (
@@ -65,7 +65,7 @@ def length_cost(
     rows = max(1, batch_tokens // length)
     ids = torch.randint(4, VOCABULARY, (2, rows, length - 1)).tolist()  # EOS is added
     made = make_batch(*ids)
-    batch = made._make(None if part is None else part.to(chosen) for part in made)
+    batch = Batch(*(part if part is None else part.to(chosen) for part in made))  # type: ignore[arg-type]
     count, started = -2, 0.0
     while count < 2 or time.perf_counter() - started < seconds:
         if count == 0:

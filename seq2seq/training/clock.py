@@ -6,7 +6,6 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.training.stopping import TrainingLength
 
 
 class Clock:
@@ -18,7 +17,7 @@ class Clock:
         self.saved_seconds = before  # at the last save
         self._process_began = self._window = time.monotonic()
         self._tokens = 0
-        self.steps, self._pauses, self._paused = 0, 0, 0.0  # counted by this process
+        self.steps = 0  # of this process
 
     @property
     def seconds(self) -> float:
@@ -33,18 +32,11 @@ class Clock:
     def leave_out(self, seconds: float) -> None:
         """Exclude the seconds of a validation from the speed."""
         self._window += seconds
-        self._paused += seconds
-        self._pauses += 1
 
     @property
     def step_seconds(self) -> float:
-        """Mean seconds per step of this process, without validations."""
-        return (time.monotonic() - self._process_began - self._paused) / max(1, self.steps)
-
-    @property
-    def validation_seconds(self) -> float:
-        """Mean seconds per validation of this process; 0 before the first."""
-        return self._paused / max(1, self._pauses)
+        """Mean seconds per step of this process, validations included."""
+        return (time.monotonic() - self._process_began) / max(1, self.steps)
 
     def speed(self) -> float:
         """Return the target tokens per second since the last call."""
@@ -76,24 +68,17 @@ class TimeLeft(NamedTuple):
 
 
 def estimate_time_left(
-    settings: TrainingConfig, clock: Clock, step: int, length: TrainingLength
+    settings: TrainingConfig, clock: Clock, step: int, last_step: int | None
 ) -> TimeLeft | None:
-    """Estimate the remaining time at a step, from the steps and validations of this process.
-
-    Returns None before the first step of a process.
-    """
+    """Estimate the remaining time at a step, from the steps of this process; None before any."""
     if not clock.steps:
         return None
-    ends, last_step = [], length.last_step
-    interval = settings.validate_every or length.steps_per_epoch
+    ends = []
     if last_step is not None:
-        validations = _validations_left(interval, step, last_step)
-        seconds = clock.step_seconds * (last_step - step) + clock.validation_seconds * validations
-        ends.append(TimeLeft(seconds, last_step, True))
+        ends.append(TimeLeft(clock.step_seconds * (last_step - step), last_step, True))
     if settings.max_minutes is not None:
         left = max(0.0, 60 * settings.max_minutes - clock.seconds)
-        end = step + int(left / (clock.step_seconds + clock.validation_seconds / interval))
-        ends.append(TimeLeft(left + clock.validation_seconds, end, False))
+        ends.append(TimeLeft(left, step + int(left / clock.step_seconds), False))
     return min(ends, default=None)
 
 
@@ -103,8 +88,3 @@ def describe_time_left(settings: TrainingConfig, left: TimeLeft | None) -> str:
         return ""
     bound = "about" if settings.patience is None else "at most about"
     return f", {bound} {tqdm.format_interval(left.seconds)} left"
-
-
-def _validations_left(interval: int, step: int, last_step: int) -> int:
-    """Return the number of validations after a step; one follows the last step in any case."""
-    return last_step // interval - step // interval + bool(last_step % interval)

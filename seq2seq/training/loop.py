@@ -296,7 +296,8 @@ def show(
 
 def time_left(session: TrainingSession, clock: Clock, length: TrainingLength) -> TimeLeft | None:
     """Estimate the remaining time at the current step."""
-    return estimate_time_left(session.config.training, clock, session.progress.step, length)
+    step, last_step = session.progress.step, length.last_step
+    return estimate_time_left(session.config.training, clock, step, last_step)
 
 
 def save(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
