@@ -9,10 +9,13 @@ from seq2seq.config.schema import TrainingConfig
 
 
 class Clock:
-    """Time trained, over all processes of a run, and speed in target tokens."""
+    """Time trained, over all processes of a run, speed in target tokens, and time left."""
 
-    def __init__(self, before: float) -> None:
-        """Start with the seconds trained by earlier processes."""
+    def __init__(
+        self, before: float, last_step: int | None = None, max_minutes: float | None = None
+    ) -> None:
+        """Start with the seconds trained by earlier processes, and with limits of training."""
+        self.last_step, self._max_minutes = last_step, max_minutes
         self._began = time.monotonic() - before
         self.saved_seconds = before  # at the last save
         self._process_began = self._window = time.monotonic()
@@ -33,10 +36,17 @@ class Clock:
         """Exclude the seconds of a validation from the speed."""
         self._window += seconds
 
-    @property
-    def step_seconds(self) -> float:
-        """Mean seconds per step of this process, validations included."""
-        return (time.monotonic() - self._process_began) / max(1, self.steps)
+    def left(self, step: int) -> "TimeLeft | None":
+        """Estimate the remaining time at a step by the steps of this process; None before any."""
+        if not self.steps:
+            return None
+        ends, per_step = [], (time.monotonic() - self._process_began) / self.steps
+        if self.last_step is not None:
+            ends.append(TimeLeft(per_step * (self.last_step - step), self.last_step, True))
+        if self._max_minutes is not None:
+            seconds = max(0.0, 60 * self._max_minutes - self.seconds)
+            ends.append(TimeLeft(seconds, step + int(seconds / per_step), False))
+        return min(ends, default=None)
 
     def speed(self) -> float:
         """Return the target tokens per second since the last call."""
@@ -65,21 +75,6 @@ class TimeLeft(NamedTuple):
     def steps(self, step: int) -> str:
         """Format the current step and the last one."""
         return f"step {step:,}/{'' if self.exact else 'about '}{self.last_step:,}"
-
-
-def estimate_time_left(
-    settings: TrainingConfig, clock: Clock, step: int, last_step: int | None
-) -> TimeLeft | None:
-    """Estimate the remaining time at a step, from the steps of this process; None before any."""
-    if not clock.steps:
-        return None
-    ends = []
-    if last_step is not None:
-        ends.append(TimeLeft(clock.step_seconds * (last_step - step), last_step, True))
-    if settings.max_minutes is not None:
-        left = max(0.0, 60 * settings.max_minutes - clock.seconds)
-        ends.append(TimeLeft(left, step + int(left / clock.step_seconds), False))
-    return min(ends, default=None)
 
 
 def describe_time_left(settings: TrainingConfig, left: TimeLeft | None) -> str:
