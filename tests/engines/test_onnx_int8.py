@@ -32,10 +32,8 @@ from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, bounds_of, declare, ma
 from seq2seq.engines.onnx.int8 import UNDEFINED, quantize_graphs, quantize_rows
 from seq2seq.engines.onnx.trace import trace
 from seq2seq.model.encoder import Encoder
-from seq2seq.model.gru import GRULayer
 from seq2seq.model.layers import ScaledEmbedding
-from seq2seq.model.lstm import LSTMLayer
-from seq2seq.model.recurrent import RecurrentLayer
+from seq2seq.model.recurrent import GRULayer, LSTMLayer, RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 
 Arrays = dict[str, NDArray[Any]]

@@ -26,7 +26,6 @@ from seq2seq.analysis.check.forecast import (
 from seq2seq.analysis.check.text_form import column_findings, form_findings
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
-from seq2seq.data.alignment_targets import check_words
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import (
     ParallelText,
@@ -155,8 +154,6 @@ def _vocabularies(config: Config, train: ParallelText, start: WarmStart | None) 
         tags = config.data.tags
         vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt, tags)
     check_tags(vocabularies, config.data.tags)
-    if config.training.losses.guided_alignment > 0:
-        check_words(vocabularies)
     return vocabularies
 
 
@@ -180,7 +177,7 @@ def _session(
 def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by the name of its split.
 
-    Raises UserError as `read_texts` does, and for a word alignment that does not fit.
+    Raises UserError as `other_texts` does, and for a word alignment that does not fit.
     """
     named = {
         name: _untagged(files.model_copy(update={"tag": None}))
