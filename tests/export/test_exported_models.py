@@ -286,7 +286,7 @@ def test_a_vocabulary_of_words_replaces_unknown_words(tmp_path: Path) -> None:
     expected = run.translate(LINES)
     check_same(exported.translate(LINES), expected)
     lines = [line for line, each in zip(LINES, expected, strict=True) if "<unk>" in each.tokens]
-    assert len(lines) > 5
+    assert len(lines) > 3
     check_same(
         exported.translate(lines, 1, prefixes=lines), run.translate(lines, 1, prefixes=lines)
     )

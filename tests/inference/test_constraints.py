@@ -251,12 +251,13 @@ def rule_states(options: SearchOptions, slots: int) -> RuleStates:
 
 
 def forbidden_by(states: RuleStates, lengths: Sequence[int], limit: int) -> list[list[int]]:
-    """Return the tokens that the rules forbid in each row."""
+    """Return the tokens that the rules forbid in each row, but for those that no search takes."""
     mask = states.mask(np.array(lengths), np.full(len(lengths), limit))
     banned: list[list[int]] = [[] for _ in range(len(lengths) * states.options.size)]
     if mask.forbidden is not None:
-        for row, token in zip(*(part.tolist() for part in mask.forbidden), strict=True):
-            banned[row].append(token)
+        for row, forbidden in zip(*mask.forbidden, strict=True):
+            tokens = np.flatnonzero(forbidden).tolist()
+            banned[row] = [i for i in tokens if i not in states.options.forbidden_ids]
     return banned
 
 

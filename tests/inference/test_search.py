@@ -205,7 +205,7 @@ def test_an_exhaustive_beam_finds_every_hypothesis_in_order(
         check_ranking(model, source, hypotheses, everything, length_penalty, coverage_penalty)
 
 
-@pytest.mark.parametrize("beam_size", [2, 3, 5])
+@one_quick("beam_size", [2, 3, 5], quick=1)
 @pytest.mark.parametrize(
     ("length_penalty", "coverage_penalty"), [(0.0, 0.0), (0.7, 0.0), (1.0, 0.0), (1.0, 0.3)]
 )

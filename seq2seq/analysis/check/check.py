@@ -24,7 +24,6 @@ from seq2seq.analysis.check.forecast import (
 )
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
-from seq2seq.data.alignment_targets import check_words
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import (
     ParallelText,
@@ -146,14 +145,12 @@ def _parts(
 
 
 def _vocabularies(config: Config, train: ParallelText, start: WarmStart | None) -> Vocabularies:
-    if start is not None and start.keeps_vocabulary:
-        vocabularies = start.trained
+    if start is not None:
+        vocabularies = start.vocabularies
     else:
         tags = config.data.tags
         vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt, tags)
     check_tags(vocabularies, config.data.tags)
-    if config.training.losses.guided_alignment > 0:
-        check_words(vocabularies)
     return vocabularies
 
 
@@ -177,7 +174,7 @@ def _session(
 def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by the name of its split.
 
-    Raises UserError as `read_texts` does, and for a word alignment that does not fit.
+    Raises UserError as `other_texts` does, and for a word alignment that does not fit.
     """
     named = {
         name: _untagged(files.model_copy(update={"tag": None}))
