@@ -36,6 +36,7 @@ SHELL = {
     "docker",
     "cut",
     "echo",
+    "head",
     "export",
     "git",
     "gzip",

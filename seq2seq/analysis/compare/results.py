@@ -10,7 +10,7 @@ from seq2seq.runtime.console import aligned_table
 from seq2seq.runtime.figures import Curve, line_chart, matplotlib_note, save
 from seq2seq.runtime.files import atomic_write, write_errors
 
-Rows = list[list[str]]  # cells; the first row is the head
+Rows = list[list[str]]  # cells of a table, the first row its head
 
 
 def tables_of(result: ComparisonResult) -> list[str]:
