@@ -24,7 +24,7 @@ def last_step_of(config: Config, pairs: EncodedPairs) -> int | None:
         order = EpochOrder(pairs, settings.batch_tokens, config.seed, epoch)
         return -(-len(order) // settings.accumulate)
 
-    if (epochs := settings.max_epochs) is not None:  # those of weighted corpora differ
+    if (epochs := settings.max_epochs) is not None:  # epochs of weighted corpora differ
         ends.append(sum(map(steps, range(epochs))) if pairs.shares else epochs * steps(0))
     return min((end for end in ends if end is not None), default=None)
 
