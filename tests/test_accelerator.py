@@ -75,7 +75,12 @@ def test_gradients_equal_those_of_the_cpu() -> None:
             assert torch.allclose(weight.grad.inner, grad)
 
 
-SHORT = ("training.max_steps=2", "training.validate_every=2", "decoding.max_length=3")
+SHORT = (
+    "training.max_steps=2",
+    "training.validate_every=2",
+    "decoding.max_length=3",
+    "data.max_length=12",
+)
 TRAININGS = {
     "bahdanau": (),
     "luong": ("model.decoder=luong", "model.attention_size=null"),

@@ -57,13 +57,12 @@ class Sampling(NamedTuple):
 class Mask(NamedTuple):
     """Changes to the log-probabilities of one step; a token that is ruled out has -inf.
 
-    `ends` holds for all rows of a slot. The others name places: rows [M] and tokens [M].
+    `ends` holds for all rows of a slot.
     """
 
     ends: Array  # [B], FREE, MUST_END (only end-of-sentence is allowed) or MAY_NOT_END
-    scaled: tuple[Array, Array, float] | None = None  # multiplied by the factor, before all else
-    allowed: tuple[Array, Array] | None = None  # rows that occur here may take no other tokens
-    forbidden: tuple[Array, Array] | None = None
+    scaled: tuple[Array, Array, float] | None = None  # rows [M], tokens [M] and their factor
+    forbidden: tuple[Array, Array] | None = None  # rows [M], and their tokens [M, V] ruled out
 
 
 class Best(NamedTuple):

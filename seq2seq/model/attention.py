@@ -52,7 +52,7 @@ class AdditiveScore(nn.Module):
     def forward(self, query: Tensor, keys: Tensor) -> Tensor:
         """Score queries against keys [B, S, A], or [B, K, S, A] of each hypothesis."""
         scores: Tensor = self.energy(self._hidden(query, keys))  # [B, K, S, 1]
-        return scores.squeeze(-1)
+        return scores[..., 0]
 
     def weights(self) -> ScoreWeights:
         return ScoreWeights(query=self.query_projection.weight, energy=self.energy.weight[0])

@@ -97,8 +97,8 @@ def _vocabularies(
     if state is not None:
         folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
         vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
-    elif start is not None and start.keeps_vocabulary:
-        vocabularies = start.trained
+    elif start is not None:
+        vocabularies = start.vocabularies
     else:
         vocabularies = source.vocabularies(config.vocabulary)
     check_tags(vocabularies, config.data.tags)

@@ -220,7 +220,7 @@ def new_session(
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, data.vocabularies)
     if start is not None:
-        start.initialise(model, data.vocabularies)
+        start.initialise(model)
     model = model.to(device)
     averages = {name: weight.clone() for name, weight in named_weights(model).items()}
     progress = Progress(metrics_checksum=LineCount().checksum)

@@ -288,13 +288,13 @@ def test_a_run_that_fails_is_reported_in_its_row(
 ) -> None:
     path = Path("ladder.yaml")
     diverging = "  wild: {training.optimizer: sgd, training.learning_rate: 1.0e+9}\n"
-    huge = "  huge: {model.hidden_size: 700}\n"
+    huge = "  huge: {model.hidden_size: 22}\n"
     text = path.read_text(encoding="utf-8").partition("  luong")[0]
     path.write_text(text.replace("variants:\n", f"variants:\n{diverging}{huge}"), encoding="utf-8")
     step = training.train_step
 
     def limited(run: TrainingSession, *rest: object) -> StepResult:
-        if run.config.model.hidden_size == 700:
+        if run.config.model.hidden_size == 22:
             raise MemoryError
         return step(run, *rest)  # type: ignore[arg-type]
 

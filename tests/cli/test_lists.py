@@ -51,11 +51,13 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = [line.split()[0] for line in printed(["configs"], capsys).splitlines()]
+    lines = printed(["configs"], capsys).splitlines()
+    assert max(map(len, lines)) <= 88
+    names = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert sorted(f"{name}.yaml" for name in names) == sorted(
         path.name for path in ROOT.glob("configs/*.yaml")
     )
-    assert not any(line.endswith(" al") for line in printed(["configs"], capsys).splitlines())
+    assert not any(line.endswith(" al") for line in lines)
     printed(["configs", "demo-en-mr", "configs/demo.yaml"], capsys)
     for name in ("demo-en-mr", "demo"):
         copy = Path("configs", f"{name}.yaml")
@@ -69,7 +71,9 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     assert "no config 'demo-mr'; did you mean 'demo-" in capsys.readouterr().err
     out = printed(["configs", "multi30k-en-de", "-o", "mine/here"], capsys)
     assert out.splitlines()[1] == "   seq2seq download multi30k"
-    assert Path("mine/here/multi30k-en-de.yaml").is_file()
+    assert main(["train", "mine/here/multi30k-en-de.yaml"]) == 2
+    error = "data/multi30k/train.en.gz: no such file; `seq2seq download multi30k` fetches it\n"
+    assert capsys.readouterr().err == f"seq2seq: error: {error}"
     assert main(["train", "configs/compare-ladder.yaml"]) == 2
     hint = "; `seq2seq configs compare-ladder` copies it to configs/"
     assert f"configs/compare-ladder.yaml: no such file{hint}\n" in capsys.readouterr().err

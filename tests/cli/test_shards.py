@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 
@@ -35,7 +36,7 @@ def translated(
     return captured.out, captured.err
 
 
-@pytest.mark.parametrize("shards", [1, 3, 9])
+@one_quick("shards", [1, 3, 9], quick=1)
 @pytest.mark.parametrize("options", [(), ("--json",), ("--n-best", "2"), ("--batch-size", "2")])
 def test_the_outputs_in_order_are_that_of_the_file(
     run: Path,

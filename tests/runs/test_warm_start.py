@@ -11,7 +11,7 @@ from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.checkpoint import load_model
-from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG
+from seq2seq.runs.layout import BEST, LAST, LOG
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.warm_start import read_warm_start
@@ -168,35 +168,9 @@ def test_another_model_is_refused(small_corpus: Path, first: Path) -> None:
         train(config, "cpu", init_from=first)
     assert str(refused.value) == (
         f"init_from={first}: its weights do not fit the config; set these keys to its values:"
-        "\n  model.hidden_size: 20 -> 24"
+        "\n  vocabulary.type: unigram -> bpe\n  model.hidden_size: 20 -> 24"
     )
     assert not config.run_dir.exists()
-
-
-@pytest.mark.thorough
-def test_another_vocabulary_is_trained_on_the_new_text(small_corpus: Path, first: Path) -> None:
-    config = other(small_corpus, "vocabulary.type=bpe", "training.max_steps=1")
-    second = train(config, "cpu", init_from=first)
-    (line,) = [
-        line for line in (second / LOG).read_text("utf-8").splitlines() if "initialised" in line
-    ]
-    old, new = (load_model(run, CPU).vocabularies.src for run in (first, second))
-    old_tokens = set(old.tokens(range(len(old))))
-    kept = sum(token in old_tokens for token in new.tokens(range(len(new))))
-    assert 260 < kept < len(new)
-    assert line.endswith(f"initialised from the best weights of {first}")
-    train(load_config(second / CONFIG, ["training.max_steps=2"]), "cpu", resume=True)
-
-
-def test_an_old_vocabulary_with_a_new_symbol_keeps_every_row(
-    small_corpus: Path, first: Path
-) -> None:
-    keys = (f"vocabulary.model={first}/vocabulary/joint.model", "vocabulary.symbols=<2yy>")
-    run, _ = prepare(other(small_corpus, *keys), CPU, init_from=first)
-    known, size = weights(first), len(load_model(first, CPU).vocabularies.src)
-    assert run.data.vocabularies.src.symbols == ("<2yy>",)
-    for name, weight in named_weights(run.model).items():
-        assert torch.equal(weight[:size] if len(weight) == size + 2 else weight, known[name])
 
 
 @pytest.mark.thorough

@@ -42,7 +42,7 @@ def loss_in_loops(model: Seq2Seq, batch: Batch, smoothing: float) -> Tensor:
 
 
 @one_quick("smoothing", [0.0, 0.1], quick=1)
-@pytest.mark.parametrize("case", ATTENTIONAL, ids=str)
+@one_quick("case", ATTENTIONAL, ids=str, quick=range(0, len(ATTENTIONAL), 3))
 def test_loss_and_gradients_equal_those_of_loops(case: Case, smoothing: float) -> None:
     model, batch = make_copying_model(case), make_batch(SOURCES, TARGETS)
     loss, nll = batch_loss(model, batch, LossWeights(smoothing))

@@ -148,8 +148,8 @@ def _parts(
 
 
 def _vocabularies(config: Config, train: ParallelText, start: WarmStart | None) -> Vocabularies:
-    if start is not None and start.keeps_vocabulary:
-        vocabularies = start.trained
+    if start is not None:
+        vocabularies = start.vocabularies
     else:
         tags = config.data.tags
         vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt, tags)

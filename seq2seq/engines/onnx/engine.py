@@ -172,12 +172,9 @@ class OnnxEngine:
         values = step.values
         if mask.scaled is not None:
             values[mask.scaled[:2]] *= np.float32(mask.scaled[2])
-        if mask.allowed is not None:
-            allowed = values[mask.allowed]
-            values[np.unique(mask.allowed[0])] = -np.inf
-            values[mask.allowed] = allowed
         if mask.forbidden is not None:
-            values[mask.forbidden] = -np.inf
+            for row, forbidden in zip(*mask.forbidden, strict=True):
+                np.putmask(values[row], forbidden, -np.inf)
         by_slot = values.reshape(len(mask.ends), -1, values.shape[1])
         by_slot[mask.ends == MAY_NOT_END, :, EOS_ID] = -np.inf
         for slot in np.flatnonzero(mask.ends == MUST_END):

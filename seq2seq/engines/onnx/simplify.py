@@ -1,14 +1,14 @@
 """Simplify a traced graph: fewer operators, and the same result for a row in every batch."""
 
 from collections.abc import Iterator, Sequence
+from tempfile import TemporaryDirectory
 
 import numpy as np
+import onnx
+import onnxruntime
 from onnx import NodeProto, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from seq2seq.engines.onnx.graph import (
-    OPSET,
-    Array,
     Graph,
     Types,
     attribute,
@@ -24,17 +24,40 @@ _BLOCK = 16  # sums over multiples of it are rounded alike in every row and for 
 def simplify(graph: Graph) -> None:
     """Rewrite a traced graph in place: rows are computed in fewer operators, independently."""
     _name_constants(graph)
-    count = len(graph.nodes) + 1
-    while len(graph.nodes) < count:  # sizes are known from others
-        count = len(graph.nodes)
-        _fold_moves(graph)
-        _fold_sizes(graph)
-        _take_branches(graph)
-        graph.prune()
+    for _ in range(2):  # ranks are known from others
+        _optimize(graph)
+    _name_constants(graph)
+    _fold_moves(graph)
+    _read_sizes(graph)
+    graph.prune()
     _separate_biases(graph)
     _join_products(graph)
     _separate_rows(graph)
     graph.prune()
+
+
+def _optimize(graph: Graph) -> None:
+    """Let ONNX Runtime compute what is constant, such as fixed sizes and the branches they take."""
+    types, producers = types_of(graph), graph.producers()
+    for node in graph.nodes:
+        before = producers.get(node.input[0]) if node.op_type == "Size" else None
+        rank = None if before is None else rank_of(types, before.input[0])
+        if rank is not None:
+            constant = numpy_helper.from_array(np.array(rank))
+            node.CopyFrom(make("Constant", [], node.output, value=constant))
+    with TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # fatal errors: others are raised
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = f"{folder}/graph.onnx"
+        onnxruntime.InferenceSession(graph.content(), options, providers=["CPUExecutionProvider"])
+        optimized = Graph.of(onnx.load(options.optimized_model_filepath).graph)
+    loops = {node.output[0]: node for node in graph.nodes if bodies(node)}
+    for node in optimized.nodes:  # bodies have been simplified, with names of their own
+        if bodies(node):
+            loops[node.output[0]].input[:] = node.input
+            node.CopyFrom(loops[node.output[0]])
+    graph.nodes, graph.weights = optimized.nodes, graph.weights | optimized.weights
 
 
 def _name_constants(graph: Graph) -> None:
@@ -110,99 +133,25 @@ def _inserts(graph: Graph, node: NodeProto, axis: int) -> bool:
     return node.op_type == "Unsqueeze" and graph.weights[node.input[1]].tolist() == [axis]
 
 
-def _fold_sizes(graph: Graph) -> None:
-    """Replace sizes that are fixed by constants; read others in one operator."""
-    types, producers = types_of(graph), graph.producers()
-    nodes = []
+def _read_sizes(graph: Graph) -> None:
+    """Read a size as a vector [1] in one operator, in place of two or three."""
+    producers = graph.producers()
     for node in graph.nodes:
-        array = _fixed_size(graph, node, producers, types)
-        if array is None and _is_constant(graph, node):
-            array = _computed(graph, node)
-        if array is not None:
-            graph.weights[node.output[0]] = array
-        else:
-            nodes.append(node)
-    graph.nodes = nodes
-    for node in graph.nodes:
-        if (size := _size(graph, node, producers)) is not None:
-            node.CopyFrom(size)
-
-
-def _take_branches(graph: Graph) -> None:
-    """Replace decisions on fixed sizes by the operators of the branch that is always taken."""
-    nodes: list[NodeProto] = []
-    for node in graph.nodes:
-        if node.op_type != "If" or node.input[0] not in graph.weights:
-            nodes.append(node)
+        taken = producers.get(node.input[0]) if node.op_type == "Unsqueeze" else node
+        if taken is None or taken.op_type != "Gather":
             continue
-        taken = "then_branch" if graph.weights[node.input[0]].all() else "else_branch"
-        branch = attribute(node, taken)
-        nodes += branch.node
-        results = (value.name for value in branch.output)
-        nodes += [make("Identity", [a], [b]) for a, b in zip(results, node.output, strict=True)]
-    graph.nodes = nodes
-    _name_constants(graph)
-
-
-def _shape_place(
-    graph: Graph, node: NodeProto, producers: dict[str, NodeProto]
-) -> tuple[str, int] | None:
-    """Return the value and the axis whose size an operator takes from a shape."""
-    if node.op_type != "Gather":
-        return None
-    before, place = producers.get(node.input[0]), graph.weights.get(node.input[1])
-    if before is None or before.op_type != "Shape" or before.attribute:
-        return None
-    if place is None or place.size != 1:
-        return None
-    return before.input[0], int(place.ravel()[0])
-
-
-def _fixed_size(
-    graph: Graph, node: NodeProto, producers: dict[str, NodeProto], types: Types
-) -> Array | None:
-    """Return the size that an operator takes from a shape, if it is the same in every call."""
-    before = producers.get(node.input[0]) if node.input else None
-    if node.op_type == "Size" and before is not None and before.op_type == "Shape":
-        rank = rank_of(types, before.input[0])
-        return None if rank is None else np.array(rank)
-    place = _shape_place(graph, node, producers)
-    if place is None or place[0] not in types:
-        return None
-    shape = types[place[0]].shape.dim
-    if not shape or not shape[place[1]].HasField("dim_value"):
-        return None
-    return np.full(graph.weights[node.input[1]].shape, shape[place[1]].dim_value, np.int64)
-
-
-def _size(graph: Graph, node: NodeProto, producers: dict[str, NodeProto]) -> NodeProto | None:
-    """Return the operator of a size as a vector [1], in place of two or three."""
-    taken = node
-    if node.op_type == "Unsqueeze":
-        taken = producers.get(node.input[0], node)
-    elif node.op_type != "Gather" or not graph.weights.get(node.input[1], np.array(0)).ndim:
-        return None
-    place = _shape_place(graph, taken, producers)
-    if place is None:
-        return None
-    end = {} if place[1] == -1 else {"end": place[1] + 1}
-    return make("Shape", [place[0]], node.output, start=place[1], **end)
-
-
-def _is_constant(graph: Graph, node: NodeProto) -> bool:
-    inputs = [name for name in node.input if name]
-    return bool(inputs) and all(
-        name in graph.weights and graph.weights[name].size <= _BLOCK for name in inputs
-    )
-
-
-def _computed(graph: Graph, node: NodeProto) -> Array | None:
-    """Return the result of an operator on small constants."""
-    if len(node.output) > 1 or bodies(node):
-        return None
-    values = {name: graph.weights[name] for name in node.input if name}
-    (result,) = ReferenceEvaluator(node, opsets={"": OPSET}).run(None, values)
-    return np.asarray(result)
+        before, place = producers.get(taken.input[0]), graph.weights.get(taken.input[1])
+        if (
+            before is None
+            or before.op_type != "Shape"
+            or attribute(before, "start", 0)
+            or place is None
+        ):
+            continue
+        if place.size == 1 and (place.ndim or node is not taken):
+            start = int(place.ravel()[0])
+            end = {} if start == -1 else {"end": start + 1}
+            node.CopyFrom(make("Shape", before.input, node.output, start=start, **end))
 
 
 def _separate_biases(graph: Graph) -> None:

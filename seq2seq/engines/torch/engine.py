@@ -173,13 +173,9 @@ class TorchEngine:
         if mask.scaled is not None:
             places = self._tensor(mask.scaled[0]), self._tensor(mask.scaled[1])
             values[places] *= mask.scaled[2]
-        if mask.allowed is not None:
-            places = self._tensor(mask.allowed[0]), self._tensor(mask.allowed[1])
-            allowed = values[places]
-            values[self._tensor(np.unique(mask.allowed[0]))] = -torch.inf
-            values[places] = allowed
         if mask.forbidden is not None:
-            values[self._tensor(mask.forbidden[0]), self._tensor(mask.forbidden[1])] = -torch.inf
+            rows, forbidden = map(self._tensor, mask.forbidden)
+            values[rows] = values[rows].masked_fill_(forbidden, -torch.inf)
         by_slot = values.view(len(mask.ends), -1, values.shape[1])
         if len(slots := np.flatnonzero(mask.ends == MAY_NOT_END)):
             by_slot[self._tensor(slots), :, EOS_ID] = -torch.inf

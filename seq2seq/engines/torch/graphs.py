@@ -158,7 +158,7 @@ class CapturedEngine(TorchEngine):
         return LazyStep(self, rows, ids)
 
     def mask(self, step: Any, mask: Mask) -> None:
-        if mask.scaled is None and mask.allowed is None and mask.forbidden is None:
+        if mask.scaled is None and mask.forbidden is None:
             step.ends = mask.ends if mask.ends.any() else None
             return
         with self._lock:

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, PAD_ID
+from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Engine, Mask
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 
 Tokens = Sequence[int] | Array
-Place = tuple[int, Tokens]  # in a mask: a row, and tokens of it
 
 
 class Phrases(NamedTuple):
@@ -29,74 +28,52 @@ class Phrases(NamedTuple):
 
 
 class NextTokens:
-    """Next tokens of one hypothesis: all but the forbidden ones, or the allowed ones alone."""
+    """Next tokens that one hypothesis may take."""
 
-    def __init__(self, room: int, forbidden: Tokens, engine: Engine) -> None:
-        """Take the number of tokens that may still precede end-of-sentence, and forbidden ones."""
-        self.room, self._engine = room, engine
-        self.allowed: Array | None = np.array([EOS_ID]) if room <= 0 else None
+    def __init__(self, room: int, allowed: Array) -> None:
+        """Take the number of tokens that may precede end-of-sentence, and which are allowed [V]."""
+        self.room, self._allowed = room, allowed
         self.is_bound = False  # by an incomplete prefix
         self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
         self.repeated: Tokens = ()  # forbidden, as they would complete an n-gram again
         self.unwanted: Tokens = ()  # forbidden, as they would complete a forbidden word
-        self._always = forbidden  # by the engine
-        self._forbidden: list[Tokens] = []
-        self._exempt: Tokens = ()
+        if room <= 0:
+            self.allow_only([EOS_ID])
 
     def allow_only(self, tokens: Tokens) -> None:
         """Allow no tokens but these, as far as they are still allowed."""
-        if self.allowed is None:
-            self.allowed = np.asarray(tokens, np.int64)
-        else:
-            self.allowed = self.allowed[np.isin(self.allowed, tokens)]
+        places = np.asarray(tokens, np.int64)
+        before, self._allowed = self._allowed, np.zeros_like(self._allowed)
+        self._allowed[places] = before[places]
 
     def forbid(self, tokens: Tokens) -> None:
         """Forbid tokens."""
-        if len(tokens):
-            self._forbidden.append(tokens)
+        self._allowed[np.asarray(tokens, np.int64)] = False
 
     def exempt(self, tokens: Tokens) -> None:
         """Allow tokens whatever the other rules say, but for forbidden words and n-grams."""
-        self._exempt = tokens
+        self._allowed[np.asarray(tokens, np.int64)] = True
         self.scaled = [token for token in self.scaled if token not in tokens]
-
-    @property
-    def is_dead(self) -> bool:
-        """Return whether no token remains, so that the hypothesis cannot continue."""
-        return self.allowed is not None and not len(self.remaining())
-
-    def relax(self) -> None:
-        """Allow forbidden words and repeated n-grams, where no hypothesis could continue."""
-        self.repeated = self.unwanted = ()
 
     def has_others(self, tokens: Tokens) -> bool:
         """Return whether a token remains if these are forbidden."""
-        if self.allowed is not None:
-            return not np.isin(self.allowed, self._joined(tokens, self.repeated)).all()
-        parts = [self._always, *self._forbidden, self.repeated, tokens]
-        if sum(map(len, parts)) < self._engine.vocabulary_size:
+        if np.count_nonzero(self._allowed) > len(self.repeated) + len(tokens):
             return True
-        return len(np.unique(np.concatenate(parts))) < self._engine.vocabulary_size
-
-    def forbidden(self) -> Array:
-        """Return the tokens that are forbidden where `allowed` is None."""
-        joined = self._joined()
-        joined = joined[~np.isin(joined, self._exempt)] if len(self._exempt) else joined
-        return np.concatenate([joined, self._joined_strict()])
+        remaining = self.remaining()
+        remaining[np.asarray(tokens, np.int64)] = False
+        return bool(remaining.any())
 
     def remaining(self) -> Array:
-        """Return the tokens that are left of the allowed ones."""
-        assert self.allowed is not None, "without allowed tokens, others are forbidden"
-        allowed = self.allowed[~np.isin(self.allowed, self._joined())]
-        allowed = np.union1d(allowed, self._exempt).astype(np.int64)
-        return allowed[~np.isin(allowed, self._joined_strict())]
+        """Return which tokens may follow: [V]."""
+        remaining = self._allowed.copy()
+        for tokens in (self.repeated, self.unwanted):
+            if len(tokens):
+                remaining[np.asarray(tokens)] = False
+        return remaining
 
-    def _joined(self, *more: Tokens) -> Array:
-        parts = (np.asarray(part, np.int64) for part in ((), *self._forbidden, *more))
-        return np.concatenate(list(parts))
-
-    def _joined_strict(self) -> Array:
-        return np.concatenate([np.asarray(p, np.int64) for p in (self.repeated, self.unwanted)])
+    def relaxed(self) -> Array:
+        """Return the same with forbidden words and repeated n-grams: no hypothesis could go on."""
+        return self._allowed
 
 
 class Rule(Protocol):
@@ -353,48 +330,31 @@ class RuleStates:
         ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
         if not self._rules:
             return Mask(ends)
-        scaled, allowed, forbidden = list[Place](), list[Place](), list[Place]()
+        scaled, forbidden = dict[int, Tokens](), dict[int, Array]()  # by row
         for slot in self._rules:
             room, may_end = int(limits[slot] - 1 - lengths[slot]), ends[slot] != MAY_NOT_END
             choices = {
-                k: self._choice(slot, states, room, may_end)
+                slot * self.options.size + k: self._choice(slot, states, room, may_end)
                 for k, states in enumerate(self._states[slot])
                 if states is not None
             }
-            is_dead = all(choice.is_dead for choice in choices.values())
-            for k, choice in choices.items():
-                if is_dead:
-                    choice.relax()
-                row = slot * self.options.size + k
-                scaled.append((row, choice.scaled))
-                if choice.allowed is None:
-                    forbidden.append((row, choice.forbidden()))
-                elif len(remaining := choice.remaining()):
-                    allowed.append((row, remaining))
-                else:  # no token at all
-                    allowed.append((row, [PAD_ID]))
-                    forbidden.append((row, [PAD_ID]))
-        places = _arrays(scaled)
-        factors = None if places is None else (*places, self.options.repetition_penalty)
-        return Mask(ends, factors, _arrays(allowed), _arrays(forbidden))
+            remaining = {row: choice.remaining() for row, choice in choices.items()}
+            if not any(map(np.any, remaining.values())):
+                remaining = {row: choice.relaxed() for row, choice in choices.items()}
+            scaled |= {row: choice.scaled for row, choice in choices.items()}
+            forbidden |= {row: ~allowed for row, allowed in remaining.items()}
+        factors = None
+        if any(map(len, scaled.values())):
+            rows = np.repeat([*scaled], [len(tokens) for tokens in scaled.values()])
+            tokens = np.concatenate([np.asarray(part, np.int64) for part in scaled.values()])
+            factors = rows, tokens, self.options.repetition_penalty
+        return Mask(ends, factors, (np.array([*forbidden]), np.stack([*forbidden.values()])))
 
     def _choice(self, slot: int, states: Sequence[Any], room: int, may_end: bool) -> NextTokens:
         """Return the next tokens of a hypothesis whose rules have these states."""
-        rules, never = self._rules[slot], self.options.forbidden_ids
-        has_phrases = isinstance(rules[-1], RequirePhrases)
-        choice = NextTokens(room, () if has_phrases else never, self.engine)
-        choice.forbid(never if has_phrases else ())
+        choice = NextTokens(room, np.ones(self.engine.vocabulary_size, bool))
+        choice.forbid(self.options.forbidden_ids)
         choice.forbid(() if may_end else [EOS_ID])
-        for rule, state in zip(rules, states, strict=True):
+        for rule, state in zip(self._rules[slot], states, strict=True):
             rule.mask(state, choice)
         return choice
-
-
-def _arrays(places: Sequence[Place]) -> tuple[Array, Array] | None:
-    """Return rows [M] and tokens [M], or None if there are none."""
-    places = [(row, tokens) for row, tokens in places if len(tokens)]
-    if not places:
-        return None
-    counts = [len(tokens) for _, tokens in places]
-    rows = np.repeat([row for row, _ in places], counts)
-    return rows, np.concatenate([np.asarray(tokens, np.int64) for _, tokens in places])
