@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.model.fused.library_lstm import run_library_lstm
-from seq2seq.model.fused.lstm import LSTMUnroll
+from seq2seq.model.fused.lstm import LSTMUnroll, run_library_lstm
 from seq2seq.model.layers import linear, tanh
 
 

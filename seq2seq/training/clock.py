@@ -20,7 +20,7 @@ class Clock:
         self.saved_seconds = before  # at the last save
         self._process_began = self._window = time.monotonic()
         self._tokens = 0
-        self.steps = 0  # of this process
+        self.steps = 0  # counted by this process
 
     @property
     def seconds(self) -> float:

@@ -54,7 +54,7 @@ def diagnose(result: ValidationResult, config: Config) -> list[str]:
 
 
 def _text_findings(result: ValidationResult, rate: str, longer: str) -> Iterator[str]:
-    """Yield what is wrong with the hypotheses, the most telling first."""
+    """Yield what is wrong with the hypotheses, the most informative first."""
     sources, references, hypotheses, metrics, _ = result
     steps = int(max(_series(metrics, "step"), default=0))
     early = f"{steps} steps are few, {longer}" if steps < FEW_STEPS else ""

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from seq2seq.model import recurrent
-from seq2seq.model.fused.library_lstm import run_library_lstm
+from seq2seq.model.fused.lstm import run_library_lstm
 from seq2seq.model.recurrent import LSTMLayer, RecurrentLayer
 
 LENGTHS = (4, 2, 5)
