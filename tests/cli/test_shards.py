@@ -88,7 +88,7 @@ def test_notes_have_the_line_numbers_of_the_file(
         (("--shard", "2", "-i", "TEXT"), "must be I/N, such as 1/8, not '2'"),
         (("--shard", "1/2", "ki"), "needs -i FILE, whose lines it counts first"),
         (("--shard", "1/2", "-i", "-"), "needs -i FILE, whose lines it counts first"),
-        (("--shard", "1/2", "-i", "TEXT", "--document"), "cannot be used with --stream or --docu"),
+        (("--shard", "1/2", "-i", "TEXT", "--stream"), "--shard cannot be used with --stream"),
     ],
 )
 def test_a_wrong_shard_is_refused_in_one_line(
