@@ -10,7 +10,7 @@ PACKAGE = ROOT / "seq2seq"
 BUDGETS = {
     "runtime": (1940, 1680),
     "config": (1730, 1700),
-    "names": (1360, 1200),
+    "names": (1340, 1200),
     "data": (4910, 4700),
     "model": (2760, 2800),
     "engines": (3030, 2300),

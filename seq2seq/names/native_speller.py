@@ -4,11 +4,11 @@ A noisy channel: the spelling y of a name x maximises
 
     log P(x | y) + log P(y) - penalties,
 
-where P(y) is the product of a bigram and a 4-gram model of the target's words, each to a power, and
-P(x | y) the product of the letters that each unit is romanized as, given its neighbours. Unicode's
-names of letters say how they sound. The penalties are for units that names have less often than
-other words, as they come with loan words and endings: retroflex letters, and long vowels in some
-places. The weights were fitted to spellings of 172 Indian names.
+where P(y) is a 4-gram model of the target's words, to a power, and P(x | y) the product of the
+letters that each unit is romanized as, given its neighbours. Unicode's names of letters say how
+they sound. The penalties are for units that names have less often than other words, as they come
+with loan words and endings: retroflex letters, and long vowels in some places. The weights were
+fitted to spellings of 172 Indian names.
 """
 
 import math
@@ -22,7 +22,7 @@ from seq2seq.names.sounds import Unit, ends_stem, units_of
 BEAM = 60
 ALTERNATIVES = 30  # spellings whose probabilities sum to 1
 _ALPHABET = 100  # units, for smoothing
-_BIGRAM, _FOURGRAM, _CHANNEL = 0.43, 0.36, 1.27  # weights of the models
+_FOURGRAM, _CHANNEL = 0.36, 1.27  # weights of the models
 _RETROFLEX = {"T": 2.9, "D": 2.9, "N": 1.6, "L": 2.1, "S": -0.5}  # by the letter that is doubled
 _LONG_VOWEL = 2.3
 _INITIAL_A, _INNER_A = 1.57, 0.8  # long a, in the first letter and after the first syllable
@@ -133,12 +133,11 @@ class NativeSpeller:
     """Spells names, given the words of the target."""
 
     def __init__(self, words: Iterable[str]) -> None:
-        self._bigrams, self._fourgrams = (NgramModel(order, _ALPHABET) for order in (2, 4))
+        self._fourgrams = NgramModel(4, _ALPHABET)
         units: set[Unit] = set()
         for word in words:
             spelling = units_of(word)
             if all(map(is_indic, spelling)):
-                self._bigrams.add(spelling)
                 self._fourgrams.add(spelling)
                 units.update(unit for unit in spelling if not _JOINERS & set(unit))
         self._units: dict[str, list[Unit]] = {}
@@ -185,8 +184,8 @@ class NativeSpeller:
     def _extension(self, partial: _Partial, unit: Unit) -> float:
         """Return the score of the last letters and of the next unit, which may be the end."""
         units = partial.units
-        score = _BIGRAM * math.log(self._bigrams.prob(_history(units, 1), unit))
-        score += _FOURGRAM * math.log(self._fourgrams.prob(_history(units, 3), unit))
+        history = (START,) * (3 - len(units)) + units[-3:]
+        score = _FOURGRAM * math.log(self._fourgrams.prob(history, unit))
         following = None if unit == END else unit
         if not may_follow(units, following):
             return -math.inf
@@ -199,10 +198,6 @@ class NativeSpeller:
 
 def _rank(item: tuple[_Partial, float]) -> tuple[float, tuple[Unit, ...]]:
     return -item[1], item[0].units
-
-
-def _history(units: tuple[Unit, ...], size: int) -> tuple[Unit, ...]:
-    return ("<s>",) * (size - len(units)) + units[-size:]
 
 
 @cache
