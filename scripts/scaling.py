@@ -138,11 +138,11 @@ def train(
     from seq2seq.training.batches import batch_of
     from seq2seq.training.preparation import prepare
     from seq2seq.training.step import train_step
-    from seq2seq.training.stopping import training_length
+    from seq2seq.training.stopping import last_step_of
 
     settings = load_config(config, overrides)
     run, _ = prepare(settings, torch.device("cpu"))
-    training_length(settings, run.data.train)  # counts the batches, as training does first
+    last_step_of(settings, run.data.train)  # counts the batches, as training does first
     pairs, budget = run.data.train, settings.training.batch_tokens
     memory: list[float] = []
     first_batch = first_batch_cpu = 0.0

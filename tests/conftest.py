@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from served import Served
 
     from seq2seq.data.batching import Batch
-    from seq2seq.serving.language_pairs import LanguagePairs
+    from seq2seq.serving.service import LanguagePairs
     from seq2seq.training.session import TrainingSession
 
 DECODERS = ("bahdanau", "luong", "none")
@@ -94,6 +94,12 @@ def tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let training write to TensorBoard, which takes longer than these trainings."""
     pytest.importorskip("tensorboard")
     monkeypatch.delitem(sys.modules, "torch.utils.tensorboard")
+
+
+@pytest.fixture
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let training write no engine, which takes longer than these trainings."""
+    monkeypatch.setattr("seq2seq.training.session.store_engine", lambda _: None)
 
 
 @pytest.fixture(scope="session")
@@ -195,7 +201,7 @@ def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path
 def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
     """Load the run with Bahdanau's decoder as a server does."""
     pytest.importorskip("fastapi")
-    from seq2seq.serving.language_pairs import load_pairs
+    from seq2seq.serving.service import load_pairs
 
     return load_pairs([str(tiny_runs["bahdanau"])], ModelOptions("cpu"))
 

@@ -21,10 +21,8 @@ from seq2seq.model.copying import Copying
 from seq2seq.model.decoder import BahdanauDecoder, Decoder, DecoderSizes, LuongDecoder, PlainDecoder
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.gnmt_decoder import GNMTDecoder
-from seq2seq.model.gru import GRULayer
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow, Window
-from seq2seq.model.lstm import LSTMLayer, NormedLSTMLayer
-from seq2seq.model.recurrent import RecurrentLayer
+from seq2seq.model.recurrent import GRULayer, LSTMLayer, NormedLSTMLayer, RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, EncoderOutput, Memory, Step
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from seq2seq.serving.access import Access, Limits
 from seq2seq.serving.app import address_of, create_app, listen, server_for
-from seq2seq.serving.language_pairs import LanguagePairs
+from seq2seq.serving.service import LanguagePairs
 
 
 class Reply(NamedTuple):

@@ -24,7 +24,7 @@ from torch import Tensor
 from seq2seq.cli.main import main
 from seq2seq.data.batching import make_batch
 from seq2seq.engines.torch import engine as torch_engine
-from seq2seq.model import lstm
+from seq2seq.model import recurrent
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs import training_state
@@ -75,7 +75,12 @@ def test_gradients_equal_those_of_the_cpu() -> None:
             assert torch.allclose(weight.grad.inner, grad)
 
 
-SHORT = ("training.max_steps=2", "training.validate_every=2", "decoding.max_length=3")
+SHORT = (
+    "training.max_steps=2",
+    "training.validate_every=2",
+    "decoding.max_length=3",
+    "data.max_length=12",
+)
 TRAININGS = {
     "bahdanau": (),
     "luong": ("model.decoder=luong", "model.attention_size=null"),
@@ -148,7 +153,7 @@ def test_training_with_the_library_lstm_equals_that_on_the_cpu(
     folder, keys = small_corpus.parent, (f"model.decoder={decoder}", "model.dropout=0")
     arguments = ["train", str(small_corpus), *SHORT, *keys]
     assert main([*arguments, f"run_dir={folder / 'cpu'}"]) == 0
-    with simulated() as device, mock.patch.object(lstm, "use_library", in_training):
+    with simulated() as device, mock.patch.object(recurrent, "use_library", in_training):
         assert main([*arguments, f"run_dir={folder / 'device'}"]) == 0
     assert {place.partition(":")[0] for place in device.reads} <= READING_MODULES
     for one, other in zip(metrics_of(folder / "cpu"), metrics_of(folder / "device"), strict=True):

@@ -20,7 +20,7 @@ from seq2seq.data.batching import Batch, make_batch
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import CapturedEngine
 from seq2seq.inference.search.search import search
-from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import LSTMLayer
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs.layout import BEST, LAST, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors

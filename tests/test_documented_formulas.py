@@ -21,8 +21,8 @@ from seq2seq.model.attention import (
     ScaledDotScore,
 )
 from seq2seq.model.copying import Copying, CopyOutputs, continuation
-from seq2seq.model.gru import GRULayer
 from seq2seq.model.local_attention import MonotonicWindow, PredictiveWindow
+from seq2seq.model.recurrent import GRULayer
 from seq2seq.model.state import SourcePositions
 from seq2seq.training.loss import alignment_losses, coverage_losses
 

@@ -4,6 +4,7 @@ import argparse
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from seq2seq.cli import serve
@@ -23,7 +24,10 @@ def documented() -> set[str]:
 
 def read_by_python(path: Path) -> Iterator[str]:
     """Yield the names read from os.environ, and names of this project in any string."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    source = path.read_text(encoding="utf-8")
+    if "os." not in source and not OWN.search(source):
+        return
+    nodes = list(ast.walk(ast.parse(source)))
     constants = {
         each.targets[0].id: each.value
         for each in nodes
@@ -58,6 +62,7 @@ def name_read(node: ast.AST) -> ast.expr | None:
     return None
 
 
+@cache
 def in_sources() -> set[str]:
     python = [
         path for top in ("seq2seq", "scripts", "tests") for path in (ROOT / top).rglob("*.py")

@@ -8,21 +8,21 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (2050, 1680),
+    "runtime": (1940, 1680),
     "config": (1730, 1700),
-    "names": (1380, 1200),
-    "data": (4990, 4700),
-    "model": (2900, 2800),
+    "names": (1360, 1200),
+    "data": (4910, 4700),
+    "model": (2760, 2800),
     "engines": (3030, 2300),
     "runs": (2100, 1500),
     "inference": (5930, 3620),
     "evaluation": (660, 650),
-    "training": (3670, 3210),
-    "analysis": (4160, 2960),
-    "serving": (1830, 1150),
-    "cli": (4410, 3300),
+    "training": (3220, 3210),
+    "analysis": (3580, 2960),
+    "serving": (1760, 1150),
+    "cli": (3890, 3300),
 }
-MODULES = 253  # at most; to come to: 230
+MODULES = 215  # at most; to come to: 230
 PRONOUNS = frozenset(
     [
         *("each", "found", "own", "kept", "given", "wanted", "known", "shown", "both", "other"),

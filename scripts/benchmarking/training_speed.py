@@ -10,7 +10,7 @@ import torch
 
 from benchmarking.machine import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.data.batching import EncodedPairs, EpochOrder, make_batch
+from seq2seq.data.batching import Batch, EncodedPairs, EpochOrder, make_batch
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import (
@@ -64,7 +64,8 @@ def length_cost(
     model = build_model(config.model, VOCABULARY, VOCABULARY, True).to(chosen).train()
     rows = max(1, batch_tokens // length)
     ids = torch.randint(4, VOCABULARY, (2, rows, length - 1)).tolist()  # EOS is added
-    batch = make_batch(*ids).to(chosen)
+    made = make_batch(*ids)
+    batch = Batch(*(part if part is None else part.to(chosen) for part in made))  # type: ignore[arg-type]
     count, started = -2, 0.0
     while count < 2 or time.perf_counter() - started < seconds:
         if count == 0:

@@ -283,11 +283,10 @@ def _script_name(script: str) -> str:
     return script if script == "CJK" else script.title() or "no"
 
 
-def as_yaml(path: Path, data: DataConfig, recipe: Recipe, modeline: str | None = None) -> str:
+def as_yaml(path: Path, data: DataConfig, recipe: Recipe) -> str:
     """Format the config of a recipe, to be written to `path`: its header, then section by section.
 
-    The run is named after the file. A comment beside a key gives the reason of its value;
-    `modeline` is a first line for editors.
+    The run is named after the file. A comment beside a key gives the reason of its value.
     """
     tree = {
         "name": path.stem,
@@ -295,8 +294,7 @@ def as_yaml(path: Path, data: DataConfig, recipe: Recipe, modeline: str | None =
         "data": {**_data_section(data), **recipe.sections["data"]},
         **{name: keys for name, keys in recipe.sections.items() if name != "data"},
     }
-    first = [modeline] if modeline else []
-    lines = [*first, *_header(path, data, recipe), *_entries(tree, recipe.reasons)]
+    lines = [*_header(path, data, recipe), *_entries(tree, recipe.reasons)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,17 +1,28 @@
-"""Arguments that several subcommands share, and the types of arguments."""
+"""Arguments that several subcommands share, their types, and the config or model they name."""
 
 import argparse
+import gc
 import math
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
+from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import LONE_SURROGATE
+from seq2seq.runtime.files import LONE_SURROGATE, check_paths
+from seq2seq.runtime.process_group import is_main_process
 
 if TYPE_CHECKING:
-    from seq2seq.config.schema import ParallelFiles
+    from seq2seq.config.schema import Config, ParallelFiles
+    from seq2seq.engines.engine import Sampling
     from seq2seq.inference.loaded_model import ModelOptions
+    from seq2seq.inference.settings import SearchSettings
+    from seq2seq.inference.translator import Translator
 
 MAX_COUNT = 1_000_000  # upper limit of every count on the command line
 _OPTIONS = {  # by arguments with another name
@@ -202,3 +213,145 @@ def parallel_files(
             f"{command}: {files.file} needs --columns SRC,TGT, the names of two columns"
         )
     return files
+
+
+def add_search_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("search")
+    text = (
+        "the translation of line n contains the phrases of line n of FILE, separated by tabs; "
+        "blank for none"
+    )
+    group.add_argument("--constraints", type=Path, metavar="FILE", help=text)
+    add_requirements(group)
+    add_sampling_options(group, f"{DESCRIPTIONS['samples']}; print the first")
+    text = DESCRIPTIONS["groups"]
+    group.add_argument("--groups", type=count, default=1, metavar="G", help=text)
+    text = f"{DESCRIPTIONS['diversity']} (default: {DIVERSITY})"
+    group.add_argument("--diversity", type=float, metavar="X", help=text)
+    group.add_argument("--mbr", choices=("chrf", "bleu"), help=DESCRIPTIONS["mbr"])
+
+
+def add_requirements(parser: argparse._ActionsContainer) -> None:
+    """Add the options that hold for all translations; see `requirements`."""
+    text = f"TSV of {DESCRIPTIONS['glossary']}"
+    parser.add_argument("--glossary", type=Path, metavar="FILE", help=text)
+    text = f"{DESCRIPTIONS['forbidden']}: those in FILE, one per line"
+    parser.add_argument("--forbidden", type=Path, metavar="FILE", help=text)
+
+
+def requirements(options: argparse.Namespace) -> "SearchSettings":
+    """Return the settings with the glossary and the forbidden phrases; raises UserError."""
+    from seq2seq.inference.glossary import Glossary
+    from seq2seq.inference.settings import SearchSettings
+
+    return SearchSettings(
+        glossary=options.glossary and Glossary.read(options.glossary),
+        forbidden=_forbidden(options.forbidden) if options.forbidden else (),
+    )
+
+
+def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
+    """Add the options of sampling; the text explains that of the number of samples."""
+    parser.add_argument("--sample", type=count, metavar="N", help=text)
+    for name, kind, metavar, default in (
+        ("temperature", float, "T", " (default: 1)"),
+        ("top_k", count, "K", ""),
+        ("top_p", float, "P", ""),
+        ("seed", int, "N", " (default: 1)"),
+    ):
+        text = f"with --sample: {DESCRIPTIONS[name]}{default}"
+        parser.add_argument(option(name), type=kind, metavar=metavar, help=text)
+
+
+def search_settings(options: argparse.Namespace) -> "SearchSettings":
+    """Return the settings that the options make; raises UserError."""
+    if options.diversity is not None and options.groups == 1:
+        raise UserError("--diversity: needs --groups G of at least 2")
+    diversity = DIVERSITY if options.diversity is None else options.diversity
+    return replace(
+        requirements(options),
+        sampling=sampling_options(options),
+        groups=options.groups,
+        diversity=diversity,
+        mbr=options.mbr,
+    )
+
+
+def _forbidden(path: Path) -> tuple[str, ...]:
+    """Return the phrases of a file; raises UserError with the line of one that is too long."""
+    from seq2seq.data.lines import read_lines
+    from seq2seq.inference.search.forbidden import checked_phrase
+
+    lines = enumerate(read_lines(path), start=1)
+    return tuple(checked_phrase(line, f"{path}:{number}") for number, line in lines)
+
+
+def sampling_options(options: argparse.Namespace) -> "Sampling | None":
+    """Return how to sample, or None for beam search; raises UserError."""
+    from seq2seq.engines.engine import Sampling
+    from seq2seq.inference.settings import refuse_together
+
+    details = {
+        name: value
+        for name in ("temperature", "top_k", "top_p", "seed")
+        if (value := getattr(options, name)) is not None
+    }
+    if options.sample is None:
+        for name in details:
+            raise UserError("needs --sample N, which draws translations", argument=name)
+        return None
+    refuse_together("beam_size", sampling=options.beam)
+    return Sampling(options.sample, **details)
+
+
+def glossary_places(
+    path: Path | None, settings: "SearchSettings"
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield the target phrases of a glossary after the file and the source phrase."""
+    for src, tgt in settings.glossary.terms() if settings.glossary else ():
+        yield f"{path}: {src[:60]!r}", [tgt]
+
+
+def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
+    """Load a config with overrides and log notes on keys that have no effect."""
+    from seq2seq.config.schema import read_config_file
+
+    config, notes = read_config_file(path, overrides)
+    for note in notes if is_main_process() else ():
+        logger.info(f"note: {note}")
+    check_paths(config.run_dir, *config.data.paths())
+    return config
+
+
+def load_translator(options: argparse.Namespace, n_best: int = 1) -> "Translator":
+    """Load the models of a command; raise UserError if its beam is smaller than `n_best`."""
+    with frozen_objects():
+        from seq2seq.inference.translator import Translator
+
+        translator = Translator.load_with(options.model, model_options(options))
+    translator.beam_size(options.beam, n_best)  # raises before any input is read
+    return translator
+
+
+@contextmanager
+def frozen_objects() -> Iterator[None]:
+    """Disable the garbage collector while loading, then freeze what was allocated.
+
+    Otherwise it traverses all of torch's modules several times, the last time at exit, which takes
+    a quarter of a second. Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail.
+    """
+    noted: list[int] = []
+    waits = threading.current_thread() is threading.main_thread()  # which alone receives signals
+    handler = waits and signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        if enabled:
+            gc.enable()
+        if waits:
+            signal.signal(signal.SIGINT, handler)
+        if noted:
+            signal.raise_signal(signal.SIGINT)

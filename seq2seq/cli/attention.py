@@ -1,19 +1,23 @@
 """`seq2seq attention`: plot the attention weights of translations."""
 
 import argparse
-import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
-from seq2seq.cli.columns import Columns, add_columns, check_stdin, is_stdin
-from seq2seq.cli.input import LineReport, open_input
-from seq2seq.cli.loading import load_translator
+from seq2seq.cli.arguments import load_translator
+from seq2seq.cli.input import (
+    LineReport,
+    check_texts,
+    is_stdin,
+    name_of,
+    open_input,
+    text_lines,
+)
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import is_blank
-from seq2seq.runtime.console import counted, logger, say
+from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,29 +25,24 @@ if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
 
 _BATCH_LINES = 256  # translated together: a plot of the first few needs no more
-_NUMBER = "{}"  # in the name of the output: one file for each line
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = "Translate text and plot which source tokens each target token attends to."
     parser.epilog = """examples:
   seq2seq attention -m runs/demo -i test.en -o attention.html
-  seq2seq attention -m runs/demo -i test.en -r test.fr --lines 1,7-9 --words -o 'map-{}.pdf'
+  seq2seq attention -m runs/demo -i test.en -r test.fr --words -o maps.pdf
   seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
   seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align"""
     arguments.add_model(parser)
     arguments.add_input(parser)
-    add_columns(parser)
     text = (
         "FILE.html (any script), .png, .svg or .pdf (need matplotlib), .json, or .align (Pharaoh: "
-        "word alignments such as 0-0 1-2); {} in the name becomes the number of the line, for one "
-        "file each (default: the terminal)"
+        "word alignments such as 0-0 1-2; default: the terminal)"
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
     text = "attention for these translations in place of the model's: line n translates line n"
     parser.add_argument("-r", "--ref", type=Path, metavar="FILE", help=text)
-    text = "numbers of the lines to plot, such as 1,7-9 (default: all)"
-    parser.add_argument("--lines", type=_line_numbers, metavar="N,N-N", help=text)
     text = (
         "merge the tokens of each word: sums over source tokens, means over target tokens (.align "
         "always does)"
@@ -60,48 +59,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
-    check_stdin("attention", options.input or Path("-"), options.ref)
+    check_texts("attention", options.input or Path("-"), options.ref)
     if is_stdin(options.input):
         options.input = None
     _check(options)
     text = _read(options)
-    report = LineReport(options.input, text.numbers)
     translator = _load(options)
-    notes = _write(options, _translations(options, text, translator, report), text)
+    notes = _write(options, _translations(options, text, translator), text)
     text.report.log()
-    report.log()
     for note in notes:
         logger.info(f"note: {note}")
     return 0
 
 
-class _ChosenLines(NamedTuple):
-    """The chosen lines, held in memory: their number is checked before the model is loaded."""
+class _Text(NamedTuple):
+    """The lines, held in memory: their numbers are compared before the model is loaded."""
 
-    numbers: list[int]  # line numbers in the input, from 1
     sources: list[str]
     references: list[str] | None
-    report: LineReport  # on all lines
+    report: LineReport
 
 
-def _read(options: argparse.Namespace) -> _ChosenLines:
+def _read(options: argparse.Namespace) -> _Text:
     """Read the source lines and the given translations; raise UserError if they do not match."""
-    columns = Columns("attention", options)
-    columns.check(options.input, options.ref)
-    name = str(options.input or "standard input")
     report = LineReport(options.input)
-    with open_input(columns.source(options.input) if options.input else None) as lines:
+    with open_input(options.input) as lines:
         sources = report.decode(1, list(lines))
-    references = list(columns.target(options.ref).lines()) if options.ref else None
+    references = list(text_lines(options.ref)) if options.ref else None
     if references is not None and len(references) != len(sources):
         raise UserError(
-            f"{name} has {len(sources)} lines but {options.ref} has {len(references)}: line n of "
-            "one must translate line n of the other"
+            f"{name_of(options.input)} has {len(sources)} lines but {options.ref} has "
+            f"{len(references)}: line n of one must translate line n of the other"
         )
-    numbers = _chosen(options.lines, len(sources), name)
-    if references is not None:
-        references = [references[number - 1] for number in numbers]
-    return _ChosenLines(numbers, [sources[number - 1] for number in numbers], references, report)
+    return _Text(sources, references, report)
 
 
 def _load(options: argparse.Namespace) -> "Translator":
@@ -121,10 +111,10 @@ def _load(options: argparse.Namespace) -> "Translator":
 
 
 def _translations(
-    options: argparse.Namespace, text: _ChosenLines, translator: "Translator", report: LineReport
+    options: argparse.Namespace, text: _Text, translator: "Translator"
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
-    from seq2seq.analysis.attention.maps import translation_by_words
+    from seq2seq.analysis.attention.plot import translation_by_words
     from seq2seq.inference.settings import SearchSettings
 
     by_words = options.words and _suffix(options) != ".align"  # which needs the tokens
@@ -139,9 +129,9 @@ def _translations(
             references = text.references[start : start + _BATCH_LINES]
             translations = attend(translator, batch, references, options.heads)
         for number, translation in enumerate(translations, start=start + 1):
-            report.note_translations(number, [translation])
+            text.report.note_translations(number, [translation])
             if translation.attention_blocks is None and not is_blank(text.sources[number - 1]):
-                report.note_without_attention(number)
+                text.report.note_without_attention(number)
             yield translation_by_words(translation) if by_words else translation
 
 
@@ -163,19 +153,14 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("attention --gold: needs -o FILE.align, the alignments to evaluate")
     if options.output is None:
         return
-    if _NUMBER in str(options.output.parent) or options.output.name.count(_NUMBER) > 1:
-        raise UserError(f"{options.output}: {_NUMBER} may be in the file name, once")
     inputs = (options.input, options.ref, options.gold)
     check_output(options.output, *inputs, runs=options.model)
-    if suffix in (".json", ".align"):
-        if _NUMBER in options.output.name:
-            raise UserError(f"{options.output}: {suffix} has all lines in one file; omit {_NUMBER}")
-    else:
+    if suffix not in (".json", ".align"):
         check_plot_path(options.output)
 
 
 def _write(
-    options: argparse.Namespace, translations: "Iterator[Translation]", text: _ChosenLines
+    options: argparse.Namespace, translations: "Iterator[Translation]", text: _Text
 ) -> list[str]:
     """Write the output in the format of its suffix; return notes."""
     from seq2seq.analysis.attention.plot import write_attention
@@ -188,17 +173,9 @@ def _write(
         _write_alignments(options.output, options.gold, translations, text)
         return []
     if options.output is None:
-        return _print_maps(translations, text.sources)
-    if _NUMBER not in options.output.name:
-        return write_attention(translations, text.sources, options.output, model)
-    notes = []
-    for number, source, translation in zip(text.numbers, text.sources, translations, strict=True):
-        path = options.output.with_name(options.output.name.replace(_NUMBER, str(number)))
-        try:
-            notes += write_attention([translation], [source], path, model)
-        except UserError:  # without weights, or with too many for a figure
-            notes.append(f"{path}: not written: the line is blank or too long")
-    return notes
+        _print_maps(translations, text.sources)
+        return []
+    return write_attention(translations, text.sources, options.output, model)
 
 
 def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
@@ -213,15 +190,15 @@ def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
 
 
 def _write_alignments(
-    path: Path, gold_path: Path | None, translations: "Iterator[Translation]", text: _ChosenLines
+    path: Path, gold_path: Path | None, translations: "Iterator[Translation]", text: _Text
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.analysis.attention.alignment import align, alignment_error_rate, pharaoh, read_gold
-    from seq2seq.analysis.attention.maps import map_of
+    from seq2seq.analysis.attention.plot import map_of
 
     gold = read_gold(gold_path) if gold_path else None
-    if gold is not None and len(gold) < max(text.numbers, default=0):
-        raise UserError(f"{gold_path} has {len(gold)} lines, fewer than the text; give one each")
+    if gold is not None and len(gold) != len(text.sources):
+        raise UserError(f"{gold_path} has {len(gold)} lines, other than the text; give one each")
     links = []
     with open_output(path) as output:
         for source, translation in zip(text.sources, translations, strict=True):
@@ -229,42 +206,13 @@ def _write_alignments(
             links.append(alignment)
             output.write(f"{pharaoh(alignment)}\n")
     if gold is not None:
-        rate = alignment_error_rate(links, [gold[number - 1] for number in text.numbers])
-        say(f"alignment error rate: {100 * rate:.1f}%")
+        say(f"alignment error rate: {100 * alignment_error_rate(links, gold):.1f}%")
 
 
-def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> list[str]:
-    """Print maps, narrowed to the width of a terminal; return a note on those that are wider."""
-    from seq2seq.analysis.attention.terminal import as_text, least_width
+def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> None:
+    from seq2seq.analysis.attention.plot import as_text
 
-    wider = 0
     with open_output(None) as output:
-        room = shutil.get_terminal_size().columns if output.on_terminal else None
         for translation, source in zip(translations, sources, strict=True):
             for attention in translation.attention_maps(source):
-                output.write(f"{as_text(attention, room)}\n\n")
-                wider += room is not None and least_width(attention) > room
-    if not wider:
-        return []
-    return [f"{counted(wider, 'map')} wider than the terminal ({room} columns); write .html"]
-
-
-def _line_numbers(text: str) -> list[int]:
-    """Parse numbers and ranges such as 1,7-9, in the given order."""
-    numbers: list[int] = []
-    for part in text.split(","):
-        match = re.fullmatch(r"(\d{1,9})(?:-(\d{1,9}))?", part, re.ASCII)
-        span = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
-        if not 0 < len(span) <= arguments.MAX_COUNT or span[0] < 1:
-            raise argparse.ArgumentTypeError(f"must be numbers such as 1,7-9, not {text!r}")
-        numbers += span
-    return list(dict.fromkeys(numbers))
-
-
-def _chosen(numbers: list[int] | None, lines: int, name: str) -> list[int]:
-    """Return the numbers of the lines to plot; raises UserError if one does not exist."""
-    if numbers is None:
-        return list(range(1, lines + 1))
-    if beyond := [number for number in numbers if number > lines]:
-        raise UserError(f"--lines {beyond[0]}: {name} has {lines} lines")
-    return numbers
+                output.write(f"{as_text(attention)}\n\n")

@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects
-from seq2seq.cli.output import open_output
-from seq2seq.cli.progress import above_bar
+from seq2seq.cli.arguments import frozen_objects
+from seq2seq.cli.output import above_bar, open_output
 from seq2seq.runtime.console import logger, one_line
 
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from seq2seq.cli import arguments, synthetic
-from seq2seq.cli.search_options import add_sampling_options, sampling_options
+from seq2seq.cli.arguments import add_sampling_options, sampling_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,9 +4,8 @@ import argparse
 from typing import Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects, resolve_config
-from seq2seq.cli.output import check_output, open_output, write_json
-from seq2seq.cli.progress import above_bar
+from seq2seq.cli.arguments import frozen_objects, resolve_config
+from seq2seq.cli.output import above_bar, check_output, open_output, write_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,19 +28,14 @@ def run(options: argparse.Namespace) -> int:
         from seq2seq.analysis.check.check import check
 
     tree: dict[str, Any] = {"name": config.name}
-    printed, closed = str(options.json) != "-", None  # closed: its reader has finished
+    printed = str(options.json) != "-"
     with open_output(None) as output:
-        for number, part in enumerate(check(config, options.device, options.init_from)):
-            tree |= {part.key: part.value} if part.key else {}
-            try:
-                with above_bar():
-                    if printed and closed is None:
-                        separator = "\n" if number else ""
-                        output.write(separator + part.text + "\n")
-                        output.flush()
-            except BrokenPipeError as error:
-                closed = error
+        for part in check(config, options.device, options.init_from):
+            tree[part.key] = part.value
+            with above_bar():
+                if part.text and printed:
+                    separator = "" if part.key == "texts" else "\n"
+                    output.write(separator + part.text + "\n")
+                    output.flush()
     write_json(tree, options.json)
-    if closed is not None:
-        raise closed
     return 0

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects
-from seq2seq.cli.output import check_output, open_output, write_report
-from seq2seq.cli.progress import log_duration
+from seq2seq.cli.arguments import frozen_objects
+from seq2seq.cli.output import check_output, log_duration, write_report
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, part_of, same_file
@@ -41,10 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output_folder(parser, text)
     text = "text to score: valid to choose a variant (default), test for the final score"
     parser.add_argument("--split", choices=("valid", "test"), default="valid", help=text)
-    text = "also write the tables to FILE.md or .tex; repeat for both"
-    parser.add_argument(
-        "--table", type=Path, action="append", default=[], metavar="FILE", help=text
-    )
     text = "format of the figures (default: png)"
     parser.add_argument("--figures", choices=("png", "svg", "pdf"), default="png", help=text)
     text = "train runs again that diverged or ran out of memory before"
@@ -63,15 +58,11 @@ def run(options: argparse.Namespace) -> int:
     configs = [Path(word) for word in options.overrides if not arguments.is_override(word)]
     if not configs:
         raise UserError("compare: give at least one config; see seq2seq compare --help")
-    outputs = [*options.table, *([options.json] if options.json else [])]
-    for number, path in enumerate(outputs):
-        check_output(path, *configs, *outputs[:number])
+    check_output(options.json, *configs)
     with frozen_objects():
-        from seq2seq.analysis.compare.results import check_table_path
+        from seq2seq.analysis.compare.compare import compare
+        from seq2seq.analysis.compare.results import write_figures
         from seq2seq.analysis.compare.variants import read_plan
-
-    for path in options.table:
-        check_table_path(path)
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
@@ -87,12 +78,9 @@ def run(options: argparse.Namespace) -> int:
                 f"{path}: would be replaced by an output; set another folder, -o FOLDER"
             )
     check_paths(*inputs)
-    for path in outputs:
-        check_output(path, *inputs, *written, runs=runs)
+    check_output(options.json, *inputs, *written, runs=runs)
     for note in plan.notes:
         logger.info(f"note: {note}")
-    from seq2seq.analysis.compare.compare import compare
-    from seq2seq.analysis.compare.results import FORMATS, tables_of, write_figures
     from seq2seq.evaluation.bootstrap import seed_name
 
     seed_name()  # refused before the first training
@@ -110,10 +98,6 @@ def run(options: argparse.Namespace) -> int:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
     write_report(as_text(result), as_json(result), options.json)
-    for path in options.table:
-        with open_output(path) as output:
-            form = FORMATS[path.suffix.lower()]
-            output.write("\n\n".join(table.as_text(form) for table in tables_of(result)) + "\n")
     for line in write_figures(result, options.figures):
         logger.info(line)
     log_duration("compared", len(runs), "run", began)
@@ -124,8 +108,7 @@ def as_text(result: "ComparisonResult") -> str:
     """Format a table of variants, one of source lengths, and a legend."""
     from seq2seq.analysis.compare.results import tables_of
 
-    texts = [table.as_text() for table in tables_of(result)]
-    return "\n\n".join([_title(result), *texts, _legend(result)])
+    return "\n\n".join([_title(result), *tables_of(result), _legend(result)])
 
 
 def _title(result: "ComparisonResult") -> str:
@@ -158,8 +141,8 @@ def _legend(result: "ComparisonResult") -> str:
             else "p says nothing about other seeds: pass --seeds 1,2,3"
         )
         if len(result.variants) > 2:
-            lines.append(f"p is not corrected for {len(result.pairs)} comparisons")
-        if any(pair.difference.p_value is None for pair in result.pairs):
+            lines.append(f"p is not corrected for {len(result.variants) - 1} comparisons")
+        if any(v.difference is not None and v.difference.p_value is None for v in result.variants):
             lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
     if any(bucket.beyond for bucket in result.buckets):
         lines.append(
@@ -192,14 +175,9 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
                 "sentences": len(bucket.rows),
                 "beyond_training": bucket.beyond,
                 "bleu": {variant.variant.name: variant.by_length[i] for variant in result.variants},
-                "bleu_deviation": {
-                    variant.variant.name: variant.by_length_deviation[i]
-                    for variant in result.variants
-                },
             }
             for i, bucket in enumerate(result.buckets)
         ],
-        "pairs": [pair._asdict() for pair in result.pairs],
     }
 
 

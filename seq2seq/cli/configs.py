@@ -2,16 +2,19 @@
 
 import argparse
 import re
+import shutil
+import textwrap
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from seq2seq.cli import schema
 from seq2seq.cli.output import check_replaced, open_output
 from seq2seq.config.document import shipped_configs
-from seq2seq.runtime.console import aligned_table, say
+from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError, did_you_mean
 from seq2seq.runtime.files import write_errors
 
+_NAME = 30  # columns
 _DATA = Path("data")  # parent of the corpora of the demo, in its configs
 
 
@@ -35,8 +38,12 @@ def run(options: argparse.Namespace) -> int:
     """List the configs, or copy some with the schema that they name."""
     shipped = {config.name.removesuffix(".yaml"): config for config in shipped_configs()}
     if not options.names:
-        rows = [(name, _summary(config)) for name, config in shipped.items()]
-        say(aligned_table(rows, "left"))
+        width = max(40, shutil.get_terminal_size().columns - _NAME - 2)
+        for name, config in shipped.items():
+            head, *more = textwrap.wrap(_summary(config), width)
+            say(f"{name:{_NAME}}  {head}")
+            for line in more:
+                say(f"{'':{_NAME}}  {line}")
         return 0
     names = [Path(name).name.removesuffix(".yaml") for name in options.names]
     for name in names:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.cli import schema
-from seq2seq.cli.loading import frozen_objects
+from seq2seq.cli.arguments import frozen_objects
 from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import aligned_table, say
 from seq2seq.runtime.errors import UserError

@@ -6,15 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.columns import Columns, TextFile, add_columns, check_stdin, second_column
-from seq2seq.cli.input import LineReport
-from seq2seq.cli.loading import frozen_objects, load_translator
-from seq2seq.cli.output import as_tree, check_ending, check_output, open_output, write_report
-from seq2seq.cli.progress import progress
+from seq2seq.cli.arguments import frozen_objects, load_translator
+from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
+from seq2seq.cli.output import (
+    as_tree,
+    check_ending,
+    check_output,
+    open_output,
+    progress,
+    write_report,
+)
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
@@ -31,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """examples:
   seq2seq evaluate -m runs/demo
   seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
-  seq2seq evaluate -m runs/demo -i test.tsv
   seq2seq evaluate -m runs/demo --split valid --sentences worst-first.tsv
   seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr"""
     arguments.add_model(parser, required=False)
@@ -41,14 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser, "write the translations to FILE")
     text = "score FILE instead of a run; repeat to test the second system against the first"
     parser.add_argument("--hyp", type=Path, action="append", default=[], metavar="FILE", help=text)
-    text = (
-        "reference, may be repeated (default: the second column of a table given by -i, or the "
-        "text of --split)"
-    )
+    text = "reference, may be repeated (default: the text of --split)"
     parser.add_argument(
         "-r", "--ref", type=Path, action="append", default=[], metavar="FILE", help=text
     )
-    add_columns(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
     text = "sacreBLEU tokenizer (default: by the script of the references, 13a for most)"
@@ -65,11 +64,7 @@ NamedLines = tuple[str, list[str]]  # the name is for messages
 def run(options: argparse.Namespace) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
     _check(options)
-    check_stdin("evaluate", options.input, *options.hyp, *options.ref)
-    if options.input and not options.ref:
-        options.ref = [second_column("evaluate", options.input)]
-    columns = Columns("evaluate", options)
-    columns.check(options.input, *options.ref)
+    check_texts("evaluate", options.input, *options.hyp, *options.ref)
     data, language = _recorded(options.model)
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *inputs, runs=options.model)
@@ -84,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
     if options.tokenize:
         check_tokenizer(options.tokenize)
     seed_name()
-    texts, references = _read(options, columns, data)
+    texts, references = _read(options, data)
     files = [*texts, *references] if options.hyp else references
     sources = texts if options.model else []
     if options.model:
@@ -171,10 +166,8 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("evaluate: --split valid cannot be used with --hyp or -i")
     if len(options.hyp) > 2:
         raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    if options.hyp and not options.ref:
+    if (options.hyp or options.input) and not options.ref:
         raise UserError("evaluate: give a reference, -r FILE")
-    for path in filter(is_table, options.hyp):
-        raise UserError(f"evaluate --hyp: {path} is a table; give text, one translation per line")
     for number, path in enumerate(options.ref):
         if path in options.ref[:number]:
             raise UserError(f"evaluate -r: {path} is given twice; a reference counts once")
@@ -201,17 +194,16 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
 
 
 def _read(
-    options: argparse.Namespace, columns: Columns, data: "DataConfig | None"
+    options: argparse.Namespace, data: "DataConfig | None"
 ) -> tuple[list[NamedLines], list[NamedLines]]:
     """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import paths_of, read_pairs
 
     if options.ref:
-        texts = [TextFile(path, None) for path in options.hyp] or [columns.source(options.input)]
-        texts += [columns.target(path) for path in options.ref]
-        rows = in_step([(text.name, text.lines()) for text in texts])
+        paths = [*(options.hyp or [options.input]), *options.ref]
+        rows = in_step([(name_of(path), text_lines(path)) for path in paths])
         sides = map(list, zip(*rows, strict=True))
-        named = [(text.name, side) for text, side in zip(texts, sides, strict=True)]
+        named = list(zip(map(name_of, paths), sides, strict=True))
         return named[: -len(options.ref)], named[-len(options.ref) :]
     if data is None:
         raise UserError(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects
+from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import open_output
 from seq2seq.runtime.console import logger, size_in_bytes
 

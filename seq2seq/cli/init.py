@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli import arguments, schema
-from seq2seq.cli.loading import frozen_objects
+from seq2seq.cli import arguments
+from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
@@ -172,9 +172,8 @@ def _sides(options: argparse.Namespace) -> tuple[str, str]:
 def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
     from seq2seq.analysis.recipe import as_yaml
 
-    modeline = schema.MODELINE if schema.is_schema(path.with_name(schema.FILE)) else None
     with open_output(path) as output:
-        output.write(as_yaml(path, data, recipe, modeline))
+        output.write(as_yaml(path, data, recipe))
     model = recipe.sections["model"]
     say(
         f"{path}: {model['decoder']} decoder, {recipe.cost.parameters:,} parameters, "

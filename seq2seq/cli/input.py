@@ -1,35 +1,33 @@
 """Input lines of a file or stdin: read in groups, decoded, and reported on if unusual."""
 
-import io
-import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from itertools import chain, islice
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-from seq2seq.cli.columns import STDIN, TextFile
 from seq2seq.data.lines import (
     MAX_LINE_BYTES,
     bounded_lines,
     check_is_readable,
     check_is_text,
-    check_line_length,
     damage_errors,
     is_blank,
+    iter_lines,
+    lines_of,
     open_content,
     strip_line,
 )
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.file_types import describe, recognise
+from seq2seq.runtime.file_types import describe, is_table, recognise
 
 if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
 
+STDIN = "standard input"
 BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
-_READ_BYTES = 1 << 16  # maximum size of one read from a stream: the capacity of a pipe
 _LISTED_LINES = 10  # maximum number of line numbers in a note
 _LISTED_CHARACTERS = 60  # maximum of a quoted text
 Check = Callable[[bytes, Path, bool], None]
@@ -40,125 +38,72 @@ _NO_ATTENTION = "no attention weights, as the translation is blank or the line v
 _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
 
+def is_stdin(path: Path | None) -> bool:
+    """Return whether a path is the name of standard input, -."""
+    return str(path) == "-"
+
+
+def name_of(path: Path | None) -> str:
+    """Return the name of a text in messages; None and - are standard input."""
+    return STDIN if path is None or is_stdin(path) else str(path)
+
+
+def check_texts(command: str, *paths: Path | None) -> None:
+    """Raise UserError for a table, and for a standard input that is closed or given twice."""
+    count = sum(map(is_stdin, paths))
+    if count > 1:
+        raise UserError(f"{command}: - is standard input, which can be one of the texts only")
+    if count and not sys.stdin.readable():
+        raise UserError("standard input is closed; give a file in place of -")
+    for path in paths:
+        if path is not None and is_table(path):
+            raise UserError(f"{path}: is a table; give a file with one sentence per line")
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a file or of standard input; raises UserError as `iter_lines` does."""
+    return lines_of(sys.stdin.buffer, STDIN) if is_stdin(path) else iter_lines(path)
+
+
 @contextmanager
-def open_input(source: TextFile | None, check: Check = check_is_text) -> Iterator[Iterator[bytes]]:
-    """Open a file, compressed or not, a column of a table, or stdin if None; yield its lines.
+def open_input(path: Path | None, check: Check = check_is_text) -> Iterator[Iterator[bytes]]:
+    """Open a file, compressed or not, or stdin if None; yield its lines.
 
     Raises UserError if it cannot be opened or is not text, or for a line of more than
     MAX_LINE_BYTES, and RunError if the file turns out to be damaged.
     """
-    if source is not None and source.column is not None:
-        texts = source.lines()
-        first = list(islice(texts, 1))  # raises UserError for a table that cannot be read
-        yield (f"{text}\n".encode() for text in chain(first, texts))
-        return
-    with open_bytes(source, check) as file:
-        yield bounded_lines(file, source.name if source else STDIN)
+    with open_bytes(path, check) as file:
+        yield bounded_lines(file, name_of(path))
 
 
 @contextmanager
-def open_bytes(source: TextFile | None, check: Check = check_is_text) -> Iterator[IO[bytes]]:
+def open_bytes(path: Path | None, check: Check = check_is_text) -> Iterator[IO[bytes]]:
     """Open a file, or stdin if None, for reading bytes; raises errors as `open_input` does.
 
     `check` judges the first bytes of a file.
     """
-    if source is None or source.is_stdin:
+    if path is None or is_stdin(path):
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
         yield sys.stdin.buffer
         return
-    with open_content(source.path, check) as file, damage_errors(source.path, RunError):
+    with open_content(path, check) as file, damage_errors(path, RunError):
         yield file
 
 
 def numbered(
-    groups: Iterable[Sequence[bytes]], size: int, number: int = 1
+    lines: Iterator[bytes], size: int, number: int
 ) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Yield batches of at most `size` lines, each with the number of its first line."""
-    for group in groups:
-        for start in range(0, len(group), size):
-            yield number + start, group[start : start + size]
-        number += len(group)
+    """Yield batches of at most `size` lines with the number of their first line, from `number`."""
+    while batch := list(islice(lines, size)):
+        yield number, batch
+        number += len(batch)
 
 
-def grouped(lines: Iterator[bytes], size: int) -> Iterator[list[bytes]]:
-    """Yield lines in groups of `size`; wait until each is complete."""
-    while group := list(islice(lines, size)):
-        yield group
-
-
-def typed_lines() -> Iterator[list[bytes]]:
-    """Yield each line that a user types at a prompt, with editing and history."""
-    logger.info("Type one sentence per line; end with Ctrl-D.")
-    with suppress(ImportError):
-        import readline  # noqa: F401
-    sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
-    with suppress(EOFError):
-        while True:
-            try:
-                line = input("> ")
-            except KeyboardInterrupt:
-                print()  # messages begin on a line of their own
-                raise
-            yield [line.encode(errors="surrogateescape") + b"\n"]
-    print()
-
-
-def arrivals(file: Any, name: str = STDIN) -> Iterator[list[bytes]]:
-    """Yield the lines that have arrived in a binary file; wait only while there are none.
-
-    Raises UserError, with the name of the file, for a line of more than MAX_LINE_BYTES.
-    """
-    pending: list[bytes] = []  # parts of the incomplete last line
-    number, size = 1, 0  # number and bytes of that line
-    unbuffered = isinstance(getattr(file, "raw", None), io.FileIO)
-    read = file.raw.read if unbuffered else file.read1
-    while (data := read(_READ_BYTES)) != b"":
-        if data is None:  # a non-blocking file without data
-            select.select([file], [], [])
-            continue
-        *complete, last = data.split(b"\n")
-        if complete:
-            complete[0] = b"".join([*pending, complete[0]])
-            pending, number, size = [], number + len(complete), 0
-            yield complete
-        pending.append(last)
-        size += len(last)
-        check_line_length(size, name, number)
-    if any(pending):
-        yield [b"".join(pending)]
-
-
-def paragraphs(lines: Iterable[bytes], numbers: list[int], name: str = STDIN) -> Iterator[bytes]:
-    """Yield paragraphs, their lines joined, and the blank lines that separate them.
-
-    Appends the number of the first line of each. Raises UserError for a paragraph of more than
-    MAX_LINE_BYTES.
-    """
-    paragraph: list[bytes] = []
-    size = 0
-    for number, line in enumerate(lines, start=1):
-        content = strip_line(line, first=number == 1)
-        if is_blank(content.decode("utf-8", errors="replace")):
-            if paragraph:
-                yield b" ".join(paragraph)
-                paragraph, size = [], 0
-            numbers.append(number)
-            yield b""
-            continue
-        if not paragraph:
-            numbers.append(number)
-        paragraph.append(content)
-        size += len(content)
-        check_line_length(size, name, numbers[-1])
-    if paragraph:
-        yield b" ".join(paragraph)
-
-
-def read_document(source: TextFile | None) -> str:
+def read_document(path: Path | None) -> str:
     """Read a document in UTF-8; raises UserError, also for one of more than MAX_LINE_BYTES."""
-    name = source.name if source else STDIN
-    with open_bytes(source, check_is_readable) as file:
+    name = name_of(path)
+    with open_bytes(path, check_is_readable) as file:
         content = file.read(MAX_LINE_BYTES + 1)
     if len(content) > MAX_LINE_BYTES:
         raise UserError(f"{name}: is larger than {MAX_LINE_BYTES >> 20} MiB. Divide it")

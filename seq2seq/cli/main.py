@@ -3,19 +3,12 @@
 Heavy libraries are imported inside functions, so that `seq2seq --help` stays fast.
 """
 
-import argparse
 import os
 import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from types import ModuleType
 
 from seq2seq.cli.arguments import option
 from seq2seq.cli.parser import COMMANDS, parse
@@ -29,6 +22,11 @@ from seq2seq.runtime.errors import (
 )
 from seq2seq.runtime.process_group import reports_errors
 
+_MEMORY = (
+    "translate with a smaller -b or --batch-size, train with less training.batch_tokens or a "
+    "smaller model"
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand and return its exit code.
@@ -38,14 +36,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _replace_closed_streams()
     _limit_spinning()
-    hold_interrupts("torch")
     with arguments_spelled(option), console():
         return _run(sys.argv[1:] if arguments is None else arguments)
 
 
 def _run(arguments: Sequence[str]) -> int:
     """Run a subcommand and return its exit code; log the message of an error."""
-    options = None
     try:
         options = parse(arguments)
         options.call = main  # for commands that run others
@@ -74,30 +70,7 @@ def _run(arguments: Sequence[str]) -> int:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        return _fail([f"out of memory{_memory_remedy(options)}"], 1)
-
-
-def _memory_remedy(options: argparse.Namespace | None) -> str:
-    """Return what reduces the memory of a subcommand, with the present values."""
-    if options is None:
-        return ""
-    if hasattr(options, "overrides"):
-        return "; reduce training.batch_tokens or the size of the model"
-    remedies = []
-    if getattr(options, "model", None) and hasattr(options, "beam"):
-        from seq2seq.runs.run_config import read_config
-
-        with suppress(UserError):
-            beam = options.beam or read_config(Path(options.model[0])).decoding.beam_size
-            remedies += [f"-b (now {beam})"] * (beam > 1)
-    if hasattr(options, "batch_size"):
-        from seq2seq.cli.input import BATCH_LINES
-
-        lines = options.batch_size or BATCH_LINES
-        remedies += [f"--batch-size (now {lines})"] * (lines > 1)
-    if not remedies:
-        return "; give fewer or shorter lines, or use a machine with more memory"
-    return f"; reduce {' or '.join(remedies)}"
+        return _fail([f"out of memory; {_MEMORY}"], 1)
 
 
 def _fail(lines: Sequence[str], code: int) -> int:
@@ -125,56 +98,6 @@ def _replace_closed_streams() -> None:
     for name, mode in (("stdin", "w"), ("stdout", "r"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
-
-
-def hold_interrupts(module: str) -> None:
-    """Let Ctrl-C wait until a module that is not imported yet has been.
-
-    The initialisation of torch in C++ imports NumPy and ignores the KeyboardInterrupt, or fails.
-    """
-    if module not in sys.modules and not any(isinstance(f, _Holding) for f in sys.meta_path):
-        sys.meta_path.insert(0, _Holding(module))
-
-
-class _Holding(MetaPathFinder):
-    """Finder of one module, during whose import SIGINT is only noted."""
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def find_spec(
-        self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the specification of the module that the other finders have; None for others."""
-        if name != self._module:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                with _noted_interrupts():
-                    execute(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
-
-
-@contextmanager
-def _noted_interrupts() -> Iterator[None]:
-    """Raise SIGINT again after the block if it arrived within."""
-    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
-        yield
-        return
-    noted: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, handler)
-        if noted:
-            signal.raise_signal(signal.SIGINT)
 
 
 def _limit_spinning() -> None:

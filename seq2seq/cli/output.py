@@ -1,12 +1,13 @@
-"""Output: text on stdout or in a file that appears once it is complete, and reports."""
+"""Output: text on stdout or in a file that appears once it is complete, reports, progress bars."""
 
 import io
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -14,11 +15,12 @@ from typing import IO, Any
 
 from seq2seq.data.lines import is_compressed
 from seq2seq.runtime import files
-from seq2seq.runtime.console import counted, logger, printable
+from seq2seq.runtime.console import counted, duration, logger, printable
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.strict_json import json_text
 
+_BLOCK_BYTES = 1 << 20
 _SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
@@ -277,3 +279,62 @@ def _is_stdin(path: Path) -> bool:
     with suppress(OSError, ValueError):  # stdin has no descriptor
         return path.is_file() and os.path.samestat(path.stat(), os.fstat(sys.stdin.fileno()))
     return False
+
+
+@contextmanager
+def progress(
+    task: str, total: int | None, unit: str = "line", visible: bool = True, done: int = 0
+) -> Iterator[Callable[[int], object] | None]:
+    """Yield a function that advances a bar on stderr; None if it is no terminal or not `visible`.
+
+    The bar starts after what is `done` already, such as by an earlier call.
+
+    After the block, the bar gives way to a summary, such as "translated 10,000 lines in 40.2 s".
+    A runtime without tqdm shows no bar.
+    """
+    tqdm = _bar_class() if visible and sys.stderr.isatty() else None
+    if tqdm is None:
+        yield None
+        return
+    began = time.monotonic()
+    with tqdm(
+        desc=task, total=total, initial=done, unit=f" {unit}s", leave=False, dynamic_ncols=True
+    ) as bar:
+        yield bar.update
+        count = int(bar.n) - done
+    log_duration(task, count, unit, began)
+
+
+def above_bar() -> AbstractContextManager[object]:
+    """Return a context in which lines may be printed while a bar is shown."""
+    if (tqdm := sys.modules.get("tqdm")) is None:
+        return nullcontext()
+    context: AbstractContextManager[object] = tqdm.tqdm.external_write_mode(file=sys.stdout)
+    return context
+
+
+def log_duration(task: str, count: int, unit: str, began: float) -> None:
+    """Log the time since `began`, of `time.monotonic`, if stderr is a terminal."""
+    if sys.stderr.isatty():
+        logger.info(f"{task} {counted(count, unit)} in {duration(time.monotonic() - began)}")
+
+
+def _bar_class() -> Any:
+    """Return the class of bars, None where tqdm is not installed."""
+    try:
+        from tqdm import tqdm
+    except ModuleNotFoundError:
+        return None
+    return tqdm
+
+
+def count_lines(path: Path | None) -> int | None:
+    """Count the lines of a regular, uncompressed file; None for anything else."""
+    if path is None or not path.is_file() or is_compressed(path):
+        return None
+    count, last = 0, b"\n"
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            count += block.count(b"\n")
+            last = block[-1:]
+    return count + (last != b"\n")

@@ -2,7 +2,6 @@
 
 import argparse
 import re
-import shlex
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
@@ -11,7 +10,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from seq2seq import __version__
-from seq2seq.cli.arguments import is_file, is_override
+from seq2seq.cli.arguments import is_override
 from seq2seq.runtime.errors import UserError, did_you_mean, not_installed
 from seq2seq.runtime.files import check_paths
 
@@ -49,23 +48,8 @@ GROUPS = {  # headings and their commands: modules beside this one, with _ for -
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 _SIMILAR = 0.75  # minimum ratio of matching characters of an option and the suggested one
-_OTHER_NAMES = {  # options of other tools
-    "--input": "src source in text file infile",
-    "--output": "out outfile dest",
-    "--model": "run path checkpoint models",
-    "--hyp": "hypothesis hypotheses sys system pred prediction translations",
-    "--ref": "reference references refs gold tgt target",
-    "--beam": "num-beams beams",
-    "--device": "gpu gpus gpu-id cuda cpu use-gpu no-cuda",
-    "--batch-size": "bsz batch mini-batch max-tokens",
-    "--overwrite": "force",
-    "--resume": "continue restore-file",
-    "--init-from": "train-from load-model pretrained-model finetune-from-model",
-}
 _KEYS = "`seq2seq explain` lists all keys, `seq2seq explain training.decay` describes one."
-_OVERRIDE = re.compile(r"[\w.]+=\S*")
 _DECODING = re.compile(r"decoding\.\w*=")
-_SYNONYMS = {name: option for option, names in _OTHER_NAMES.items() for name in names.split()}
 
 
 class Parser(argparse.ArgumentParser):
@@ -95,19 +79,15 @@ class Parser(argparse.ArgumentParser):
         super()._check_value(action, value)
 
     def refuse(self, arguments: Sequence[str]) -> NoReturn:
-        """Report unrecognized arguments, with a hint to what the first of them seems to mean."""
+        """Report unrecognized arguments, with what the first option among them seems to mean."""
         first = next(filter(_is_option, arguments), None)
-        hint = self._option_hint(first) if first else self._text_hint(" ".join(arguments))
-        message = f"unrecognized arguments: {' '.join(arguments)}"
-        raise UserError(f"{message}{hint or f'; see {self.prog} --help'}")
+        hint = (first and self._option_hint(first)) or f"; see {self.prog} --help"
+        raise UserError(f"unrecognized arguments: {' '.join(arguments)}{hint}")
 
     def _option_hint(self, argument: str) -> str:
         """Suggest the option or, for a command with overrides, the key of the config."""
         name, options = argument.partition("=")[0].replace("_", "-"), self._option_string_actions
-        meant = [text for text in options if text.startswith(name) and name != "-"]
-        meant += [text for text in options if text[:2] == "--" and name.startswith(f"{text}-")]
-        meant += [text for text in [_SYNONYMS.get(name.lstrip("-"))] if text in options]
-        if meant:
+        if meant := [text for text in options if text.startswith(name) and name != "-"]:
             return f"; did you mean '{meant[0]}'?"
         if self._takes_overrides():
             from seq2seq.config.errors import suggest_override
@@ -119,23 +99,6 @@ class Parser(argparse.ArgumentParser):
 
     def _takes_overrides(self) -> bool:
         return any(action.dest == "overrides" for action in self._actions)
-
-    def _text_hint(self, text: str) -> str:
-        """Explain how the command takes the text or file that was given as an argument."""
-        options = self._option_string_actions
-        if _OVERRIDE.fullmatch(text):
-            return ""
-        if "--hyp" in options:
-            return "; give translations as --hyp FILE and references as -r FILE"
-        if "--ref" in options and "--lines" not in options:
-            return "; give the source text as -i FILE and its translations as -r FILE"
-        if "--input" not in options:
-            return ""
-        quoted = shlex.quote(text)
-        if is_file(text):
-            return f"; did you mean -i {quoted}?"
-        short = quoted if len(quoted) <= 60 else "TEXT"
-        return f"; text is read from standard input or -i FILE: echo {short} | {self.prog} -m RUN"
 
 
 def _is_option(argument: str) -> bool:

@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects
-from seq2seq.cli.output import check_output, open_output
-from seq2seq.cli.progress import progress
+from seq2seq.cli.arguments import frozen_objects
+from seq2seq.cli.output import check_output, open_output, progress
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
@@ -15,8 +14,8 @@ from seq2seq.runtime.errors import UserError
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Write one self-contained HTML page about a run: scores with intervals, curves, BLEU by\n"
-        "length, the worst sentences with attention, samples over training, data, config,\n"
-        "versions; or about two runs side by side."
+        "length, the worst sentences with attention, samples over training, config;\n"
+        "or about two runs side by side."
     )
     parser.epilog = """examples:
   seq2seq report runs/demo

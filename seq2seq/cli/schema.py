@@ -3,7 +3,6 @@
 import argparse
 import json
 from pathlib import Path
-from typing import Any
 
 from seq2seq.cli.output import open_output
 
@@ -37,17 +36,6 @@ def write_schema(path: Path | None) -> None:
     """Write the schema to a file or stdout; raises errors as `open_output` does."""
     with open_output(path) as output:
         output.write(_as_text())
-
-
-def is_schema(path: Path) -> bool:
-    """Return whether a file is a schema of configs, of this version or another."""
-    from seq2seq.config.schema import SCHEMA_TITLE
-
-    try:
-        schema: Any = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return False
-    return isinstance(schema, dict) and schema.get("title") == SCHEMA_TITLE
 
 
 def _as_text() -> str:

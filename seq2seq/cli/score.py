@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.columns import (
-    STDIN,
-    Columns,
-    TextFile,
-    add_columns,
-    check_stdin,
+from seq2seq.cli.arguments import frozen_objects, load_translator
+from seq2seq.cli.input import (
+    BATCH_LINES,
+    LineReport,
+    check_texts,
     is_stdin,
-    second_column,
+    name_of,
+    open_input,
 )
-from seq2seq.cli.input import BATCH_LINES, LineReport, open_input
-from seq2seq.cli.loading import frozen_objects, load_translator
 from seq2seq.cli.output import check_ending, check_output, open_output
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import logger
@@ -36,12 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.add_model(parser)
     arguments.add_input(parser)
-    text = (
-        "translations to score: line n translates input line n (default: the second column of a "
-        "table given by -i)"
-    )
-    parser.add_argument("-r", "--ref", type=Path, metavar="FILE", help=text)
-    add_columns(parser)
+    text = "translations to score: line n translates input line n"
+    parser.add_argument("-r", "--ref", type=Path, required=True, metavar="FILE", help=text)
     arguments.add_output(parser)
     text = "print one object per line: score, log_prob, perplexity, tokens and their log_probs"
     parser.add_argument("--json", action="store_true", help=text)
@@ -51,19 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score all pairs and log the perplexity."""
-    check_stdin("score", options.input or Path("-"), options.ref)
+    check_texts("score", options.input or Path("-"), options.ref)
     if is_stdin(options.input):
         options.input = None
     check_output(options.output, options.input, options.ref, runs=options.model)
     check_ending(options.output, as_json=options.json)
-    options.ref = options.ref or second_column("score", options.input)
-    columns = Columns("score", options)
-    columns.check(options.input, options.ref)
     with frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 
-    source = columns.source(options.input) if options.input else None
-    (src_report, sources), (report, targets) = _read([source, columns.target(options.ref)])
+    (src_report, sources), (report, targets) = _read([options.input, options.ref])
     translator = load_translator(options)
     total, tokens = 0.0, 0
     with (
@@ -88,13 +78,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(sources: Sequence[TextFile | None]) -> list[tuple[LineReport, list[str]]]:
+def _read(paths: Sequence[Path | None]) -> list[tuple[LineReport, list[str]]]:
     """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
-    paths = [source and source.path for source in sources]
     with ExitStack() as stack:
-        files = [stack.enter_context(open_input(source)) for source in sources]
-        names = [source.name if source else STDIN for source in sources]
-        named = list(zip(names, files, strict=True))
+        named = [(name_of(path), stack.enter_context(open_input(path))) for path in paths]
         lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
     reports = [LineReport(path) for path in paths]
     return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects
-from seq2seq.cli.search_options import add_requirements, glossary_places, requirements
+from seq2seq.cli.arguments import add_requirements, frozen_objects, glossary_places, requirements
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling
@@ -117,8 +116,8 @@ def run(options: argparse.Namespace) -> int:
     with frozen_objects():
         from seq2seq.serving.access import Access, Limits
         from seq2seq.serving.app import address_of, create_app, listen, server_for
-        from seq2seq.serving.language_pairs import load_pairs
         from seq2seq.serving.metrics import log_json
+        from seq2seq.serving.service import load_pairs
     if options.log_format == "json":
         log_json()
     settings = requirements(options)

@@ -3,19 +3,21 @@
 import argparse
 import shlex
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.columns import is_stdin
-from seq2seq.cli.input import BATCH_LINES, LineReport
-from seq2seq.cli.loading import frozen_objects, load_translator
-from seq2seq.cli.output import check_output, check_replaced, check_sides, termination_raises
-from seq2seq.cli.progress import progress
+from seq2seq.cli.arguments import frozen_objects, load_translator
+from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
+from seq2seq.cli.output import (
+    check_output,
+    check_replaced,
+    check_sides,
+    progress,
+    termination_raises,
+)
 from seq2seq.data.lines import is_compressed
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.files import write_errors
 
 if TYPE_CHECKING:
@@ -80,8 +82,7 @@ def check_file(path: Path) -> None:
     """Raise UserError for a file that does not hold plain lines, or cannot be read twice."""
     if is_stdin(path) or (path.exists() and not path.is_file() and not path.is_dir()):
         raise UserError(f"{path}: is read twice; give a regular file")
-    if is_table(path):
-        raise UserError(f"{path}: is a table; give a file with one sentence per line")
+    check_texts("", path)
 
 
 def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
@@ -92,12 +93,6 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
         check_output(path, *corpus.inputs, runs=options.model, compressed=True)
         check_replaced(path, overwrite)
     _check_languages(corpus)
-    from seq2seq.data.tables import pair_writer
-
-    with TemporaryDirectory() as folder:  # a package that is missing is named before any work
-        trial = [Path(folder) / path.name for path in corpus.outputs]
-        with pair_writer(trial, corpus.columns) as write:
-            write("source", "target")
 
 
 def _check_languages(corpus: "SyntheticCorpus") -> None:

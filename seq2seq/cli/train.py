@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 
 from seq2seq.cli import arguments
-from seq2seq.cli.loading import frozen_objects, resolve_config
+from seq2seq.cli.arguments import frozen_objects, resolve_config
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.process_group import is_main_process, world_size
 

@@ -3,34 +3,33 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.columns import STDIN, Columns, TextFile, add_columns, is_stdin
-from seq2seq.cli.input import BATCH_LINES, LineReport
-from seq2seq.cli.loading import load_translator
-from seq2seq.cli.output import Output, check_ending, check_output, open_output
-from seq2seq.cli.progress import count_lines, progress
-from seq2seq.cli.search_options import (
-    LineFile,
+from seq2seq.cli.arguments import (
     add_search_options,
     glossary_places,
+    load_translator,
     search_settings,
 )
-from seq2seq.data.lines import check_is_readable, check_is_text
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import (
-    DOCUMENT_FORMATS,
-    document_format,
-    is_table,
-    table_format,
+from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
+from seq2seq.cli.output import (
+    Output,
+    check_ending,
+    check_output,
+    count_lines,
+    open_output,
+    progress,
 )
+from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_lines
+from seq2seq.runtime.console import logger
+from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import DOCUMENT_FORMATS, document_format
 from seq2seq.runtime.files import LONE_SURROGATE
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 
 _LINE_OPTIONS = (
     *("json", "n_best", "prefix", "prefix_file", "constraints"),
-    *("stream", "document", "columns", "shard"),
+    *("stream", "shard"),
 )
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
@@ -60,16 +59,11 @@ bidirectional controls are shown as \\uXXXX."""
     parser.add_argument("text", nargs="*", default=[], metavar="TEXT", help=text)
     arguments.add_model(parser)
     arguments.add_input(parser)
-    add_columns(parser, "SRC")
     text = (
         "html, srt and vtt keep tags, time codes and entities, and translate the text between "
         "them; text translates each line (default: by the ending of -i, else text)"
     )
     parser.add_argument("--format", choices=DOCUMENT_FORMATS, help=text)
-    text = (
-        "print each paragraph on one line: blank lines separate paragraphs, which may have breaks"
-    )
-    parser.add_argument("--document", action="store_true", help=text)
     arguments.add_output(parser)
     arguments.add_beam(parser)
     text = (
@@ -94,87 +88,57 @@ bidirectional controls are shown as \\uXXXX."""
     arguments.add_model_options(parser)
 
 
-class _Requirements(NamedTuple):
-    """Requirements on translations, by line or on all."""
-
-    prefix: str | None
-    prefixes: LineFile | None
-    constraints: LineFile | None
-    settings: "SearchSettings"
-
-    def phrases(self) -> Iterator[tuple[str, list[str]]]:
-        """Yield the required phrases of each line after their place."""
-        for number, line in enumerate(self.constraints.lines if self.constraints else (), start=1):
-            assert self.constraints is not None
-            yield f"{self.constraints.path}:{number}", line.split("\t")
-
-    def prefixes_of(self, number: int, size: int) -> list[str] | None:
-        """Return the prefixes of `size` lines from line `number` on, None if there are none."""
-        if self.prefixes is not None:
-            return self.prefixes.of(number, size)
-        return [self.prefix] * size if self.prefix else None
-
-    def constraints_of(self, number: int, size: int) -> list[list[str]] | None:
-        """Return the phrases of `size` lines from line `number` on, None if there are none."""
-        if self.constraints is None:
-            return None
-        return [line.split("\t") for line in self.constraints.of(number, size)]
-
-
 class _InputText(NamedTuple):
-    """Lines to translate, in groups as they are read."""
+    """Lines to translate, with what the translation of each line of the file must have."""
 
-    groups: Iterable[Sequence[bytes]]
-    typed: bool = False  # a user reads each translation before typing the next line
-    numbers: list[int] | None = None  # lines of the file at which its paragraphs begin
-    skipped: int = 0  # lines of the file before those of a shard
+    lines: Iterator[bytes]
+    first: int = 1  # number of the first of them in the file, that of a shard
+    prefixes: Sequence[str] | None = None
+    phrases: Sequence[list[str]] | None = None
 
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
     if options.text and options.input:
-        raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
-    if is_stdin(options.input):
+        raise UserError("translate: TEXT cannot be used with -i or --stream")
+    if input_lines.is_stdin(options.input):
         options.input = None
+    input_lines.check_texts("translate", options.input)
     inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
     inputs.append(options.forbidden)
     check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
     check_ending(options.output, as_json=options.json)
     form = options.format or document_format(options.input)
     _check(options, form)
-    columns = Columns("translate", options, sides=1)
-    columns.check(options.input)
-    source = columns.source(options.input) if options.input else None
-    required = _requirements(options)
+    settings = search_settings(options)
     if form != "text":
-        return _translate_documents(options, source, required, form)
-    with _open(options, source, required) as text:
-        _check_prefixes(required)
-        translator = _load(options, required)
-        if options.document:
-            translator.source = replace(translator.source, sentences=1)
+        return _translate_documents(options, settings, form)
+    with _open(options) as text:
+        _check_prefixes(text.prefixes or [options.prefix or ""])
+        translator = _load(options, settings, text.phrases or ())
         with open_output(options.output) as output:
-            report = _translate(options, text, translator, required, output)
+            report = _translate(options, text, translator, settings, output)
     report.log()
     return 0
 
 
-def _load(options: argparse.Namespace, required: _Requirements) -> "Translator":
+def _load(
+    options: argparse.Namespace, settings: "SearchSettings", phrases: Sequence[list[str]] = ()
+) -> "Translator":
     """Load the model; raises UserError for phrases that none of its translations can have."""
     translator = load_translator(options, 1 if options.sample else options.n_best or 1)
-    places = chain(required.phrases(), glossary_places(options.glossary, required.settings))
-    translator.check_phrases(places, required.settings)
+    lines = ((f"{options.constraints}:{n}", line) for n, line in enumerate(phrases, start=1))
+    places = chain(lines, glossary_places(options.glossary, settings))
+    translator.check_phrases(places, settings)
     return translator
 
 
-def _translate_documents(
-    options: argparse.Namespace, source: TextFile | None, required: _Requirements, form: str
-) -> int:
+def _translate_documents(options: argparse.Namespace, settings: "SearchSettings", form: str) -> int:
     """Translate a file, or each TEXT, as a document of a format; log notes on its lines."""
     from seq2seq.inference.documents import SourceDocument
 
-    texts = options.text or [input_lines.read_document(source)]
-    translator = _load(options, required)
+    texts = options.text or [input_lines.read_document(options.input)]
+    translator = _load(options, settings)
     with open_output(options.output) as output:
         for text in texts:
             document = SourceDocument(text, form)
@@ -187,7 +151,7 @@ def _translate_documents(
                     options.beam,
                     text_only=not document.has_inline_markup,
                     on_translated=advance,
-                    settings=required.settings,
+                    settings=settings,
                 )
             report.note_translations(1, translations)
             output.write(document.translated(translations))
@@ -200,12 +164,12 @@ def _translate(
     options: argparse.Namespace,
     text: _InputText,
     translator: "Translator",
-    required: _Requirements,
+    settings: "SearchSettings",
     output: Output,
 ) -> LineReport:
     """Write the translations batch by batch; keep those of a call that fails. Return notes."""
     name = "the arguments" if options.text else options.input
-    report = LineReport(name, text.numbers, accepts_markup=options.format == "text")
+    report = LineReport(name, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
     written, lines_of_each = _writer(options)
     barred = not options.text and not options.stream and not output.on_terminal
@@ -215,10 +179,14 @@ def _translate(
         report.logged_on_failure(),
         progress("translated", total, visible=barred) as advance,
     ):
-        size = options.batch_size or BATCH_LINES
-        for number, batch in input_lines.numbered(text.groups, size, text.skipped + 1):
+        by_line = _arrives_by_line(options)
+        size = 1 if by_line else options.batch_size or BATCH_LINES
+        for number, batch in input_lines.numbered(text.lines, size, text.first):
             lines = report.decode(number, batch)
-            prefixes = required.prefixes_of(number, len(lines))
+            rows = slice(number - 1, number - 1 + len(lines))
+            prefixes = text.prefixes[rows] if text.prefixes else None
+            if options.prefix:
+                prefixes = [options.prefix] * len(lines)
             translations = translator.stream(
                 lines,
                 options.beam,
@@ -226,15 +194,15 @@ def _translate(
                 prefixes=prefixes,
                 text_only=not options.json and options.n_best is None,
                 on_translated=advance,
-                constraints=required.constraints_of(number, len(lines)),
-                settings=required.settings,
+                constraints=None if text.phrases is None else text.phrases[rows],
+                settings=settings,
             )
             for index, translation in enumerate(translations):
-                prefix = prefixes and [prefixes[index]]
+                prefix = [prefixes[index]] if prefixes else None
                 report.note_translations(number + index, [translation], prefix)
                 output.write(written(translation, number + index - 1))
             output.flush()
-            if options.stream or text.typed:
+            if by_line:
                 report.log()
     return report
 
@@ -259,10 +227,7 @@ def _as_nbest_list(translation: "Translation", index: int) -> str:
 
 
 def _total(options: argparse.Namespace) -> int | None:
-    """Return the number of lines to translate, None if it is not that of the lines of a file."""
-    is_other = options.input is not None and table_format(options.input) != "tsv"
-    if options.document or options.columns or is_other:
-        return None
+    """Return the number of lines to translate, None if it is not known before."""
     lines = count_lines(options.input)
     return None if lines is None else len(range(lines)[_shard(options, lines)])
 
@@ -274,53 +239,53 @@ def _shard(options: argparse.Namespace, lines: int) -> slice:
 
 
 @contextmanager
-def _open(
-    options: argparse.Namespace, source: TextFile | None, required: _Requirements
-) -> Iterator[_InputText]:
+def _open(options: argparse.Namespace) -> Iterator[_InputText]:
     """Yield the lines to translate, after reading the files that have a line for each of them."""
-    name = str("the arguments" if options.text else options.input or STDIN)
+    source, name = options.input, "the arguments" if options.text else name_of(options.input)
     check = check_is_readable if options.format else check_is_text
-    by_line = [file for file in (required.prefixes, required.constraints) if file is not None]
     if options.text:
         typed = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
-        yield _InputText([_in_step(by_line, typed, name)])
-    elif _is_typed(options):
-        yield _InputText(input_lines.typed_lines(), typed=True)
-    elif options.stream and (source is None or source.column is None):
-        with input_lines.open_bytes(source, check) as file:
-            yield _InputText(input_lines.arrivals(file, name))
-    else:
-        by_terminal = source is None and sys.stdin.isatty()
-        size = options.batch_size or (1 if by_terminal or options.stream else BATCH_LINES)
-        part = slice(0, None)
-        if options.shard is not None:
-            with input_lines.open_input(source) as opened:
-                part = _shard(options, sum(1 for _ in opened))
-        with input_lines.open_input(source, check) as opened:
-            if options.document:
-                numbers: list[int] = []
-                texts = input_lines.paragraphs(opened, numbers, name)
-                yield _InputText(input_lines.grouped(texts, BATCH_LINES), numbers=numbers)
-            elif by_line:
-                yield _InputText([_in_step(by_line, opened, name)[part]], skipped=part.start)
-            else:
-                lines = islice(opened, part.start, part.stop)
-                yield _InputText(input_lines.grouped(lines, size), skipped=part.start)
+        yield _in_step(options, iter(typed), name)
+        return
+    part = slice(0, None)
+    if options.shard is not None:
+        with input_lines.open_input(source) as opened:
+            part = _shard(options, sum(1 for _ in opened))
+    if _arrives_by_line(options) and not options.stream:
+        logger.info("Type one sentence per line; end with Ctrl-D.")
+    with input_lines.open_input(source, check) as opened:
+        text = _in_step(options, opened, name)
+        yield text._replace(lines=islice(text.lines, part.start, part.stop), first=part.start + 1)
 
 
-def _in_step(files: Sequence[LineFile], lines: Iterable[bytes], name: str) -> list[bytes]:
-    """Read the files in step with the lines, and return these."""
-    for file in files:
-        lines = file.read_with(lines, name)
-    return list(lines)
+def _in_step(options: argparse.Namespace, lines: Iterator[bytes], name: str) -> _InputText:
+    """Return the lines, after reading the files that have a line for each of them.
+
+    Raises UserError for different numbers of lines, after reading all.
+    """
+    files = {"prefix": options.prefix_file, "constraints": options.constraints}
+    files = {content: path for content, path in files.items() if path is not None}
+    if not files:
+        return _InputText(lines)
+    texts = [(str(path), (line.encode() for line in iter_lines(path))) for path in files.values()]
+    rule = f"line n must have the {' and '.join(files)} of input line n, blank for none"
+    *columns, read = [
+        list(column) for column in zip(*in_step([*texts, (name, lines)], rule), strict=True)
+    ] or [[]] * (len(files) + 1)
+    by_line = {
+        content: [line.decode() for line in column]
+        for content, column in zip(files, columns, strict=True)
+    }
+    phrases = [line.split("\t") for line in by_line.get("constraints", ())]
+    return _InputText(
+        iter(read), 1, by_line.get("prefix"), phrases if options.constraints else None
+    )
 
 
-def _is_typed(options: argparse.Namespace) -> bool:
-    """Return whether a user types the lines and reads the translations."""
-    by_line = options.prefix_file or options.constraints
-    from_file = options.input is not None or options.stream or by_line or options.document
-    terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    return terminal and not from_file and options.output is None
+def _arrives_by_line(options: argparse.Namespace) -> bool:
+    """Return whether a program or a user writes a line after the other, and reads each answer."""
+    typed = not options.text and options.input is None and sys.stdin.isatty()
+    return bool(options.stream or typed)
 
 
 def _check(options: argparse.Namespace, form: str) -> None:
@@ -331,18 +296,12 @@ def _check(options: argparse.Namespace, form: str) -> None:
             raise UserError(
                 f"translate: {arguments.option(name)} cannot be used with --format {form}{hint}"
             )
-    if options.text and (options.stream or options.document):
-        raise UserError("translate: TEXT cannot be used with -i, --stream or --document")
-    if options.document and (options.stream or options.prefix_file or options.constraints):
-        raise UserError(
-            "translate: --document cannot be used with --stream, --prefix-file or --constraints"
-        )
+    if options.text and options.stream:
+        raise UserError("translate: TEXT cannot be used with -i or --stream")
     if options.shard and (options.input is None or not options.input.is_file()):
         raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
-    if options.shard and (options.stream or options.document):
-        raise UserError("translate: --shard cannot be used with --stream or --document")
-    if options.document and options.input and is_table(options.input):
-        raise UserError(f"translate: --document cannot be used with a table, {options.input}")
+    if options.shard and options.stream:
+        raise UserError("translate: --shard cannot be used with --stream")
     if len(options.text) == 1 and arguments.is_file(options.text[0]):
         name = shlex.quote(options.text[0])
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
@@ -356,19 +315,8 @@ def _check(options: argparse.Namespace, form: str) -> None:
         raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
 
 
-def _requirements(options: argparse.Namespace) -> _Requirements:
-    path, phrases = options.prefix_file, options.constraints
-    return _Requirements(
-        options.prefix,
-        path and LineFile(path, "prefix"),
-        phrases and LineFile(phrases, "constraints"),
-        search_settings(options),
-    )
-
-
-def _check_prefixes(required: _Requirements) -> None:
+def _check_prefixes(prefixes: Sequence[str]) -> None:
     """Raise UserError for a prefix that is too long."""
-    prefixes = required.prefixes.lines if required.prefixes else [required.prefix or ""]
     if any(prefixes):
         from seq2seq.inference.search.lexical import check_prefixes
 

@@ -106,6 +106,8 @@ class Config(Section):
             raise ValueError(
                 "losses: consistency needs model.dropout above 0; both passes are equal"
             )
+        if model is not None and model.copy and training.losses.consistency > 0:
+            raise ValueError("losses: consistency is not for model.copy; set one of them alone")
         with_coverage = model is None or (model.score and model.score.name == "coverage")
         if training.losses.coverage > 0 and not with_coverage:
             raise ValueError("losses: coverage needs model.score: coverage")

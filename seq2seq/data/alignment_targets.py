@@ -10,7 +10,6 @@ from torch import Tensor
 
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies, Vocabulary, words_of
-from seq2seq.runtime.errors import UserError
 
 Links = Sequence[int]  # source word, target word, source word, ...
 Texts = tuple[Sequence[str], Sequence[str]]  # source and target
@@ -52,18 +51,6 @@ def alignment_targets(
             totals = linked.sum(1, keepdims=True)
             targets[row, : len(linked)] = linked / np.maximum(totals, 1)
     return torch.from_numpy(numbers), torch.from_numpy(targets)
-
-
-def check_words(vocabularies: Vocabularies) -> None:
-    """Raise UserError for a token of several words, each of which has an alignment of its own."""
-    for vocabulary in vocabularies[:2]:
-        for token in vocabulary.tokens(range(len(vocabulary))):
-            if SPACE in token.strip(SPACE):
-                raise UserError(
-                    f"training.losses: guided_alignment: the vocabulary has {token!r}, a token of "
-                    "several words, which no alignment has. Choose another vocabulary.model, "
-                    "or omit guided_alignment"
-                )
 
 
 def text_words(ids: Ids, text: str, vocabulary: Vocabulary) -> NDArray[np.int64] | None:

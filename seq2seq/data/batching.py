@@ -6,7 +6,7 @@ The order of an epoch is a pure function of (seed, epoch).
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -50,14 +50,6 @@ class Batch(NamedTuple):
     def tokens(self) -> int:
         """Return the number of target tokens of a batch on the CPU."""
         return len(self.tgt_out) if self.real is None else int(self.real.sum())
-
-    def to(self, device: torch.device) -> Self:
-        """Copy a batch from CPU to a device, asynchronously."""
-        pinned = device.type == "cuda"  # copies from pageable memory may block
-        parts = (part.pin_memory() if pinned and part is not None else part for part in self)
-        return type(self)._make(
-            None if part is None else part.to(device, non_blocking=True) for part in parts
-        )
 
     def rounded(self) -> "Batch":
         """Round rows and lengths up with padding: few shapes, and `tgt_out` of all positions.

@@ -119,11 +119,6 @@ def iter_untagged(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     raise UserError(f"{files.file}: set columns: [SOURCE, TARGET], the names of its columns")
 
 
-def iter_column(path: Path, column: str) -> Iterator[str]:
-    """Yield one column of a table, by name or number; raises UserError as `iter_untagged` does."""
-    return (text for text, _ in _rows(path, (column, column)))
-
-
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield two columns of a table; raises UserError as its reader does, and if it has no row."""
     rows = _READERS[table_format(path)](path, columns)

@@ -15,8 +15,7 @@ from seq2seq.model.fused.decoders import unroll_bahdanau, unroll_luong
 from seq2seq.model.fused.lstm import LayerInputs
 from seq2seq.model.layers import Dropout, DropoutRates, Linear, tanh
 from seq2seq.model.local_attention import Window
-from seq2seq.model.lstm import LSTMLayer
-from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack
+from seq2seq.model.recurrent import LSTMLayer, RecurrentLayer, RecurrentStack
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
 
 # Output layers are learned in larger steps than the layers below them: Adam moves all entries of a

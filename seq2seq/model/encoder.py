@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.model.layers import Dropout, DropoutRates, EmbeddingDropout
-from seq2seq.model.lstm import LSTMLayer
-from seq2seq.model.recurrent import RecurrentLayer, RecurrentStack, last_of
+from seq2seq.model.recurrent import LSTMLayer, RecurrentLayer, RecurrentStack, last_of
 from seq2seq.model.state import EncoderOutput
 
 

@@ -1,6 +1,5 @@
 """Small layers used throughout the network: products, embedding, dropout, sigmoid and tanh."""
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -9,8 +8,6 @@ from torch.nn import functional as F
 
 PRODUCT_ROWS = 256  # on CPU, longer products in half precision have a multiple of this many rows
 DROPOUT_LEVELS = 256  # distinct dropout rates on CPU: one random byte per element
-SIMD_ELEMENTS = 32  # elements per iteration of torch's vectorized CPU loops
-GRAIN_SIZE = 32_768  # torch runs elementwise operations on at most this many elements unthreaded
 MINUS_ONE = torch.tensor(-1.0)  # a Python number would be converted for each operation
 
 
@@ -133,42 +130,6 @@ class EmbeddingDropout(nn.Module):
         return self.entries(embedded)
 
 
-def sigmoid_(values: Tensor) -> Tensor:
-    """Apply the logistic function in place; batch-invariant on CPU.
-
-    torch evaluates elements that do not fill a SIMD vector with other instructions, which round
-    differently, and where its threads divide the tensor depends on the number of elements. Rows
-    whose width is a multiple of SIMD_ELEMENTS are therefore processed in chunks that threads divide
-    between two vectors.
-    """
-    width = values.shape[-1]
-    unsplit = values.device.type != "cpu" or values.numel() <= GRAIN_SIZE or width % SIMD_ELEMENTS
-    if unsplit or not (values.dim() == 2 or values.is_contiguous()):
-        return values.sigmoid_()
-    rows = values.view(-1, width)
-    sizes = _chunk_sizes(*rows.shape, torch.get_num_threads())
-    for chunk in rows.split(sizes) if len(sizes) > 1 else (rows,):
-        chunk.sigmoid_()
-    return values
-
-
-@cache
-def _chunk_sizes(rows: int, width: int, threads: int) -> list[int]:
-    """Return the rows of each chunk such that threads divide chunks between vectors."""
-    sizes = []
-    while rows:
-        divisible = (n for n in range(rows, 0, -1) if _divides_at_vectors(n * width, threads))
-        size = next(divisible, rows)  # rows if even a single row cannot be divided so
-        sizes.append(size)
-        rows -= size
-    return sizes
-
-
-def _divides_at_vectors(elements: int, threads: int) -> bool:
-    tasks = min(threads, -(-elements // GRAIN_SIZE))
-    return -(-elements // tasks) % SIMD_ELEMENTS == 0
-
-
 def tanh(values: Tensor) -> Tensor:
     """Return `tanh x = 2 s(2x) - 1`, with s the logistic function.
 
@@ -200,30 +161,25 @@ def tanh_into(values: Tensor, out: Tensor) -> Tensor:
     """Write `tanh` to `out`, which may be `values`; not differentiable."""
     if not _by_sigmoid(values):
         return torch.tanh(values, out=out)
-    return torch.add(MINUS_ONE, sigmoid_(torch.add(values, values, out=out)), alpha=2, out=out)
+    return torch.add(MINUS_ONE, torch.add(values, values, out=out).sigmoid_(), alpha=2, out=out)
 
 
 def activate_gates_(gates: Tensor, size: int) -> None:
     """Apply the logistic function to gates [N, G] in place, and tanh to their last `size` columns.
 
-    Batch-invariant on CPU, where a single pass over all columns serves both functions.
+    On CPU a single pass over all columns serves both functions.
     """
     candidates = gates[:, -size:]
-    if not _by_sigmoid(gates) or gates.shape[-1] % SIMD_ELEMENTS:
-        sigmoid_(gates[:, :-size])
-        tanh_into(candidates, candidates)
+    if not _by_sigmoid(gates):
+        gates[:, :-size].sigmoid_()
+        candidates.tanh_()
         return
     torch.add(candidates, candidates, out=candidates)
-    sigmoid_(gates)
+    gates.sigmoid_()
     torch.add(MINUS_ONE, candidates, alpha=2, out=candidates)  # tanh x = 2 s(2x) - 1
 
 
-def _is_tracing() -> bool:
-    tracing: bool = torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-    return tracing
-
-
 def _by_sigmoid(values: Tensor) -> bool:
-    if _is_tracing():  # a graph has the operator
-        return False
+    if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return False  # a graph has the operator
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)

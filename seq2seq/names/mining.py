@@ -22,10 +22,6 @@ _EXAMINED = 40_000  # occurrences in all
 _ITERATIONS = (0.9, 1.0, 0.6, 0.4)  # minimum score of a letter in each iteration of EM
 _FITTING_TYPES = 2_000  # candidates that all iterations but the last examine
 _MIN_SHARE = 0.3  # least share of occurrences with the same stem
-_COMMON, _CLOSE = (
-    0.1,
-    1.5,
-)  # minimum share of the best stem's occurrences, and distance from the best score in nats
 _NO_ENDING, _ENDING = 5.0, 0.02  # pseudo-counts
 
 
@@ -90,8 +86,7 @@ class NameMiner:
             }
             self._fit(best)
         return {
-            name: NamePair(self._citation_form(name, stem), self.counts.capitalised[name])
-            for name, (stem, _) in best.items()
+            name: NamePair(stem, self.counts.capitalised[name]) for name, (stem, _) in best.items()
         }
 
     def _fits(self, name: str, best: tuple[str, _Evidence], least: float) -> bool:
@@ -111,20 +106,6 @@ class NameMiner:
         """Return the stem with the highest total score."""
         evidence = self._evidence(name)
         return max(evidence.items(), key=lambda item: (item[1].score, item[0]), default=None)
-
-    def _citation_form(self, name: str, best: str) -> str:
-        """Return the stem without an ending most often, of those that fit the name best.
-
-        An oblique stem, which takes all endings, may have a higher total score.
-        """
-        evidence = self._evidence(name)
-        means = {stem: item.score / len(item.endings) for stem, item in evidence.items()}
-        common = [
-            s for s in means if len(evidence[s].endings) >= _COMMON * len(evidence[best].endings)
-        ]
-        close = max(means[stem] for stem in common) - _CLOSE
-        bare = {s: evidence[s].endings.count("") for s in common if means[s] >= close}
-        return max(bare, key=lambda stem: (bare[stem], stem == best, stem))
 
     def _evidence(self, name: str) -> dict[str, _Evidence]:
         """Return the stems beside a name, each with the best score of each of its occurrences."""

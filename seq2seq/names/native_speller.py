@@ -44,15 +44,9 @@ _VOWELS: Mapping[str, dict[str, float]] = {
 }
 _CONSONANTS: Mapping[str, dict[str, float]] = {
     "C": {"ch": 1.0},
-    "CH": {"chh": 0.6, "ch": 0.4},
     "SS": {"sh": 0.9, "s": 0.1},
     "V": {"v": 0.7, "w": 0.3},
     "PH": {"ph": 0.5, "f": 0.5},
-    "J": {"j": 0.9, "z": 0.1},
-    "JH": {"jh": 0.7, "z": 0.3},
-    "NY": {"n": 1.0},
-    "NG": {"ng": 0.5, "n": 0.5},
-    "K": {"k": 0.93, "c": 0.05, "q": 0.02},
 }
 _JOINERS = {"\u200c", "\u200d"}
 START, END = "<s>", "</s>"

@@ -66,30 +66,13 @@ def sound_of(character: str) -> str:
     return name.split()[-1].lower() if name and not _joins(character) else ""
 
 
-@cache
 def similarity(chunk: Chunk, unit: Unit) -> float:
-    """Return how well letters fit the Unicode name of a unit, in 0..1."""
+    """Return 1 if letters have the consonants of a unit's Unicode name, else 0."""
     sound = sound_of(unit[0])
-    if not sound:
-        return float(chunk == "")
-    if unicodedata.normalize("NFD", chunk)[:1] == sound:
-        return 1.0
-    consonants, letters = _consonants(sound), _consonants(chunk)
-    vowelless = len(unit) > 1 and unicodedata.name(unit[-1], "").endswith("VIRAMA")
-    scale = 0.1 if vowelless and chunk and chunk[-1] in _VOWELS else 1.0
-    if chunk == sound:
-        return scale
-    if consonants:
-        if letters == consonants:
-            return 0.8 * scale
-        return 0.4 * scale if letters and letters[0] == consonants[0] else 0.0
-    if letters:
-        return 0.0
-    if not chunk:
-        return 0.1
-    return 0.8 if chunk[0] == sound[0] else 0.2
+    return float(_consonants(chunk) == _consonants(sound) if sound else not chunk)
 
 
+@cache
 def _consonants(letters: str) -> str:
     """Return the consonants, without repetitions."""
     return "".join(letter for letter, _ in groupby(letters) if letter not in _VOWELS)

@@ -128,6 +128,8 @@ def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6) -> str:
 def suggest_file(path: Path) -> str:
     """Return the hint `did_you_mean` gives for a missing file, or that its folder is missing."""
     if not path.parent.is_dir():
+        if re.fullmatch("multi30k|anki-eng-[a-z]+", name := path.parent.name):
+            return f"; `seq2seq download {name}` fetches it"
         return f"; the folder {path.parent} does not exist"
     with suppress(OSError):
         return did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir()))

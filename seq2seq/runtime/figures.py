@@ -5,7 +5,6 @@ Fonts serve every script; files are equal for equal figures, with notes on their
 
 import importlib.util
 import math
-import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,8 +25,7 @@ LINE_STYLES = ("-", "--", ":", "-.")
 GREY = "#5c636e"
 WIDTH, HEIGHT = 7.5, 4.2  # inches, as all lengths here
 SMALL = 5.2, 3.1  # width and height of a chart in a grid
-PLOT, LINE = 6.0, 0.2  # width of a chart beside its legend, and height of a line of it
-WRAPPED = 40  # characters of a line in the legend; a single name may be longer
+LINE = 0.2  # height of a line of a legend
 MAX_POINTS = 400  # in a line; more are averaged
 MARKED = 40  # points in a line, up to which all have marks
 DPI = 150
@@ -155,26 +153,12 @@ def style_of(index: int) -> dict[str, Any]:
     return {"color": COLOURS[index % colours], "linestyle": line_style}
 
 
-def add_legend(figure: "Figure") -> None:
-    """Name the lines of a figure beside its chart, which grows where the names need room."""
-    import matplotlib
-    from matplotlib.font_manager import FontProperties
-
-    (axes,), families = figure.axes, installed_families()
-    handles, names = axes.get_legend_handles_labels()
-    labels = [textwrap.fill(name, WRAPPED, break_long_words=False) for name in names]
-    rows = [row for label in labels for row in label.splitlines()]
-    width = widest(rows, FontProperties(family=families, size=9))
-    figure.set_figwidth(max(figure.get_figwidth(), PLOT + width))
-    figure.set_figheight(max(HEIGHT, LINE * len(rows) + 1))
-    with matplotlib.rc_context({"font.family": families}):
-        figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
-
-
-def line_chart(title: str, curves: Sequence[Curve]) -> "Figure":
-    """Draw curves over the steps of training, with a legend below if there are several."""
-    figure, axes = new_axes(title, "step")
-    figure.set_size_inches(SMALL)
+def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -> "Figure":
+    """Draw curves over the steps of training, or over ticks; see `_add_legend_below`."""
+    figure, axes = new_axes(title, "" if ticks else "step")
+    figure.set_size_inches(max(SMALL[0], 0.7 * len(ticks)), SMALL[1])
+    if ticks:
+        axes.set_xticks(range(len(ticks)), ticks)
     for index, curve in enumerate(curves):
         steps, values = zip(*thinned(curve.points), strict=True)
         marker = "o" if len(steps) <= MARKED else ""
@@ -207,9 +191,11 @@ def bar_chart(
 
 
 def _add_legend_below(figure: "Figure", names: int) -> None:
+    """Name the lines or bars, if there are several; the figure grows by the names."""
     import matplotlib
 
     if names > 1:
+        figure.set_figheight(figure.get_figheight() + LINE * (-(-names // 2) - 1))
         with matplotlib.rc_context({"font.family": installed_families()}):
             style: dict[str, Any] = {"frameon": False, "fontsize": 9, "ncols": min(names, 2)}
             figure.legend(loc="outside lower left", **style)

@@ -3,17 +3,14 @@
 torch is imported inside functions: the command line asks for the rank before it loads torch.
 """
 
-import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import RunError, UserError, argument, is_out_of_memory
 
 if TYPE_CHECKING:
@@ -29,11 +26,10 @@ class _Sliceable(Protocol):
 Sliced = TypeVar("Sliced", bound=_Sliceable)
 
 _TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set for every rank
-_NUMBERS = ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 TIMEOUT = timedelta(minutes=10)  # longest wait for another rank during a run
 _POLL = 0.1  # seconds between checks of whether the main process is ready
 # Keys of torchrun's store, and values of the first.
-_MAIN, _STARTED, _REPORTER = "seq2seq/main", "seq2seq/started", "seq2seq/reporter"
+_MAIN, _REPORTER = "seq2seq/main", "seq2seq/reporter"
 _READY, _REFUSED, _FAILED = "ready", "refused", "failed"
 _LOST = (RuntimeError, ValueError, OSError)  # raised if the store is gone
 
@@ -41,12 +37,9 @@ _LOST = (RuntimeError, ValueError, OSError)  # raised if the store is gone
 class ProcessGroup:
     """The ranks that train one model together; by default, a single process."""
 
-    def __init__(
-        self, rank: int = 0, size: int = 1, store: "Store | None" = None, training: int = 0
-    ) -> None:
-        """`store` is torchrun's key-value store, `training` numbers the trainings of a process."""
-        self.rank, self.size = rank, size
-        self._store, self._training = store, training
+    def __init__(self, rank: int = 0, size: int = 1, store: "Store | None" = None) -> None:
+        """`store` is torchrun's key-value store, with keys of this training alone."""
+        self.rank, self.size, self._store = rank, size, store
 
     @property
     def is_main(self) -> bool:
@@ -65,30 +58,21 @@ class ProcessGroup:
     def device_for(self, name: str) -> str:
         """Return the device of this rank: with CUDA, the GPU with its number on its machine.
 
-        Raises UserError if there are fewer GPUs than ranks, or if `name` is one GPU.
+        Raises UserError if `name` is one GPU.
         """
         if self.size == 1 or name == "cpu":
             return name
         import torch
 
-        gpus, local = torch.cuda.device_count(), int(os.environ.get("LOCAL_RANK", self.rank))
         if name.startswith("cuda:"):
             raise UserError(
                 "each of several processes uses the GPU with its own number; use cuda, cpu or auto",
                 argument="device",
                 value=name,
             )
-        if name not in ("auto", "cuda") or not gpus:
+        if name not in ("auto", "cuda") or not torch.cuda.device_count():
             return name
-        processes = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1))
-        if processes > gpus:
-            raise UserError(
-                f"{processes} processes on a machine with {counted(gpus, 'CUDA device')}; start at "
-                f"most {gpus} (`torchrun --nproc-per-node {gpus}`), or use cpu",
-                argument="device",
-                value=name,
-            )
-        return f"cuda:{local}"
+        return f"cuda:{os.environ.get('LOCAL_RANK', self.rank)}"
 
     def use_device(self, device: "torch.device") -> None:
         """Exchange gradients through this device; initialises CUDA."""
@@ -96,11 +80,6 @@ class ProcessGroup:
             import torch
 
             torch.cuda.set_device(device)
-
-    def restarted(self, run: Path) -> bool:
-        """Return whether torchrun restarted the ranks after they had started the run `run`."""
-        store = self._store if _attempt() != "0" else None
-        return store is not None and store.check([_started(run)])
 
     def wait_for_main(self) -> None:
         """Wait, for any time, until the main process has set up the run.
@@ -110,24 +89,22 @@ class ProcessGroup:
         """
         assert self._store is not None, "several ranks have a store"
         with distributed_errors():
-            store = self._own_keys(self._store)
-            while not store.check([_MAIN]):
+            while not self._store.check([_MAIN]):
                 time.sleep(_POLL)
-            outcome = store.get(_MAIN).decode()
+            outcome = self._store.get(_MAIN).decode()
         if outcome == _REFUSED:
             raise UserError("rank 0 refused the call, the config or the data")
         if outcome == _FAILED:
             raise RunError("rank 0 failed")
 
-    def start(self, facts: Sequence[float], run: Path) -> None:
-        """Announce that the run `run` is set up; compare `facts` about what each rank has read.
+    def start(self, facts: Sequence[float]) -> None:
+        """Announce that the run is set up; compare `facts` about what each rank has read.
 
         Raises UserError if they differ from those of the main process.
         """
         if self._store is not None and self.is_main:
             with distributed_errors():
-                self._own_keys(self._store).set(_MAIN, _READY)
-                self._store.set(_started(run), "yes")
+                self._store.set(_MAIN, _READY)
         main, *gathered = self.gather(facts)
         for rank, of_rank in enumerate(gathered, start=1):
             if of_rank != main:
@@ -163,45 +140,25 @@ class ProcessGroup:
         """Return all lines in order, given those of this rank's `share`."""
         if self.size == 1:
             return list(lines)
+        import torch.distributed as dist
+
+        shares: list[list[str]] = [[] for _ in range(self.size)]
+        with distributed_errors():
+            dist.all_gather_object(shares, list(lines))
+        return [shares[n % self.size][n // self.size] for n in range(sum(map(len, shares)))]
+
+    def add_up(self, tensors: "Sequence[Tensor]") -> None:
+        """Replace tensors of one dtype by their sums over the ranks, the same bits on all."""
+        if self.size == 1:
+            return
         import torch
         import torch.distributed as dist
 
-        text = torch.frombuffer(bytearray(json.dumps(list(lines)).encode()), dtype=torch.uint8)
-        sizes = [int(size) for (size,) in self.gather([len(text)])]
-        padded = torch.zeros(max(sizes), dtype=torch.uint8)
-        padded[: len(text)] = text
-        rows = [torch.empty_like(padded) for _ in sizes]
+        flat = torch.cat([tensor.flatten() for tensor in tensors])
         with distributed_errors():
-            dist.all_gather(rows, padded)
-        texts = (row[:size].numpy().tobytes() for row, size in zip(rows, sizes, strict=True))
-        shares = [json.loads(text) for text in texts]
-        return [shares[n % self.size][n // self.size] for n in range(sum(map(len, shares)))]
-
-    def start_sum(self, tensor: "Tensor") -> Callable[[], None]:
-        """Start to sum a tensor over the ranks, in place; return a call that waits for the sum.
-
-        Sums start in the same order on all ranks, and are bitwise the same on all. On CUDA only
-        the current stream waits, not the host.
-        """
-        if self.size == 1:
-            return lambda: None
-        import torch.distributed as dist
-
-        with distributed_errors():
-            work = dist.all_reduce(tensor, async_op=True)
-        assert work is not None, "this rank is in the group"
-
-        def wait() -> None:
-            with distributed_errors():
-                work.wait()
-
-        return wait
-
-    def _own_keys(self, store: "Store") -> "Store":
-        """Return the store without the keys of other attempts and of earlier trainings."""
-        from torch.distributed import PrefixStore  # type: ignore[attr-defined]
-
-        return PrefixStore(f"{_attempt()}/{self._training}", store)
+            dist.all_reduce(flat)
+        for tensor, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
+            tensor.copy_(total.view_as(tensor))
 
 
 SINGLE_PROCESS = ProcessGroup()
@@ -211,39 +168,35 @@ SINGLE_PROCESS = ProcessGroup()
 def process_group() -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, if it did, and yield their group.
 
-    Raises UserError for a malformed environment, RunError if the others cannot be reached.
+    Raises RunError if the others cannot be reached.
     """
-    if (problem := _environment_problem()) is not None:
-        raise UserError(f"{problem}; unset it, or start with torchrun")
     rank, size = _launched()
-    store = None
-    if size > 1 or "TORCHELASTIC_RUN_ID" in os.environ:
-        with distributed_errors():
-            store = _store()
-    if store is None or size == 1:
-        yield ProcessGroup(store=store)
+    if size == 1:
+        yield SINGLE_PROCESS
         return
     import torch
     import torch.distributed as dist
+    from torch.distributed import PrefixStore  # type: ignore[attr-defined]
 
     with distributed_errors():
-        group = ProcessGroup(rank, size, store, store.add(f"trainings/{_attempt()}/{rank}", 1))
+        number = _store().add(f"trainings/{_attempt()}/{rank}", 1)
+        store = PrefixStore(f"{_attempt()}/{number}", _store())
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if nccl else "gloo",
-            store=group._own_keys(store),
+            store=store,
             rank=rank,
             world_size=size,
             timeout=TIMEOUT,
         )
     try:
-        yield group
+        yield ProcessGroup(rank, size, store)
     except (Exception, KeyboardInterrupt) as error:
-        if group.is_main:
+        if rank == 0:
             reports_errors()  # claims the report before the others learn of the failure
             kind = _REFUSED if isinstance(error, UserError) else _FAILED
             with suppress(RuntimeError):  # the store may be gone
-                group._own_keys(store).set(_MAIN, kind)
+                store.set(_MAIN, kind)
         raise  # the group stays open: closing it would wait for a rank that may be lost
     dist.destroy_process_group()
 
@@ -274,25 +227,10 @@ def reports_errors() -> bool:
 
 
 def _launched() -> tuple[int, int]:
-    """Return rank and world size as torchrun set them; 0 and 1 without, or if malformed."""
-    if os.environ.keys() >= _TORCHRUN and _environment_problem() is None:
+    """Return rank and world size as torchrun set them; 0 and 1 without."""
+    if os.environ.keys() >= _TORCHRUN:
         return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return 0, 1
-
-
-def _environment_problem() -> str | None:
-    """Return what is wrong with the variables of torchrun, None if all are set well or not all."""
-    environment = os.environ
-    if not environment.keys() >= _TORCHRUN:
-        return None
-    for name in _NUMBERS:
-        value = environment.get(name, "0")
-        if not (value.isascii() and value.isdecimal() and len(value) < 10):
-            return f"{name}: not a number in the environment ({value!r})"
-    rank, size, port = (int(environment[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-    if rank >= size:
-        return f"RANK: {rank} in the environment is not below WORLD_SIZE, {size}"
-    return f"MASTER_PORT: {port} in the environment is above 65535" if port > 65535 else None
 
 
 @cache
@@ -303,11 +241,6 @@ def _store() -> "Store":
     rendezvous: tuple[Store, int, int]
     rendezvous = next(dist.rendezvous("env://", timeout=TIMEOUT))  # type: ignore[attr-defined]
     return rendezvous[0]
-
-
-def _started(run: Path) -> str:
-    """Return the key that records the start of a run for later attempts."""
-    return f"{_STARTED}/{os.path.abspath(run)}"  # noqa: PTH100 -- resolves no links
 
 
 def _attempt() -> str:

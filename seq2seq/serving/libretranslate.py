@@ -15,15 +15,15 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from seq2seq.data.languages import language_name
-from seq2seq.serving.access import Client
-from seq2seq.serving.errors import RESPONSES, ErrorMessage
-from seq2seq.serving.language_pairs import AUTO, LanguagePair
+from seq2seq.serving.access import RESPONSES, Client, ErrorMessage
 from seq2seq.serving.service import (
+    AUTO,
     FORMAT,
     JSON,
     Body,
     Document,
     Format,
+    LanguagePair,
     Service,
     Texts,
     described_body,

@@ -5,13 +5,12 @@ batch with.
 """
 
 import asyncio
-import math
 import threading
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
@@ -24,15 +23,10 @@ from seq2seq.serving.metrics import Metrics
 BATCH_LINES = 256  # lines per batch at most, by their weights
 BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
 MIN_SHARE = 16  # lines of a request in a batch that others want to join
-MAX_RETRY = 60  # seconds, in Retry-After
 
 
 class QueueFullError(Exception):
     """No room for the lines of a request."""
-
-    def __init__(self, retry_after: int) -> None:
-        super().__init__(f"the queue is full; try again in {retry_after} s")
-        self.retry_after = retry_after  # seconds
 
 
 class _AbandonedError(Exception):
@@ -76,14 +70,18 @@ class Search:
 
     def check(self, lines: Sequence[QueuedLine]) -> None:
         """Raise UserError for what the translator refuses, with the number of its line."""
-        self.translator.check(
-            [line.text for line in lines],
-            beam_size=self.beam_size,
-            n_best=self.n_best,
-            prefixes=[line.prefix for line in lines],
-            constraints=[line.phrases for line in lines] if self.constrained else None,
-            settings=self.settings,
-        )
+        self.translator.check([line.text for line in lines], **self.arguments(lines))
+
+    def arguments(self, lines: Sequence[QueuedLine]) -> dict[str, Any]:
+        """Return the arguments by which the translator searches these lines."""
+        prefixes = [line.prefix for line in lines]
+        return {
+            "beam_size": self.beam_size,
+            "n_best": self.n_best,
+            "prefixes": prefixes if any(prefixes) else None,
+            "constraints": [line.phrases for line in lines] if self.constrained else None,
+            "settings": self.settings,
+        }
 
 
 @dataclass(eq=False)
@@ -123,7 +121,6 @@ class TranslationQueue:
         self._requests: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._lines = 0  # accepted and not yet translated
-        self._lines_per_second = 100.0
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
 
@@ -164,10 +161,8 @@ class TranslationQueue:
 
     def _put(self, waiting: _Waiting) -> None:
         with self._changed:
-            lines = self._lines + waiting.left
-            if lines > self._max_lines:
-                seconds = math.ceil(self._lines / self._lines_per_second)
-                raise QueueFullError(min(max(1, seconds), MAX_RETRY))
+            if self._lines + waiting.left > self._max_lines:
+                raise QueueFullError("the queue is full; try again in 1 s")
             self._requests.append(waiting)
             self._count(waiting.left)
             self._changed.notify()
@@ -188,11 +183,8 @@ class TranslationQueue:
         while batch := self._next_batch():
             start = time.monotonic()
             self._translate(batch)
-            seconds = time.monotonic() - start
-            lines = sum(len(share.lines) for share in batch)
-            self._metrics.batch_lines.observe(lines)
-            self._metrics.batch_seconds.observe(seconds)
-            self._lines_per_second += 0.2 * (lines / max(seconds, 1e-6) - self._lines_per_second)
+            self._metrics.batch_seconds.observe(time.monotonic() - start)
+            self._metrics.batch_lines.observe(sum(len(share.lines) for share in batch))
 
     def _next_batch(self) -> list[_Share]:
         """Wait for requests and return a batch; an empty one once the queue is closed."""
@@ -250,7 +242,6 @@ class TranslationQueue:
     def _search(self, batch: list[_Share]) -> list[Translation]:
         search = batch[0].waiting.search
         lines = [line for share in batch for line in share.lines]
-        prefixes = [line.prefix for line in lines]
 
         def check() -> None:
             if all(share.waiting.cancelled for share in batch):
@@ -259,12 +250,8 @@ class TranslationQueue:
         with cancellable(check):
             return search.translator.translate(
                 [line.text for line in lines],
-                beam_size=search.beam_size,
-                n_best=search.n_best,
-                prefixes=prefixes if any(prefixes) else None,
                 text_only=all(share.waiting.search.text_only for share in batch),
-                constraints=[line.phrases for line in lines] if search.constrained else None,
-                settings=search.settings,
+                **search.arguments(lines),
             )
 
     def _finish(self, batch: list[_Share], result: "list[Translation] | Exception | None") -> None:

@@ -20,14 +20,14 @@ from seq2seq.inference.settings import (
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
-from seq2seq.serving.errors import RESPONSES
-from seq2seq.serving.language_pairs import LanguagePair
+from seq2seq.serving.access import RESPONSES
 from seq2seq.serving.service import (
     FORMAT,
     JSON,
     Document,
     Format,
     Items,
+    LanguagePair,
     Service,
     Texts,
     described_body,

@@ -6,19 +6,21 @@ from typing import NamedTuple
 from tqdm import tqdm
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.training.stopping import TrainingLength
 
 
 class Clock:
-    """Time trained, over all processes of a run, and speed in target tokens."""
+    """Time trained, over all processes of a run, speed in target tokens, and time left."""
 
-    def __init__(self, before: float) -> None:
-        """Start with the seconds trained by earlier processes."""
+    def __init__(
+        self, before: float, last_step: int | None = None, max_minutes: float | None = None
+    ) -> None:
+        """Start with the seconds trained by earlier processes, and with limits of training."""
+        self.last_step, self._max_minutes = last_step, max_minutes
         self._began = time.monotonic() - before
         self.saved_seconds = before  # at the last save
         self._process_began = self._window = time.monotonic()
         self._tokens = 0
-        self.steps, self._pauses, self._paused = 0, 0, 0.0  # counted by this process
+        self.steps = 0  # counted by this process
 
     @property
     def seconds(self) -> float:
@@ -33,18 +35,18 @@ class Clock:
     def leave_out(self, seconds: float) -> None:
         """Exclude the seconds of a validation from the speed."""
         self._window += seconds
-        self._paused += seconds
-        self._pauses += 1
 
-    @property
-    def step_seconds(self) -> float:
-        """Mean seconds per step of this process, without validations."""
-        return (time.monotonic() - self._process_began - self._paused) / max(1, self.steps)
-
-    @property
-    def validation_seconds(self) -> float:
-        """Mean seconds per validation of this process; 0 before the first."""
-        return self._paused / max(1, self._pauses)
+    def left(self, step: int) -> "TimeLeft | None":
+        """Estimate the remaining time at a step by the steps of this process; None before any."""
+        if not self.steps:
+            return None
+        ends, per_step = [], (time.monotonic() - self._process_began) / self.steps
+        if self.last_step is not None:
+            ends.append(TimeLeft(per_step * (self.last_step - step), self.last_step, True))
+        if self._max_minutes is not None:
+            seconds = max(0.0, 60 * self._max_minutes - self.seconds)
+            ends.append(TimeLeft(seconds, step + int(seconds / per_step), False))
+        return min(ends, default=None)
 
     def speed(self) -> float:
         """Return the target tokens per second since the last call."""
@@ -75,36 +77,9 @@ class TimeLeft(NamedTuple):
         return f"step {step:,}/{'' if self.exact else 'about '}{self.last_step:,}"
 
 
-def estimate_time_left(
-    settings: TrainingConfig, clock: Clock, step: int, length: TrainingLength
-) -> TimeLeft | None:
-    """Estimate the remaining time at a step, from the steps and validations of this process.
-
-    Returns None before the first step of a process.
-    """
-    if not clock.steps:
-        return None
-    ends, last_step = [], length.last_step
-    interval = settings.validate_every or length.steps_per_epoch
-    if last_step is not None:
-        validations = _validations_left(interval, step, last_step)
-        seconds = clock.step_seconds * (last_step - step) + clock.validation_seconds * validations
-        ends.append(TimeLeft(seconds, last_step, True))
-    if settings.max_minutes is not None:
-        left = max(0.0, 60 * settings.max_minutes - clock.seconds)
-        end = step + int(left / (clock.step_seconds + clock.validation_seconds / interval))
-        ends.append(TimeLeft(left + clock.validation_seconds, end, False))
-    return min(ends, default=None)
-
-
 def describe_time_left(settings: TrainingConfig, left: TimeLeft | None) -> str:
     """Describe an estimate for the log; patience may end training sooner."""
     if left is None:
         return ""
     bound = "about" if settings.patience is None else "at most about"
     return f", {bound} {tqdm.format_interval(left.seconds)} left"
-
-
-def _validations_left(interval: int, step: int, last_step: int) -> int:
-    """Return the number of validations after a step; one follows the last step in any case."""
-    return last_step // interval - step // interval + bool(last_step % interval)

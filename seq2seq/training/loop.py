@@ -4,7 +4,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,23 +20,22 @@ from seq2seq.runtime.errors import TrainingFailed
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.batches import StepBatches
 from seq2seq.training.callbacks import Callback, check_callbacks
-from seq2seq.training.clock import Clock, TimeLeft, describe_time_left, estimate_time_left
+from seq2seq.training.clock import Clock, describe_time_left
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter, RunReporter
 from seq2seq.training.selection import best_note
-from seq2seq.training.session import SessionData, TrainingSession
+from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 from seq2seq.training.stopping import (
     StopSync,
-    TrainingLength,
     finished_note,
+    last_step_of,
     limit_reached,
     met_limit,
     stop_signals,
-    training_length,
     why_stop,
 )
 from seq2seq.training.validation import validate
@@ -66,8 +64,6 @@ def train(
     device = argument_types.device_name(device)
     init_from = None if init_from is None else argument_types.path(init_from, "init_from")
     with nullcontext() if quiet else console(), process_group() as group:
-        if group.restarted(config.run_dir):
-            resume, overwrite = True, False
         chosen = choose_device(group.device_for(device))
         with deterministic(chosen):  # set before CUDA starts
             group.use_device(chosen)
@@ -99,14 +95,14 @@ def _set_up(
     if opened is None:
         group.wait_for_main()
         session = join_run(config, device, group)
-        group.start(_facts(session), config.run_dir)
+        group.start(_facts(session))
         return session, []
     session, notes = prepare(config, device, opened, init_from, group)
     slow = None if session.progress.step else bf16_note(device, session.progress.precision)
     notes += [f"warning: {slow}"] if slow else []
     if group.size > 1:
         notes.append(f"{group.size} processes, each with a share of every batch")
-    group.start(_facts(session), config.run_dir)
+    group.start(_facts(session))
     return session, notes
 
 
@@ -129,23 +125,23 @@ def _train(
 ) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
     config, began = session.config, session.progress.step
-    length = training_length(config, session.data.train)
+    last_step = last_step_of(config, session.data.train)
     reporter = Reporter()
     if session.group.is_main:
-        reporter = RunReporter(config.run_dir, began, length.last_step, callbacks)
+        reporter = RunReporter(config.run_dir, began, last_step, callbacks)
     with reporter, stop_signals() as stops:
-        unwise = None if began else schedule_note(config.training, length.last_step)
+        unwise = None if began else schedule_note(config.training, last_step)
         warnings = [f"warning: {unwise}"] if unwise else []
         for note in [*notes, *warnings]:
             reporter.log(note)
-        clock = Clock(session.progress.seconds)
+        clock = Clock(session.progress.seconds, last_step, config.training.max_minutes)
         if warm_start and began == 0 and session.progress.best_score < 0:
             validate_sound(session, reporter, clock)  # the initial weights may remain the best
             save(session, reporter, clock)
         sync = StopSync(session.group, stops, lambda: clock.seconds)
         with StepBatches(session) as batches:
             while (limit := met_limit(config.training, session.progress, sync.seconds)) is None:
-                train_epoch(session, reporter, batches, clock, length, sync)
+                train_epoch(session, reporter, batches, clock, sync)
         log_skipped(session, reporter)
         progress = session.progress
         if progress.validated_step < progress.step:
@@ -158,8 +154,7 @@ def _train(
         best = best_note(progress, config.training)
         reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
         valid, metrics = session.data.valid, reporter.read_metrics()
-        overlap = partial(share_in_training, session.data)
-        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, overlap, limit)
+        last = ValidationResult(valid.src, valid.tgt, session.hypotheses, metrics, limit)
         for finding in diagnose(last, config):
             reporter.log(f"warning: {finding}")
         sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step
@@ -177,19 +172,11 @@ def validate_sound(session: TrainingSession, reporter: Reporter, clock: Clock) -
     raise TrainingFailed(f"step {progress.step}: {fault}. Lower training.learning_rate{best}")
 
 
-def share_in_training(data: SessionData) -> float:
-    """Return the share of the validation pairs that are in the training text."""
-    pairs = list(zip(data.valid_pairs.src_texts, data.valid_pairs.tgt_texts, strict=True))
-    seen = set(pairs).intersection(zip(data.train.src_texts, data.train.tgt_texts, strict=True))
-    return sum(pair in seen for pair in pairs) / len(pairs)
-
-
 def train_epoch(
     session: TrainingSession,
     reporter: Reporter,
     batches: StepBatches,
     clock: Clock,
-    length: TrainingLength,
     sync: StopSync,
 ) -> None:
     """Train to the end of the current epoch, or to the step where training stops or diverges."""
@@ -198,7 +185,7 @@ def train_epoch(
     starts = range(progress.batch, len(order), settings.accumulate)
     for start, made in zip(starts, batches.of_steps(order, starts), strict=True):
         progress.step += 1
-        end = end_of_decay(settings, progress.step, length.last_step, sync.seconds)
+        end = end_of_decay(settings, progress.step, clock.last_step, sync.seconds)
         rate = learning_rate(settings, progress.step, end, progress.decays) * progress.rate_factor
         result = train_step(session, made, rate)
         progress.add(result.losses, result.skipped)
@@ -215,9 +202,9 @@ def train_epoch(
         clock.count(tokens)
         reporter.advance(progress.step)
         if reporter.bar_is_due():
-            show(session, reporter, clock, length)
+            show(session, reporter, clock)
         if progress.step % settings.log_every == 0:
-            loss = report(session, reporter, clock, rate, length)
+            loss = report(session, reporter, clock, rate)
             if (fault := divergence(session, loss)) is not None:
                 roll_back(session, reporter, fault)
                 return
@@ -266,9 +253,7 @@ def save_due(session: TrainingSession, clock: Clock) -> bool:
     return not progress.skipped_in_a_row and not progress.skipped_steps()
 
 
-def report(
-    session: TrainingSession, reporter: Reporter, clock: Clock, rate: float, length: TrainingLength
-) -> float | None:
+def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: float) -> float | None:
     """Report training loss, speed and skipped steps since the last report.
 
     Returns the loss, or None if all steps were skipped.
@@ -285,29 +270,22 @@ def report(
     reporter.metrics(progress.step, {**figures, "learning_rate": rate})
     speed = clock.speed()
     reporter.timing(progress.step, {"target_tokens_per_second": speed, "seconds": clock.seconds})
-    left = describe_time_left(session.config.training, time_left(session, clock, length))
+    left = describe_time_left(session.config.training, clock.left(progress.step))
     reporter.log_step(
         progress.step, f"epoch {progress.epoch + 1}, {losses}, {speed:,.0f} tok/s{left}"
     )
     return figures.get("train_loss")
 
 
-def show(
-    session: TrainingSession, reporter: Reporter, clock: Clock, length: TrainingLength
-) -> None:
+def show(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
     """Show step, current loss, speed and remaining time on a terminal."""
     progress, settings = session.progress, session.config.training
     _, nll, tokens = progress.losses.tolist()  # since the last report
     loss = f", loss {fixed(nll / tokens, 2)}" if tokens else ""
-    left = time_left(session, clock, length)
+    left = clock.left(progress.step)
     steps = f"step {progress.step:,}" if left is None else left.steps(progress.step)
     text = f"{steps}, epoch {progress.epoch + 1}{loss}{describe_time_left(settings, left)}"
     reporter.describe(text, None if left is None else left.last_step)
-
-
-def time_left(session: TrainingSession, clock: Clock, length: TrainingLength) -> TimeLeft | None:
-    """Estimate the remaining time at the current step."""
-    return estimate_time_left(session.config.training, clock, session.progress.step, length)
 
 
 def save(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:

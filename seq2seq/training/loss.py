@@ -289,8 +289,7 @@ def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights
     logit, likelihood = (values[rows, tgt].to(means.dtype) for values in (logits, probabilities))
     surprisal = _surprisal(logits, probabilities, logit, likelihood)
     if terms is not None:
-        mixture = mixture_loss(chunk, surprisal, terms, weights)
-        return [torch.stack(mixture[:2]), *mixture[2:]]
+        return mixture_loss(chunk, surprisal, terms, smoothing)
     costs = smoothing * (logit - means) + surprisal
     if real is not None:
         costs, surprisal = costs * real, surprisal * real

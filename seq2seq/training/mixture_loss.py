@@ -45,15 +45,6 @@ class CopyTerms(NamedTuple):
         return type(self)(*(term[rows] for term in self))
 
 
-class MixtureLoss(NamedTuple):
-    """Summed objective and negative log-likelihood, with two gradients of the objective."""
-
-    objective: Tensor  # []
-    nll: Tensor  # []
-    grad_gate: Tensor  # [M]
-    grad_mass: Tensor  # [M, S]
-
-
 class _Gains(NamedTuple):
     """Contribution of copying to the log-probabilities; zero at all but first positions."""
 
@@ -64,18 +55,17 @@ class _Gains(NamedTuple):
 
 
 def mixture_loss(
-    chunk: TokenChunk, surprisal: Tensor, terms: CopyTerms, weights: LossWeights
-) -> MixtureLoss:
-    """Return the loss of a chunk of tokens and its gradients.
+    chunk: TokenChunk, surprisal: Tensor, terms: CopyTerms, smoothing: float
+) -> list[Tensor]:
+    """Return objective and negative log-likelihood [2] of a chunk, summed, and two gradients.
 
+    The gradients of the objective are those of gate [M] and mass [M, S].
     A token costs `(1 - e) * -log P(y) + e * mean over v of -log P(v)`, the cross-entropy of the
-    mixture with the smoothed target, and with a weight `consistency` the divergence of R-Drop
-    between mixtures. The logits and probabilities are those of p, and so is `surprisal` [M],
-    `-log p(y)`. Turns the probabilities, in place, into the gradient with respect to the logits,
-    without the `- e / V` of smoothing.
+    mixture with the smoothed target. The logits and probabilities are those of p, and so is
+    `surprisal` [M], `-log p(y)`. Turns the probabilities, in place, into the gradient with respect
+    to the logits, without the `- e / V` of smoothing.
     """
     logits, probabilities, means, tgt, real = chunk
-    smoothing, consistency = weights.smoothing, weights.consistency
     rows, share = torch.arange(len(tgt), device=tgt.device), smoothing / logits.shape[1]
     log_normalizer = logits[rows, tgt].to(means.dtype) + surprisal
     gains = _gains(logits, log_normalizer, terms)
@@ -86,30 +76,14 @@ def mixture_loss(
     objective = (1 - smoothing) * nll + smoothing * generated_mean - share * gains.gain.sum(1)
     if real is not None:
         objective, nll = objective * real, nll * real
-    total = objective.sum()
     by_tgt, by_src = (1 - smoothing) * (-tgt_gain).exp(), share * gains.copied
     grad_gate = by_src.sum(1) - smoothing * (1 - gate) - by_tgt + (1 - smoothing) * gate
     grad_mass = -((1 - smoothing) * is_tgt + share) * gains.slope
     scale = by_tgt + smoothing - by_src.sum(1)
-    by_logits = None
-    if consistency:
-        log_probs = logits - (log_normalizer - gains.log_gate)[:, None]
-        log_probs.scatter_add_(1, terms.src, gains.gain)
-        costs, by_log_probs = _divergence(log_probs, consistency / 2)
-        costs = costs if real is None else costs * real[::2, None]
-        divergence = consistency / 2 * costs.sum()
-        of_src = by_log_probs.gather(1, terms.src)
-        total = total + divergence
-        grad_gate += by_log_probs.sum(1) * (1 - gate) - (of_src * gains.copied).sum(1)
-        grad_mass += of_src * gains.slope
-        by_logits = by_log_probs.scatter_add_(1, terms.src, -of_src * gains.copied)
-        scale -= by_logits.sum(1)
     probabilities *= scale[:, None].to(probabilities.dtype)
     probabilities[rows, tgt] -= by_tgt.to(probabilities.dtype)
     probabilities.scatter_add_(1, terms.src, by_src.to(probabilities.dtype))
-    if by_logits is not None:
-        probabilities += by_logits.to(probabilities.dtype)
-    return MixtureLoss(total, nll.sum(), grad_gate, grad_mass)
+    return [torch.stack([objective.sum(), nll.sum()]), grad_gate, grad_mass]
 
 
 def _gains(logits: Tensor, log_normalizer: Tensor, terms: CopyTerms) -> _Gains:
@@ -120,15 +94,3 @@ def _gains(logits: Tensor, log_normalizer: Tensor, terms: CopyTerms) -> _Gains:
     gain = log_probs - generated
     slope = (log_copy[:, None] - log_probs).clamp(max=MAX_LOG_SLOPE).exp()
     return _Gains(log_gate, gain, -torch.expm1(-gain), slope)
-
-
-def _divergence(log_probs: Tensor, weight: float) -> tuple[Tensor, Tensor]:
-    """Return the terms [N, V] of `KL(P, Q) + KL(Q, P)` of adjacent rows, and a weighted gradient.
-
-    Rows [2N, V] are log-probabilities, of which the gradient [2N, V] is.
-    """
-    log_p, log_q = log_probs.unflatten(0, (-1, 2)).unbind(1)
-    p, q, ratio = log_p.exp(), log_q.exp(), log_p - log_q
-    by_p = weight * (p * ratio + (p - q))
-    by_q = -weight * (q * ratio + (p - q))
-    return (p - q) * ratio, torch.stack([by_p, by_q], 1).flatten(0, 1)

@@ -5,10 +5,8 @@ from pathlib import Path
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.alignment_targets import check_words
 from seq2seq.data.corpus import ParallelText, checksum_of_text, same_sides, usable
 from seq2seq.data.training_data import TrainingData, training_data
-from seq2seq.data.vocabulary.training import check_same_models
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
@@ -99,14 +97,11 @@ def _vocabularies(
     if state is not None:
         folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
         vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
-        check_same_models(config.vocabulary, vocabularies, source.tags)
     elif start is not None:
         vocabularies = start.vocabularies
     else:
         vocabularies = source.vocabularies(config.vocabulary)
     check_tags(vocabularies, config.data.tags)
-    if config.training.losses.guided_alignment > 0:
-        check_words(vocabularies)
     return vocabularies
 
 

@@ -32,8 +32,7 @@ from seq2seq.runtime.console import hides_bars, logger, one_line, printable
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write, open_to_append, sync
 from seq2seq.runtime.strict_json import json_text
-from seq2seq.training.callbacks import Callback
-from seq2seq.training.samples import Sample
+from seq2seq.training.callbacks import Callback, Sample
 
 
 class Reporter:

@@ -35,7 +35,6 @@ from seq2seq.runtime.device import derive_seed, resolve_precision
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
-from seq2seq.training.gradient_exchange import GradientExchange
 from seq2seq.training.optimizer import Optimizer
 
 
@@ -150,12 +149,6 @@ class TrainingSession:
         return torch.zeros(2, device=self.device)
 
     @cached_property
-    def exchange(self) -> GradientExchange | None:
-        """The exchange of gradients with other ranks, if there are any."""
-        several = self.group.size > 1
-        return GradientExchange(self.model.parameters(), self.group) if several else None
-
-    @cached_property
     def inventor(self) -> NameInventor | None:
         """The source of invented names, if the config asks for any."""
         rate, train = self.config.vocabulary.invented_names, self.data.train
@@ -182,23 +175,6 @@ def call_on_device(
 
     key = function.__name__, *shapes
     return session.graphs.call(key, call, *(part for part in parts if part is not None))
-
-
-class Texts(NamedTuple):
-    """The parallel texts of a config, pairs with a blank side included."""
-
-    train: ParallelText
-    valid: ParallelText
-    test: ParallelText | None
-
-
-def read_texts(data: DataConfig) -> Texts:
-    """Read the three splits as they are in their files.
-
-    Raises UserError as `read_pairs` does, and if the languages of a split seem to be swapped.
-    """
-    train = read_pairs(data.train)
-    return Texts(train, *other_texts(data, train))
 
 
 def other_texts(data: DataConfig, train: ParallelText) -> tuple[ParallelText, ParallelText | None]:

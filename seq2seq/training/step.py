@@ -100,11 +100,14 @@ def _sum_over_ranks(
 
     A non-finite value on one rank is non-finite on all. A rank without a pair adds zeros.
     """
-    if session.exchange is None:
+    if session.group.size == 1:
         return losses, tokens
-    losses, tokens = session.exchange.finish([losses, tokens], in_place=session.is_static)
-    parameters = session.model.parameters()
+    parameters = list(session.model.parameters())
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    session.group.add_up([*gradients, losses, tokens])
     torch._foreach_div_(gradients, tokens / _divisor_of_all_ranks(session))
     return losses, tokens
 
@@ -149,7 +152,7 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
     Returns None if out of memory.
     """
     config, step = session.config, session.progress.step
-    rank, exchange = session.group.seed_part(), session.exchange
+    rank = session.group.seed_part()
     rate = teacher_forcing_rate(config.training, step)
     session.model.train()
     session.optimizer.zero_grad(keep=session.is_static)
@@ -158,8 +161,6 @@ def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) ->
         for number, part in enumerate(parts):
             torch.manual_seed(derive_seed(config.seed, step, number, *rank))
             references = draw_references(part, rate)
-            if exchange is not None and not session.is_static:  # hooks are no part of a graph
-                exchange.expect_last_pass(number == len(parts) - 1)
             call_on_device(session, _pass, part, references, torch.tensor(float(divisor)))
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NamedTuple
 
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
@@ -17,31 +16,17 @@ from seq2seq.runtime.process_group import ProcessGroup
 LIMITS = ("max_steps", "max_epochs", "max_minutes", "patience")
 
 
-class TrainingLength(NamedTuple):
-    """Length of a training in steps."""
-
-    last_step: int | None  # by max_steps and max_epochs; None if time or patience end training
-    steps_per_epoch: int
-
-
-def training_length(config: Config, pairs: EncodedPairs) -> TrainingLength:
-    """Return the length of a training on these pairs.
-
-    If corpora are sampled by weight, the steps of its epochs differ: they are added up, and those
-    of the first are returned.
-    """
-    settings = config.training
+def last_step_of(config: Config, pairs: EncodedPairs) -> int | None:
+    """Return the last step by max_steps and max_epochs; None if time or patience end training."""
+    settings, ends = config.training, [config.training.max_steps]
 
     def steps(epoch: int) -> int:
         order = EpochOrder(pairs, settings.batch_tokens, config.seed, epoch)
         return -(-len(order) // settings.accumulate)
 
-    first, epochs = steps(0), settings.max_epochs
-    ends = [settings.max_steps]
-    if epochs is not None:
-        ends.append(sum(map(steps, range(epochs))) if pairs.shares else epochs * first)
-    last = min((end for end in ends if end is not None), default=None)
-    return TrainingLength(last, first)
+    if (epochs := settings.max_epochs) is not None:  # epochs of weighted corpora differ
+        ends.append(sum(map(steps, range(epochs))) if pairs.shares else epochs * steps(0))
+    return min((end for end in ends if end is not None), default=None)
 
 
 def met_limit(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:

@@ -17,11 +17,11 @@ from seq2seq.runs.tensor_file import non_finite
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
+from seq2seq.training.callbacks import samples_of
 from seq2seq.training.clock import Clock, minutes
 from seq2seq.training.divergence import loss_fault
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Reporter
-from seq2seq.training.samples import samples_of
 from seq2seq.training.selection import ValidationScores, decay_on_plateau, record
 from seq2seq.training.session import TrainingSession, call_on_device
 

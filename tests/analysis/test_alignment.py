@@ -14,17 +14,15 @@ from seq2seq.analysis.check.alignment import (
     Alignment,
     Evidence,
     alignment_findings,
-    measure_alignment,
-)
-from seq2seq.analysis.check.findings import Finding, Split
-from seq2seq.analysis.check.translation_evidence import (
-    build_lexicon,
-    features_of,
     folds_of,
+    measure_alignment,
     scores,
     tokens_of,
-    train_model,
+    train_tables,
+    types_of,
+    words_of,
 )
+from seq2seq.analysis.check.findings import Finding, Split
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.public_corpora import _members
 
@@ -219,11 +217,9 @@ def test_a_pair_does_not_confirm_itself() -> None:
     rows = np.flatnonzero(folds_of(80) == 0)
     for row in rows:
         src[row], tgt[row] = "aaaaaaa eeeeeee", "ooooooo uuuuuuu"
-    lexicon = build_lexicon(src, tgt)
-    features = features_of(src, tgt, lexicon)
-    model = train_model(features)
-    table = model.tables[0]
-    assert table[lexicon.src["aaaaaa"], lexicon.tgt["oooooo"]] <= 1
-    other = model.tables[1]
-    assert other[lexicon.src["aaaaaa"], lexicon.tgt["oooooo"]] > 2
-    assert scores(features, model, rows, rows, folds_of(80)).shape == rows.shape
+    src_types, tgt_types = types_of(src), types_of(tgt)
+    sides = words_of(src, src_types), words_of(tgt, tgt_types)
+    tables = train_tables(sides)
+    assert tables[0][src_types["aaaaaa"], tgt_types["oooooo"]] <= 1
+    assert tables[1][src_types["aaaaaa"], tgt_types["oooooo"]] > 2
+    assert scores(sides, tables, rows, rows, folds_of(80)).shape == rows.shape

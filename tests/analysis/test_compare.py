@@ -12,7 +12,7 @@ import torch
 from tiers import one_quick
 
 from seq2seq.analysis.compare import results
-from seq2seq.analysis.compare.results import Cell, Table
+from seq2seq.analysis.compare.results import cell
 from seq2seq.cli.main import main
 from seq2seq.evaluation.metrics import bleu_counts, bleu_of, score
 from seq2seq.inference.translator import Translator
@@ -288,18 +288,18 @@ def test_a_run_that_fails_is_reported_in_its_row(
 ) -> None:
     path = Path("ladder.yaml")
     diverging = "  wild: {training.optimizer: sgd, training.learning_rate: 1.0e+9}\n"
-    huge = "  huge: {model.hidden_size: 700}\n"
+    huge = "  huge: {model.hidden_size: 22}\n"
     text = path.read_text(encoding="utf-8").partition("  luong")[0]
     path.write_text(text.replace("variants:\n", f"variants:\n{diverging}{huge}"), encoding="utf-8")
     step = training.train_step
 
     def limited(run: TrainingSession, *rest: object) -> StepResult:
-        if run.config.model.hidden_size == 700:
+        if run.config.model.hidden_size == 22:
             raise MemoryError
         return step(run, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(training, "train_step", limited)
-    report = ["--json", "all.json", "--table", "t.md"]
+    report = ["--json", "all.json"]
     assert compare("--seeds", "1", *report) == 1
     out, err = capsys.readouterr()
     assert "warning: wild-seed1 failed: step " in err
@@ -311,7 +311,6 @@ def test_a_run_that_fails_is_reported_in_its_row(
     tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
     assert [variant["name"] for variant in tree["variants"]] == ["none"]
     assert list(tree["failed"]) == ["wild", "huge"]
-    assert f"failed: {tree['failed']['wild']}" in Path("t.md").read_text(encoding="utf-8")
 
     trained_steps.clear()
     assert compare("--seeds", "1") == 1
@@ -383,57 +382,6 @@ def test_figures_are_drawn_or_reported_as_missing(
     assert not list(Path("out").glob("*.png"))
 
 
-@pytest.mark.parametrize(
-    ("curves", "steps", "scores"),
-    [
-        ([[(2, 1.0), (4, 3.0)], [(2, 3.0), (4, 4.0)]], [2, 4], [2.0, 3.5]),
-        ([[(2, 1.0), (4, 3.0)]], [2, 4], [1.0, 3.0]),
-        # early stopping: the mean curve ends with the first seed to stop
-        ([[(2, 1.0), (4, 3.0)], [(2, 3.0), (4, 4.0), (6, 9.0)]], [2, 4], [2.0, 3.5]),
-        # different steps: interpolated between a seed's validations
-        ([[(0, 0.0), (10, 10.0)], [(5, 1.0), (15, 11.0)]], [5, 10], [3.0, 8.0]),
-        ([[(3, 1.0), (6, 4.0)], [(4, 5.0), (5, 7.0)]], [4, 5], [3.5, 5.0]),
-        # no common range: only the seeds that have a score
-        ([[(4, 1.0)], [(6, 2.0)]], [4, 6], [1.0, 2.0]),
-        ([[(1, 1.0), (3, 3.0)], [(6, 2.0), (8, 4.0)]], [1, 3, 6, 8], [1.0, 3.0, 2.0, 4.0]),
-        ([], [], []),
-    ],
-)
-def test_the_mean_curve_covers_seeds_with_different_steps(
-    curves: list[list[tuple[int, float]]], steps: list[int], scores: list[float]
-) -> None:
-    found = results.mean_curve(curves)
-    assert found[0] == steps
-    assert found[1] == pytest.approx(scores)
-
-
-def test_every_variant_is_drawn() -> None:
-    pytest.importorskip("matplotlib")
-
-    def variant(name: str, *curves: list[tuple[int, float]]) -> SimpleNamespace:
-        runs = [SimpleNamespace(curve=curve) for curve in curves]
-        return SimpleNamespace(variant=SimpleNamespace(name=name), runs=runs)
-
-    def drawn(*variants: SimpleNamespace) -> tuple[list[str], int]:
-        own = [each.variant for each in variants]
-        plan = SimpleNamespace(seeds=(1, 2), variants=own, trained_as=lambda each: each)
-        picture = results._curves(SimpleNamespace(plan=plan, variants=variants))
-        (axes,), (legend,) = picture.axes, picture.legends
-        thick = [line for line in axes.get_lines() if line.get_linewidth() == 2]
-        return (
-            [text.get_text() for text in legend.get_texts()],
-            sum(len(line.get_xdata()) > 0 for line in thick),
-        )
-
-    same = variant("same", [(2, 1.0), (4, 3.0)], [(2, 2.0), (4, 5.0)])
-    labels, lines = drawn(same)
-    assert (labels, lines) == (["same"], 1)
-    apart = variant("apart", [(4, 1.0)], [(6, 2.0)])
-    shifted = variant("shifted", [(2, 1.0), (4, 3.0)], [(3, 2.0), (5, 5.0)])
-    labels, lines = drawn(same, apart, shifted)
-    assert (sorted(labels), lines) == (["apart", "same", "shifted"], 3)
-
-
 @pytest.mark.thorough
 def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
     capsys: pytest.CaptureFixture[str],
@@ -472,7 +420,7 @@ def test_lengths_of_sources_without_spaces_are_in_characters(
         path = Path(f"{split}.src")
         text = path.read_text(encoding="utf-8").replace(" ", "")
         path.write_text(text.translate({n: 0x4E00 + n for n in range(97, 123)}), encoding="utf-8")
-    assert compare("--seeds", "1", "--json", "all.json", "--table", "t.md") == 0
+    assert compare("--seeds", "1", "--json", "all.json") == 0
     out = capsys.readouterr().out
     tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
     train, valid = (
@@ -483,66 +431,9 @@ def test_lengths_of_sources_without_spaces_are_in_characters(
     (length,) = tree["lengths"]
     assert length["characters"] == [min(valid), max(valid)]
     assert "\nsource characters " in out
-    assert "| source characters " in Path("t.md").read_text(encoding="utf-8")
 
 
 # ------------------------------------------------------------------------------------------- tables
-
-
-def _numbers(row: list[str]) -> list[str]:
-    """Strip the stars of best values and the padding of cells."""
-    return [cell.strip().strip("*") for cell in row]
-
-
-@pytest.mark.thorough
-def test_tables_in_all_formats_have_the_same_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    for side in ("src", "tgt"):  # enough sentences for p-values
-        path = Path(f"valid.{side}")
-        path.write_text(path.read_text(encoding="utf-8") * 2, encoding="utf-8")
-    names = ["t.md", "t.tex"]
-    tables = [word for name in names for word in ("--table", name)]
-    assert compare("--json", "all.json", *tables) == 0
-    out = capsys.readouterr().out
-    tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
-    markdown = Path("t.md").read_text(encoding="utf-8").split("\n\n")
-    variants, pairs, lengths = (
-        [_numbers(line.strip("|").split("|")) for line in table.strip().splitlines()]
-        for table in markdown
-    )
-    assert variants[0][:3] == ["variant", "BLEU", "sd"]
-    assert len(variants) == 2 + len(tree["variants"])
-    for row, variant in zip(variants[2:], tree["variants"], strict=True):
-        assert row[0] == variant["name"]
-        assert row[1] == f"{variant['bleu_mean']:.1f}"
-        assert row[3] == f"{variant['chrf_mean']:.1f}"
-        assert row[4] == f"{variant['ensemble']['bleu']['score']:.1f}"
-        assert row[8] == f"{variant['parameters']:,}"
-        if variant["difference"]:
-            assert float(row[7]) == pytest.approx(variant["difference"]["p_value"], abs=0.0005)
-    assert [row[:2] for row in pairs[2:]] == [["luong", "greedy"]]
-    assert [(each["baseline"], each["variant"]) for each in tree["pairs"]] == [
-        *(("none", "luong"), ("none", "greedy"), ("luong", "greedy")),
-    ]
-    assert tree["pairs"][0]["difference"] == tree["variants"][1]["difference"]
-    means = {each["name"]: each["bleu_mean"] for each in tree["variants"]}
-    for pair in tree["pairs"]:
-        mean = means[pair["variant"]] - means[pair["baseline"]]
-        assert pair["difference"]["mean"] == pytest.approx(mean)
-    assert lengths[0][0] == "source words"
-    latex = Path("t.tex").read_text(encoding="utf-8")
-    rows = [line.removesuffix("\\\\").split("&") for line in latex.splitlines() if "&" in line]
-    found = [_numbers(row) for row in rows]
-    assert found == [variants[0], *variants[2:], pairs[0], *pairs[2:], lengths[0], *lengths[2:]]
-    best = max(f"{each['chrf_mean']:.1f}" for each in tree["variants"])
-    assert f" {best}*" in markdown[0]
-    assert f" {best}*" in latex
-    assert f" {best}*" in out
-
-
-def test_names_are_escaped_in_latex() -> None:
-    table = Table(("a_b", "100 %"), [[Cell("x_y"), Cell(1.25, ".1f", best=True)]])
-    assert r"a\_b & 100 \%" in " ".join(table.as_text("latex").split())
-    assert r"x\_y & 1.2*" in " ".join(table.as_text("latex").split())
 
 
 @pytest.mark.parametrize(
@@ -557,14 +448,23 @@ def test_names_are_escaped_in_latex() -> None:
     ],
 )
 def test_a_difference_that_rounds_to_zero_has_no_sign(value: float, text: str) -> None:
-    assert Cell(value, "+.1f").text == text
+    assert cell(value, "+.1f") == text
 
 
-def test_a_table_needs_a_known_format(capsys: pytest.CaptureFixture[str]) -> None:
-    assert compare("--table", "t.xls") == 2
-    assert "--table t.xls: must end in .md or .tex" in capsys.readouterr().err
-    assert compare("--table", "t.md", "--table", "t.md") == 2
-    assert not Path("out").exists()
+def test_a_curve_is_the_mean_of_its_seeds() -> None:
+    def variant(name: str, *curves: list[tuple[int, float]]) -> SimpleNamespace:
+        runs = [SimpleNamespace(curve=curve) for curve in curves]
+        return SimpleNamespace(variant=SimpleNamespace(name=name), runs=runs)
+
+    same = variant("same", [(2, 1.0), (4, 3.0)], [(2, 2.0), (4, 5.0), (6, 9.0)])
+    apart = variant("apart", [(4, 1.0)], [(6, 2.0)])
+    single = variant("single", [(2, 1.0)], [])
+    variants = [same, apart, single]
+    plan = SimpleNamespace(
+        variants=[each.variant for each in variants], trained_as=lambda each: each
+    )
+    curves = results._curves(SimpleNamespace(plan=plan, variants=variants))
+    assert curves == [("same", [(2, 1.5), (4, 4.0)]), ("single", [(2, 1.0)])]
 
 
 @pytest.mark.thorough

@@ -9,12 +9,12 @@ from seq2seq.analysis.check import forecast as module
 from seq2seq.analysis.check.forecast import forecast
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import Batch, EpochOrder, encode_pairs
-from seq2seq.data.corpus import usable
+from seq2seq.data.corpus import read_pairs, usable
 from seq2seq.data.length_windows import Rows
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.runtime.errors import RunError
 from seq2seq.training.batches import batch_of
-from seq2seq.training.session import TrainingSession, new_session, read_texts, session_data
+from seq2seq.training.session import TrainingSession, new_session, session_data
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +27,7 @@ def run_of(
     corpus: Path, *overrides: str, sizes: tuple[int, ...] = (), weights: tuple[float, ...] = ()
 ) -> TrainingSession:
     config = load_config(corpus, overrides)
-    texts = read_texts(config.data)
-    train, valid = usable(texts.train)[0], usable(texts.valid)[0]
+    train, valid = (usable(read_pairs(text))[0] for text in (config.data.train, config.data.valid))
     vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt)
     longest = config.data.max_length
     pairs = encode_pairs(train.src, train.tgt, vocabularies, longest, sizes, weights)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from tiers import one_quick
 from torch import Tensor, nn
 
-from seq2seq.analysis.attention.maps import translation_by_words
-from seq2seq.analysis.attention.plot import write_attention
+from seq2seq.analysis.attention.plot import translation_by_words, write_attention
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
@@ -218,7 +217,8 @@ def test_a_plot_shows_every_head(
     if suffix != ".html":
         pytest.importorskip("matplotlib")
     path = text.with_suffix(suffix)
-    assert attention("-m", headed, "-i", text, "--lines", "1-2", "--heads", "-o", path) == 0
+    text.write_text("".join(f"{line}\n" for line in LINES[:2]), encoding="utf-8")
+    assert attention("-m", headed, "-i", text, "--heads", "-o", path) == 0
     notes = capsys.readouterr().err.splitlines()  # this model has hardly learned to attend
     assert [note for note in notes if "hardly any attention" not in note] == []
     content = path.read_bytes()
@@ -227,7 +227,7 @@ def test_a_plot_shows_every_head(
             assert content.count(f">head {number} of {HEADS}<".encode()) == 2
     else:
         plain = text.with_name(f"mean{suffix}")
-        assert attention("-m", headed, "-i", text, "--lines", "1-2", "-o", plain) == 0
+        assert attention("-m", headed, "-i", text, "-o", plain) == 0
         assert area(content) > 0.75 * HEADS * area(plain.read_bytes())  # as many panels
 
 
@@ -283,8 +283,8 @@ def test_a_line_without_weights_is_noted(
     headed: Path, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     references = tmp_path / "references"
-    references.write_text("ba\n\n\nba\n", encoding="utf-8")
-    call = ["-m", headed, "-i", text, "-r", references, "--lines", "4,2"]
+    references.write_text("ba\n\nba\nba\n", encoding="utf-8")
+    call = ["-m", headed, "-i", text, "-r", references]
     for output in ([], ["-o", tmp_path / "a.html"], ["-o", tmp_path / "a.json"]):
         assert attention(*call, *output) == 0
         err = capsys.readouterr().err

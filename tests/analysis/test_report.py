@@ -100,7 +100,6 @@ def test_the_page_has_the_scores_of_evaluate(
     steps = re.findall(r"<dt>step (\d+)</dt>", text.partition("<h2>Samples over training</h2>")[2])
     assert steps == ["4", "8", "12"] * (len(steps) // 3)
     assert steps
-    assert "<td>120</td>" in text  # number of training pairs
     assert str(trained) not in text  # no paths of this machine
 
 
@@ -239,12 +238,6 @@ def test_a_run_whose_texts_are_missing_has_a_page_without_scores(
     assert "note: no scores: " in err
     text, _ = checked(folder / "run" / "report.html")
     assert "No scores: " in text
-    assert text.count("its files are no longer where the run found them") == 2
-    (folder / "test.src").write_text("", encoding="utf-8")
-    (folder / "train.src").write_text("", encoding="utf-8")
-    assert report(folder) == 0
-    text, _ = checked(folder / "run" / "report.html")
-    assert text.count("its files can no longer be read") == 2
     (folder / "run" / "best.safetensors").unlink()
     capsys.readouterr()
     assert report(folder) == 2

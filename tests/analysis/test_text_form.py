@@ -1,12 +1,10 @@
 """Form of a text: segmented, tokenised, marked, quoted and non-language text is reported."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from conftest import toy_pairs
 
-from seq2seq.analysis.check.text_form import column_findings, form_findings
+from seq2seq.analysis.check.findings import form_findings
 from seq2seq.data.natural_language import not_language
 from seq2seq.data.public_corpora import _members
 from seq2seq.data.tables import is_header
@@ -64,11 +62,6 @@ def test_segmentation_and_markers_are_reported_with_their_line(
     )
 
 
-def test_an_unknown_marker_before_every_line_is_reported() -> None:
-    src, _ = toy_pairs(50, seed=1)
-    assert "begin with '>>xx<<'" in found([f">>xx<< {line}" for line in src])["markers"]
-
-
 @pytest.mark.parametrize(
     ("line", "tokenised"),
     [
@@ -83,14 +76,6 @@ def test_an_unknown_marker_before_every_line_is_reported() -> None:
 )
 def test_tokenised_text_is_detected_by_its_punctuation(line: str, tokenised: bool) -> None:
     assert ("tokenised" in found([line, *["no mark"] * 2] * 30)) is tokenised
-
-
-def test_quotes_of_a_spreadsheet_are_reported_but_dialogue_is_not() -> None:
-    quoted = ['"He said ""no"", and left."', '"A ""b""."', *LINES]
-    assert "2 lines" in found(quoted)["quotes"]
-    assert "lines 1, 2" in found(quoted)["quotes"]
-    assert "quotes" in found([f'"{line}"' for line in toy_pairs(40, 1)[0]])
-    assert found(['"Why?" "Because."', '"Yes," he said.', '"No."', *LINES]) == {}
 
 
 @pytest.mark.parametrize(
@@ -128,20 +113,3 @@ def test_columns_that_are_not_language_are_detected(kind: str) -> None:
     assert reason.example in column
     text = found(column, table=True)["language"]
     assert f"f.en, line {reason.line}: " in text
-
-
-def test_an_ignored_column_gives_a_note_and_a_stray_tab_a_warning(tmp_path: Path) -> None:
-    path = tmp_path / "t.tsv"
-    src, tgt = toy_pairs(40, seed=1)
-    rows = [f"{a}\t{b}\tCC-BY #{n}" for n, (a, b) in enumerate(zip(src, tgt, strict=True))]
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    (note,) = column_findings("train", path)
-    assert (note.warning, note.done) == (False, False)
-    assert "columns 1 and 2 of 3 are used" in note.text
-    rows[6] += "\textra"
-    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    warning = next(each for each in column_findings("train", path) if each.warning)
-    assert f"{path}:7: 4 columns, where most lines have 3 (line 7)" in warning.text
-    two = [row.rpartition("\t")[0] for row in rows[:6]]
-    path.write_text("\n".join(two) + "\n", encoding="utf-8")
-    assert list(column_findings("train", path)) == []

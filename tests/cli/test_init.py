@@ -10,7 +10,6 @@ from conftest import toy_pairs
 from seq2seq.analysis import recipe
 from seq2seq.analysis.check.forecast import FEW_STEPS, Forecast
 from seq2seq.analysis.recipe import Recipe, TextFacts, choose, measure_text
-from seq2seq.cli import schema
 from seq2seq.cli.main import main
 from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config, read_config_file
 from seq2seq.data.corpus import ParallelText, read_pairs
@@ -126,16 +125,6 @@ def test_given_validation_and_test_texts_are_not_moved(folder: Path) -> None:
     assert data.test is not None
     for files, name in ((data.train[0], "all"), (data.valid, "valid"), (data.test, "valid")):
         assert (files.file, files.columns) == (Path(f"{name}.tsv"), ["2", "3"])
-
-
-@pytest.mark.usefixtures("folder", "_measured")
-def test_a_schema_beside_the_config_is_named_in_its_first_line() -> None:
-    arguments = [*LANGUAGES, *ALL, "--hold-out", "10", "--minutes", "1"]
-    for name, line in (("without", "# en to de, "), ("with", schema.MODELINE)):
-        assert main(["init", f"{name}.yaml", *arguments]) == 0
-        assert Path(f"{name}.yaml").read_text(encoding="utf-8").startswith(line)
-        assert load_config(f"{name}.yaml").name == name
-        assert main(["schema", "-o", "schema.json"]) == 0
 
 
 @pytest.mark.parametrize(

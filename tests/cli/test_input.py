@@ -1,21 +1,17 @@
 """Lines from a stream: available as soon as they arrive, none lost, numbered in order."""
 
-import io
 import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Sized
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiers import one_quick
 
-from seq2seq.cli.input import LineReport, arrivals, grouped, numbered, paragraphs
+from seq2seq.cli.input import LineReport, numbered
 from seq2seq.cli.output import check_output
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
@@ -23,65 +19,10 @@ from seq2seq.runtime.errors import UserError
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def pipe() -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Yield the read end and the unbuffered write end of a pipe."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as source, os.fdopen(writing, "wb", buffering=0) as sink:
-        yield source, sink
-
-
-def test_lines_that_have_arrived_are_available_at_once(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
-    source, sink = pipe
-    found = numbered(arrivals(source), 3)
-    sink.write(b"one\n")
-    assert next(found) == (1, [b"one"])
-    sink.write(b"two\r\nthree\n\nfive\nsi")
-    assert next(found) == (2, [b"two\r", b"three", b""])
-    assert next(found) == (5, [b"five"])
-    sink.write(b"x\nseven")
-    assert next(found) == (6, [b"six"])
-    sink.close()
-    assert next(found) == (7, [b"seven"])
-    assert next(found, None) is None
-
-
-def test_a_non_blocking_pipe_is_waited_for(pipe: tuple[IO[bytes], IO[bytes]]) -> None:
-    source, sink = pipe
-    os.set_blocking(source.fileno(), False)
-    child = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(0.3); print('late')"], stdout=sink
-    )
-    sink.close()
-    assert list(arrivals(source)) == [[b"late"]]
-    assert child.wait() == 0
-
-
-class Reads(io.BytesIO):
-    """File whose reads return arbitrary parts."""
-
-    def __init__(self, parts: list[bytes]) -> None:
-        super().__init__()
-        self._parts = iter(part for part in parts if part)
-
-    def read1(self, _size: int | None = -1) -> bytes:
-        return next(self._parts, b"")
-
-
-@settings(deadline=None)
-@given(
-    parts=st.lists(st.text("ab\n", max_size=9).map(str.encode), max_size=9),
-    size=st.integers(1, 4),
-)
-def test_lines_do_not_depend_on_how_bytes_arrive(parts: list[bytes], size: int) -> None:
-    content = b"".join(parts)
-    found = list(numbered(arrivals(Reads(parts)), size))
-    pairs = [(n, line) for start, each in found for n, line in enumerate(each, start=start)]
-    wanted = [line.removesuffix(b"\n") for line in io.BytesIO(content)]
-    assert pairs == list(enumerate(wanted, start=1))
-    assert all(1 <= len(each) <= size for _, each in found)
-    in_batches = [line for group in grouped(iter(io.BytesIO(content)), size) for line in group]
-    assert [line.removesuffix(b"\n") for line in in_batches] == wanted
+def test_batches_have_the_number_of_their_first_line() -> None:
+    lines = [b"%d\n" % number for number in range(1, 6)]
+    found = list(numbered(iter(lines), 2, 11))
+    assert found == [(11, lines[:2]), (13, lines[2:4]), (15, lines[4:])]
 
 
 @contextmanager
@@ -149,22 +90,6 @@ def test_a_device_in_a_folder_without_write_permission_is_an_output(
     check_output(Path("/dev/null"))
     with pytest.raises(UserError, match="no permission to write in the folder /dev"):
         check_output(Path("/dev/new"))
-
-
-def test_the_size_of_a_line_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many lines a paragraph has, and however many reads a line."""
-    calls: list[Sized] = []
-    length = len
-
-    def count(content: Sized) -> int:
-        calls.append(content)
-        return length(content)
-
-    monkeypatch.setattr("seq2seq.cli.input.len", count, raising=False)
-    joined = list(paragraphs(io.BytesIO(b"ab\n" * 500), [], "it"))
-    assert joined == [b" ".join([b"ab"] * 500)]
-    assert list(arrivals(Reads([b"ab"] * 500))) == [[b"ab" * 500]]
-    assert 0 < sum(content == b"ab" for content in calls) <= 2 * 500
 
 
 def test_a_note_quotes_what_it_is_about(caplog: pytest.LogCaptureFixture) -> None:

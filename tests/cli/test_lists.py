@@ -3,6 +3,7 @@
 import os
 import shutil
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from seq2seq.cli.main import main
 from seq2seq.cli.parser import COMMANDS, GROUPS
 from seq2seq.config.document import shipped_configs
 from seq2seq.config.fields import section_class
-from seq2seq.config.schema import Config, load_config
+from seq2seq.config.schema import Config, json_schema, load_config
 from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,11 +51,13 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names = [line.split()[0] for line in printed(["configs"], capsys).splitlines()]
+    lines = printed(["configs"], capsys).splitlines()
+    assert max(map(len, lines)) <= 88
+    names = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert sorted(f"{name}.yaml" for name in names) == sorted(
         path.name for path in ROOT.glob("configs/*.yaml")
     )
-    assert not any(line.endswith(" al") for line in printed(["configs"], capsys).splitlines())
+    assert not any(line.endswith(" al") for line in lines)
     printed(["configs", "demo-en-mr", "configs/demo.yaml"], capsys)
     for name in ("demo-en-mr", "demo"):
         copy = Path("configs", f"{name}.yaml")
@@ -68,7 +71,9 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     assert "no config 'demo-mr'; did you mean 'demo-" in capsys.readouterr().err
     out = printed(["configs", "multi30k-en-de", "-o", "mine/here"], capsys)
     assert out.splitlines()[1] == "   seq2seq download multi30k"
-    assert Path("mine/here/multi30k-en-de.yaml").is_file()
+    assert main(["train", "mine/here/multi30k-en-de.yaml"]) == 2
+    error = "data/multi30k/train.en.gz: no such file; `seq2seq download multi30k` fetches it\n"
+    assert capsys.readouterr().err == f"seq2seq: error: {error}"
     assert main(["train", "configs/compare-ladder.yaml"]) == 2
     hint = "; `seq2seq configs compare-ladder` copies it to configs/"
     assert f"configs/compare-ladder.yaml: no such file{hint}\n" in capsys.readouterr().err
@@ -138,7 +143,10 @@ def test_a_key_is_explained_with_its_values_and_default(
     assert [part.split()[0] for part in explanations("name")] == ["name"]
 
 
-def test_all_keys_are_listed_and_can_be_explained(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_keys_are_listed_and_can_be_explained(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seq2seq.cli.explain.json_schema", cache(json_schema))
     keys = printed(["explain"], capsys).split()
     for section, field in Config.model_fields.items():
         inner = section_class(field.annotation)

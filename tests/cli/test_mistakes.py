@@ -781,7 +781,7 @@ FILES = {
     ),
     "a run to score without a reference": Row(
         "evaluate -m luong -i test.src",
-        "evaluate: give a reference, -r FILE, or a table with both sides as -i",
+        "evaluate: give a reference, -r FILE",
     ),
     "a reference without its source": Row(
         "evaluate -m luong -r test.tgt",
@@ -881,7 +881,7 @@ if Path("/dev/full").exists():  # exists on Linux
 SCORES = {
     "nothing to be scored": Row(
         "score -m luong -i test.src",
-        "score: give a reference, -r FILE, or a table with both sides as -i",
+        "the following arguments are required: -r/--ref; see seq2seq score --help",
     ),
     "pairs of other length": Row(
         "score -m luong -i test.src -r valid.tgt",

@@ -301,7 +301,7 @@ def test_an_output_that_cannot_be_created_is_named_as_given(
     assert error == (f"seq2seq: error: /proc/{name}: cannot be written (No such file or directory)")
 
 
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+@one_quick("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
 def test_an_open_descriptor_is_written_where_it_stands(
     tiny_run: Path, tmp_path: Path, name: str
 ) -> None:

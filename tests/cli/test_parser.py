@@ -117,55 +117,16 @@ def test_an_option_that_is_a_key_of_the_config_is_recognized(
 @pytest.mark.parametrize(
     ("command", "option", "suggestion"),
     [
-        ("translate", "--beam-size", "--beam"),
-        ("translate", "--beam_size=5", "--beam"),
-        ("translate", "--num-beams", "--beam"),
         ("translate", "--nbest", "--n-best"),
-        ("translate", "--src", "--input"),
-        ("translate", "--gpu", "--device"),
-        ("evaluate", "--hypothesis", "--hyp"),
-        ("score", "--reference", "--ref"),
-        ("train", "--gpu", "--device"),
-        ("train", "--train-from", "--init-from"),
+        ("translate", "--n_best=5", "--n-best"),
+        ("train", "--init_from", "--init-from"),
     ],
 )
-def test_an_option_of_another_tool_leads_to_the_one_of_the_same_meaning(
+def test_an_option_spelt_in_another_way_is_suggested(
     command: str, option: str, suggestion: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     error = refusal([command, *ARGUMENTS[command], option], capsys)
     assert error.endswith(f"{option}; did you mean '{suggestion}'?\n")
-
-
-@pytest.mark.parametrize(
-    ("command", "text", "hint"),
-    [
-        ("attention", "Two dogs.", "echo 'Two dogs.' | seq2seq attention -m RUN"),
-        ("attention", "It's x = y", """echo 'It'"'"'s x = y' | seq2seq attention -m RUN"""),
-        ("attention", "- Yes?", "echo '- Yes?' | seq2seq attention -m RUN"),
-        ("attention", "word " * 99, "echo TEXT | seq2seq attention -m RUN"),
-        ("attention", "x" * 5000, "echo TEXT | seq2seq attention -m RUN"),
-        ("attention", "Hallo", "echo Hallo | seq2seq attention -m RUN"),
-    ],
-)
-def test_a_sentence_as_an_argument_is_refused_with_the_correct_form(
-    command: str, text: str, hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = refusal([command, *ARGUMENTS[command], text], capsys)
-    assert error.endswith(f"; text is read from standard input or -i FILE: {hint}\n")
-
-
-def test_a_file_as_an_argument_is_refused_with_its_option(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "my text").touch()
-    monkeypatch.chdir(tmp_path)
-    for command in ("translate", "attention"):
-        error = refusal([command, *ARGUMENTS[command], "my text"], capsys)
-        assert error.endswith("; did you mean -i 'my text'?\n")
-    error = refusal(["evaluate", "-m", "run", "my text"], capsys)
-    assert error.endswith("; give translations as --hyp FILE and references as -r FILE\n")
-    error = refusal(["score", *ARGUMENTS["score"], "my text"], capsys)
-    assert error.endswith("; give the source text as -i FILE and its translations as -r FILE\n")
 
 
 @pytest.mark.parametrize("command", ["train", "check"])

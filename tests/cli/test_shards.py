@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 
@@ -35,7 +36,7 @@ def translated(
     return captured.out, captured.err
 
 
-@pytest.mark.parametrize("shards", [1, 3, 9])
+@one_quick("shards", [1, 3, 9], quick=1)
 @pytest.mark.parametrize("options", [(), ("--json",), ("--n-best", "2"), ("--batch-size", "2")])
 def test_the_outputs_in_order_are_that_of_the_file(
     run: Path,
@@ -87,7 +88,7 @@ def test_notes_have_the_line_numbers_of_the_file(
         (("--shard", "2", "-i", "TEXT"), "must be I/N, such as 1/8, not '2'"),
         (("--shard", "1/2", "ki"), "needs -i FILE, whose lines it counts first"),
         (("--shard", "1/2", "-i", "-"), "needs -i FILE, whose lines it counts first"),
-        (("--shard", "1/2", "-i", "TEXT", "--document"), "cannot be used with --stream or --docu"),
+        (("--shard", "1/2", "-i", "TEXT", "--stream"), "--shard cannot be used with --stream"),
     ],
 )
 def test_a_wrong_shard_is_refused_in_one_line(

@@ -16,7 +16,6 @@ from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data import batching as module
 from seq2seq.data import length_windows
 from seq2seq.data.batching import (
-    Batch,
     EncodedPairs,
     EpochOrder,
     encode_pairs,
@@ -343,14 +342,6 @@ def without_padding(row: torch.Tensor) -> list[int]:
     real = [i for i in row.tolist() if i != PAD_ID]
     assert row.tolist() == real + [PAD_ID] * (len(row) - len(real))
     return real
-
-
-def test_all_tensors_of_a_batch_move_to_the_device() -> None:
-    batch = make_batch([[5, 6], [7]], [[8], [9, 10, 11]])
-    moved = batch.to(torch.device("meta"))
-    assert isinstance(moved, Batch)
-    assert {part.device.type for part in moved if part is not None} == {"meta"}
-    assert [part.shape for part in moved[:5]] == [part.shape for part in batch[:5]]
 
 
 def test_padding_is_at_least_as_wide_as_the_longest_row() -> None:

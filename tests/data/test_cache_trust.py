@@ -29,6 +29,8 @@ from seq2seq.data.training_data import FOLDER, cache_of, training_data
 from seq2seq.runs.layout import BEST, LOG, METRICS
 from seq2seq.runtime.files import PART_SUFFIX
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 UNPRIVILEGED = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 

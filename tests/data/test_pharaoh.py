@@ -16,7 +16,6 @@ from sentencepiece_models import trained
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.alignment_targets import (
     alignment_targets,
-    check_words,
     text_words,
     word_numbers,
 )
@@ -205,11 +204,3 @@ def test_links_are_not_used_where_a_model_joins_words(tmp_path: Path) -> None:
     _, targets = alignment_targets(src, tgt, [[2, 2], [1, 0]], vocabularies, texts)
     assert not targets[0].any()
     assert targets[1, : len(tgt[1])].argmax(1).tolist() == [1] * len(tgt[1])
-
-
-def test_a_vocabulary_with_tokens_of_several_words_is_refused(tmp_path: Path) -> None:
-    trained(tmp_path / "a.model", user_defined_symbols=["\u2581mubu\u2581boba"])
-    config = VocabularyConfig.model_validate({"model": [tmp_path / "a.model"]})
-    with pytest.raises(UserError, match="guided_alignment: the vocabulary has '▁mubu▁boba', a tok"):
-        check_words(train_vocabularies(config, [], []))
-    check_words(loaded(tmp_path / "b.model", "all spaces"))

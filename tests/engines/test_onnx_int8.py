@@ -32,10 +32,8 @@ from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, bounds_of, declare, ma
 from seq2seq.engines.onnx.int8 import UNDEFINED, quantize_graphs, quantize_rows
 from seq2seq.engines.onnx.trace import trace
 from seq2seq.model.encoder import Encoder
-from seq2seq.model.gru import GRULayer
 from seq2seq.model.layers import ScaledEmbedding
-from seq2seq.model.lstm import LSTMLayer
-from seq2seq.model.recurrent import RecurrentLayer
+from seq2seq.model.recurrent import GRULayer, LSTMLayer, RecurrentLayer
 from seq2seq.model.seq2seq import Seq2Seq
 
 Arrays = dict[str, NDArray[Any]]
@@ -74,7 +72,7 @@ def with_encoder(
     return model
 
 
-@one_quick("case", CASES[::2], ids=str, quick={0, 6, 12, 18, 24})
+@one_quick("case", CASES[::2], ids=str, quick={0, 12})
 def test_every_model_is_quantized(case: Case) -> None:
     models = [make_model(case)]
     if case.kind != "plain":
@@ -144,7 +142,7 @@ def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding(
     ],
     quick={1, 5},
 )
-@pytest.mark.parametrize("level", [0, 1])
+@one_quick("level", [0, 1], quick=1)
 def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
     level: int, layer_class: type[RecurrentLayer], gate: int
 ) -> None:
@@ -159,7 +157,7 @@ def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
         assert np.isnan(found["hidden_0"]).all()
 
 
-@pytest.mark.parametrize("case", [*ONE_OF_EACH, *UNITS], ids=str)
+@one_quick("case", [*ONE_OF_EACH, *UNITS], ids=str, quick={0, 3, 8})
 def test_an_int8_decoder_shows_where_a_rounded_value_is_undefined(case: Case) -> None:
     assert UNDEFINED in {value.name for value in quantized(make_model(case))[1].outputs}
 

@@ -39,7 +39,7 @@ from seq2seq.runs.run_config import SOURCE, provenance_of
 from seq2seq.runtime.errors import RunError, UserError
 
 TIE = 1e-4  # largest difference of scores, in nats, and of attention weights
-FUZZ_LINES = [line.decode(errors="replace") for line in fuzz_lines(150, seed=5)]
+FUZZ_LINES = [line.decode(errors="replace") for line in fuzz_lines(60, seed=5)]
 LINES = [*toy_pairs(40, seed=3)[0], *FUZZ_LINES]
 PREFIXES = [word if number % 3 else "" for number, word in enumerate(toy_words(len(LINES)))]
 OVERRIDES = [
@@ -286,7 +286,7 @@ def test_a_vocabulary_of_words_replaces_unknown_words(tmp_path: Path) -> None:
     expected = run.translate(LINES)
     check_same(exported.translate(LINES), expected)
     lines = [line for line, each in zip(LINES, expected, strict=True) if "<unk>" in each.tokens]
-    assert len(lines) > 5
+    assert len(lines) > 3
     prefixed = (model.translate(lines, 1, prefixes=lines) for model in (exported, run))
     check_same(*prefixed, 2 * TIE)  # log-probabilities of -20
 
@@ -411,8 +411,9 @@ def test_an_ensemble_is_one_folder_or_several(
         ]
 
 
-@one_quick("int8", [False, True])
-@one_quick("model", MODELS.values(), ids=MODELS)
+@one_quick(
+    ("model", "int8"), [(model, number % 2 == 1) for number, model in enumerate(MODELS.values())]
+)
 def test_translations_do_not_depend_on_the_other_lines(
     model: dict[str, Any], int8: bool, tiny_vocabularies: Vocabularies, tmp_path: Path
 ) -> None:

@@ -163,7 +163,7 @@ def test_the_demo_writes_nothing_if_it_cannot_train(tmp_path: Path) -> None:
 
 
 def test_a_server_accepts_an_exported_model(tiny_runs: dict[str, Path], exported: Path) -> None:
-    from seq2seq.serving.language_pairs import load_pairs
+    from seq2seq.serving.service import load_pairs
 
     pairs = load_pairs([str(exported)], ModelOptions(overrides=["decoding.beam_size=2"]))
     run = load_pairs(

@@ -9,6 +9,7 @@ from conftest import toy_pairs
 from invariance import check_batch_invariance
 from searching import search
 from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
+from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
@@ -55,7 +56,7 @@ def listed_groups(
     return best_of([each for pool in ended for each in pool], width * groups)
 
 
-@pytest.mark.parametrize(("width", "groups"), [(1, 3), (2, 2), (3, 2), (2, 3)])
+@one_quick(("width", "groups"), [(1, 3), (2, 2), (3, 2), (2, 3)], quick=3)
 @pytest.mark.parametrize("diversity", [0.0, 0.8, 5.0])
 def test_diverse_beam_search_equals_a_search_written_with_lists(
     width: int, groups: int, diversity: float

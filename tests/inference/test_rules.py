@@ -11,6 +11,7 @@ import pytest
 from searching import search
 from test_constraints import CHOICES
 from test_search import CPU, MAY_FOLLOW, Oracle, ask
+from tiers import one_quick
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids
 from seq2seq.engines.engine import Sampling
@@ -167,7 +168,7 @@ def test_a_strategy_finds_what_the_rules_allow(strategy: str, name: str) -> None
                 assert not any(math.isnan(each.score) for each in hypotheses)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
+@one_quick("size", [1, 2, 5], quick=1)
 def test_other_rules_hold_beside_phrases(size: int) -> None:
     """5 follows 4 never, nor does 4 occur twice, nor an n-gram but within the phrase."""
     phrase = lexical_of([([5, 6, UNK_ID], False)])

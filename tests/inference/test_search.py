@@ -205,7 +205,7 @@ def test_an_exhaustive_beam_finds_every_hypothesis_in_order(
         check_ranking(model, source, hypotheses, everything, length_penalty, coverage_penalty)
 
 
-@pytest.mark.parametrize("beam_size", [2, 3, 5])
+@one_quick("beam_size", [2, 3, 5], quick=1)
 @pytest.mark.parametrize(
     ("length_penalty", "coverage_penalty"), [(0.0, 0.0), (0.7, 0.0), (1.0, 0.0), (1.0, 0.3)]
 )
@@ -491,22 +491,22 @@ def test_results_do_not_depend_on_the_batch(
     model: Any, beam_size: int, coverage_penalty: float
 ) -> None:
     """Any subset, order, repetition or split of the sources gives bitwise the same results."""
-    sources = random_sources(300, seed=14)
-    limits = [2 + (7 * n) % 17 for n in range(300)]
+    sources = random_sources(120, seed=14)
+    limits = [2 + (7 * n) % 17 for n in range(120)]
 
     def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
         taken = [sources[i] for i in rows], [limits[i] for i in rows]
         return search(model, *taken, SearchOptions(beam_size, 1.0, coverage_penalty), CPU)
 
-    everything = results(range(300))
+    everything = results(range(120))
     generator = random.Random(1)
-    shuffled = generator.sample(range(300), 300)
+    shuffled = generator.sample(range(120), 120)
     batches = [
         shuffled,
         [i for i in shuffled[:20] for _ in range(2)],
         *(generator.sample(range(300), size) for size in (2, 7, 33)),
         *([i] for i in shuffled[:6]),
-        *(shuffled[start : start + 100] for start in range(0, 300, 100)),
+        *(shuffled[start : start + 40] for start in range(0, 120, 40)),
     ]
     for rows in batches:
         for i, hypotheses in zip(rows, results(rows), strict=True):

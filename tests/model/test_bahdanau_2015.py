@@ -15,7 +15,7 @@ from model_cases import LENGTHS, SRC, TGT_IN, close, randomize
 from seq2seq.config.schema import ModelConfig
 from seq2seq.model.builder import build_model
 from seq2seq.model.decoder import BahdanauDecoder
-from seq2seq.model.gru import GRULayer
+from seq2seq.model.recurrent import GRULayer
 from seq2seq.model.seq2seq import Seq2Seq
 
 Array = Any

@@ -144,46 +144,24 @@ def test_a_score_may_use_its_weights_in_any_way(
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("import torch\n", "import torhc\n", "cannot be imported (No module named 'torhc'); inst"),
+        ("import torch\n", "import torhc\n", "cannot be imported (ModuleNotFoundError: No module "),
         ("import torch\n", "import torch\n1 / 0\n", "cannot be imported (ZeroDivisionError: divi"),
         ("class Cosine", "class Sine", "cannot be imported (AttributeError: module 'my_scores' "),
-        ("class Cosine(nn.Module)", "class Cosine(dict)", "must be a subclass of torch.nn.Module"),
+        ("class Cosine(nn.Module)", "class Cosine(dict)", "must be a torch.nn.Module with project"),
         (", attention_size):", "):", "cannot be made of query_size, output_size and attention_si"),
-        ("self.context_size = output_size", "self.size = 1", "has no context_size; see ScoreFun"),
-        ("def project", "def keys", "has no project; see ScoreFunction in seq2seq.model.attention"),
+        ("self.context_size = output_size", "self.size = 1", "must be a torch.nn.Module with proj"),
         ("import torch\n", "import torch\nexit(1)\n", "cannot be imported (SystemExit: 1)"),
-        (
-            "    def weights(self):\n        return None",
-            "    weights = None",
-            "has no weights; see",
-        ),
-        ("return None", "return 1 / 0", ".weights() fails (ZeroDivisionError: division by zero)"),
-        (
-            "    def forward",
-            "    @torch.no_grad()\n    def forward",
-            "scores have no gradient, so that it learns nothing",
-        ),
-        ("return None", "return 3", ".weights() must return None: the fused pass implements the "),
+        ("return None", "return 1 / 0", "fails in a trial call (ZeroDivisionError: division by "),
+        ("return None", "return 3", ".weights() must return None: the fused pass has other scores"),
         (
             "nn.Parameter(torch.tensor(10.0))",
             "torch.tensor(10.0)",
             ".gain is a tensor but no parameter, which checkpoints do not hold; make it an nn.Par",
         ),
-        ("dim=-1), outputs", "dim=-1).mT, outputs", ".project: keys have the shape [2, "),
-        ("dim=-1), outputs", "dim=-1), outputs.mT", ".project: values have the shape [2, "),
+        ("dim=-1), outputs", "dim=-1), outputs.mT", "values have the shape [2, "),
         ("@ keys.mT", "@ keys.mT.mean(-1, keepdim=True)", "scores have the shape [2, 3, 1], not "),
-        ("@ keys.mT", "@ keys.mT / 0", "scores are not finite floating-point numbers"),
+        ("@ keys.mT", "@ keys.mT / 0", "scores are not finite"),
         ("@ keys.mT", "@ keys", "fails in a trial call (RuntimeError: "),
-        (
-            "@ keys.mT",
-            "@ keys.mT.repeat(2, 1, 1, 1)",
-            "scores have the shape [2, 2, 3, 5], not [B,",
-        ),
-        (
-            "unit = functional",
-            "query = query.cumsum(1)\n        unit = functional",
-            "the scores of a query depend on the other queries of the call",
-        ),
     ],
 )
 def test_invalid_scores_are_refused_in_one_line(
@@ -220,7 +198,7 @@ def test_a_run_without_its_module_is_refused(
     run = train(load_config(small_corpus, keys), "cpu", quiet=True)
     scores.unlink()
     monkeypatch.delitem(sys.modules, "my_scores")
-    message = r"^model.score: my_scores:Cosine cannot be imported \(No module named 'my_scores'\); "
+    message = r"^model.score: my_scores:Cosine cannot be imported \(ModuleNotFoundError: .*\); "
     with pytest.raises(UserError, match=f"{message}install it, or put its folder on PYTHONPATH$"):
         Translator.load(run, device="cpu")
 

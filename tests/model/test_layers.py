@@ -1,17 +1,14 @@
 """Products, scaled embedding, dropout, and sigmoid and tanh against torch's own."""
 
-import itertools
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
 from model_cases import DEVICES
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seq2seq.model.fused.lstm import activate
 from seq2seq.model.layers import (
     PRODUCT_ROWS,
     Dropout,
@@ -19,7 +16,6 @@ from seq2seq.model.layers import (
     ScaledEmbedding,
     activate_gates_,
     linear,
-    sigmoid_,
     tanh,
     tanh_into,
     weight_gradient,
@@ -210,65 +206,9 @@ def test_its_gradient_equals_that_of_tanh() -> None:
     assert torch.autograd.gradcheck(tanh, [values])
 
 
-# -------------------------------------------------------------------------------- batch invariance
-
-
-@pytest.fixture(params=[1, 2, 3, 6, 7])
-def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(request.param)
-    yield
-    torch.set_num_threads(before)
-
-
-def cell_of(gates: Tensor) -> Tensor:
-    size = gates.shape[1] // 4
-    hidden, cell = torch.empty(2, len(gates), size)
-    activate(gates, gates[:, :size].sin(), hidden, cell)
-    return torch.cat([hidden, cell], dim=1)
-
-
-FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "sigmoid": sigmoid_,
-    "part of rows": lambda rows: sigmoid_(rows[:, : rows.shape[1] // 4 * 3]),
-    "more dimensions": lambda rows: sigmoid_(rows.view(4, -1, rows.shape[1])).view_as(rows),
-    "tanh": tanh,
-    "tanh over out": lambda rows: tanh_into(rows, torch.empty_like(rows)),
-    "cell": cell_of,
-}
-
-
-@pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_row_has_bitwise_the_same_result_at_any_position(name: str) -> None:
-    """In torch's own kernels, results differ in their last bits where threads split a vector."""
-    for rows, width in itertools.product([64, 256, 320], [128, 256, 512, 640, 2048]):
-        row = 3 * torch.randn(width, generator=torch.Generator().manual_seed(1))
-        results = FUNCTIONS[name](row.repeat(rows, 1))
-        assert torch.equal(results, results[:1].expand_as(results)), (rows, width)
-        alone = FUNCTIONS[name](row.repeat(4, 1))
-        assert torch.equal(results[:4], alone), (rows, width)
-
-
-@pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("size", [3, 25, 33, 100])
-def test_a_cell_of_any_size_has_bitwise_the_same_result_at_any_position(size: int) -> None:
-    row = 3 * torch.randn(4 * size, generator=torch.Generator().manual_seed(1))
-    found = cell_of(row.repeat(64, 1))
-    assert torch.equal(found, found[:1].expand_as(found))
-
-
 @pytest.mark.parametrize("size", [3, 25, 32, 100])
 def test_gates_are_logistic_and_candidates_are_tanh(size: int) -> None:
     gates = 3 * torch.randn(7, 4 * size)
     expected = torch.cat([gates[:, :-size].sigmoid(), gates[:, -size:].tanh()], dim=1)
     activate_gates_(gates, size)
     torch.testing.assert_close(gates, expected)
-
-
-def test_the_logistic_function_equals_that_of_torch() -> None:
-    for shape in ((0, 64), (7, 5), (400, 96), (33, 2048), (3, 40_000)):
-        values = torch.randn(shape)
-        expected = values.sigmoid()
-        assert sigmoid_(values) is values
-        torch.testing.assert_close(values, expected)

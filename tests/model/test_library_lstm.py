@@ -8,10 +8,9 @@ from model_cases import DEVICES, B, Case, E, H, S, T, close, make_model, random_
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from seq2seq.model import lstm
-from seq2seq.model.fused.library_lstm import run_library_lstm
-from seq2seq.model.lstm import LSTMLayer
-from seq2seq.model.recurrent import RecurrentLayer
+from seq2seq.model import recurrent
+from seq2seq.model.fused.lstm import run_library_lstm
+from seq2seq.model.recurrent import LSTMLayer, RecurrentLayer
 
 LENGTHS = (4, 2, 5)
 PAD_MASK = torch.arange(S) >= torch.tensor(LENGTHS)[:, None]
@@ -95,8 +94,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(1)
         return run_library_lstm(*given)
 
-    monkeypatch.setattr(lstm, "run_library_lstm", counted)
-    monkeypatch.setattr(lstm, "use_library", lambda _: True)
+    monkeypatch.setattr(recurrent, "run_library_lstm", counted)
+    monkeypatch.setattr(recurrent, "use_library", lambda _: True)
     return found
 
 
@@ -136,8 +135,8 @@ def test_the_cpu_does_not_use_the_library() -> None:
     assert torch.equal(found[1], cells[:, -1])
     with FakeTensorMode():
         on_cuda = torch.empty(B, T, E, device="cuda")
-    assert lstm.use_library(on_cuda)
-    assert not lstm.use_library(inputs)
+    assert recurrent.use_library(on_cuda)
+    assert not recurrent.use_library(inputs)
 
 
 def test_mixed_precision_returns_the_cell_in_float32() -> None:

@@ -7,7 +7,7 @@ import torch
 from model_cases import B, E, H, T, close, random_tensor, randomize
 from torch import Tensor, nn
 
-from seq2seq.model.lstm import LSTMLayer
+from seq2seq.model.recurrent import LSTMLayer
 
 SIZE = 5
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,22 +22,22 @@ from seq2seq.runs.layout import BEST, CONFIG, ENGINE, VOCABULARY
 from seq2seq.training.loop import train
 
 LINES = toy_pairs(9, seed=2)[0]
-COMMANDS = {
-    "translate": ["translate", "-m", "RUN", "-i", "TEXT", "-o", "OUT", "-b", "2"],
-    "int8": ["translate", "-m", "RUN", "--int8", "-i", "TEXT"],
-    "evaluate": ["evaluate", "-m", "RUN", "-i", "TEXT", "-r", "TEXT"],
-    "score": ["score", "-m", "RUN", "-i", "TEXT", "-r", "TEXT"],
-    "attention": ["attention", "-m", "RUN", "-i", "TEXT", "-o", "OUT.html"],
-    "distill": ["distill", "-m", "RUN", "-i", "TEXT", "-o", "OUT.tsv"],
-    "back-translate": ["back-translate", "-m", "RUN", "-i", "TEXT", "-o", "OUT.tsv"],
-    "export": ["export", "-m", "RUN", "-o", "OUT"],
-}
+COMMANDS = (
+    "translate -m RUN -i TEXT -o OUT -b 2",
+    "translate -m RUN --int8 -i TEXT",
+    "evaluate -m RUN -i TEXT -r TEXT",
+    "score -m RUN -i TEXT -r TEXT",
+    "attention -m RUN -i TEXT -o OUT.html",
+    "distill -m RUN -i TEXT -o OUT.tsv",
+    "back-translate -m RUN -i TEXT -o OUT.jsonl",
+    "export -m RUN -o OUT.export",
+)
 IN_PROCESS = """
 import sys
 from seq2seq.cli.main import main
-code = main(sys.argv[1:])
-assert "torch" not in sys.modules, "torch is imported"
-sys.exit(code)
+for command in sys.argv[1:]:
+    assert main(command.split()) == 0, command
+    assert "torch" not in sys.modules, f"torch is imported by {command}"
 """
 LOADED = """
 import sys
@@ -71,18 +72,13 @@ def test_training_writes_the_engine_with_the_best_weights(small_corpus: Path) ->
     assert is_current(folder)
 
 
-@pytest.mark.parametrize("arguments", COMMANDS.values(), ids=COMMANDS)
-def test_no_command_imports_torch_on_a_cpu(run: Path, tmp_path: Path, arguments: list[str]) -> None:
-    text = tmp_path / "text"
-    text.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    places = {"RUN": str(run), "TEXT": str(text), "OUT": str(tmp_path / "out")}
-    given = [
-        places.get(each, each.replace("OUT", str(tmp_path / "out")))  # with an ending
-        for each in arguments
-    ]
-    call = [sys.executable, "-c", IN_PROCESS, *given]
+def test_no_command_imports_torch_on_a_cpu(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    places = {"RUN": str(run), "TEXT": str(tmp_path / "text"), "OUT": str(tmp_path / "out")}
+    commands = [re.sub("[A-Z]{3,}", lambda name: places[name[0]], line) for line in COMMANDS]
+    call = [sys.executable, "-c", IN_PROCESS, *commands]
     done = subprocess.run(call, capture_output=True, encoding="utf-8", check=False)
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_report_and_a_server_import_no_torch() -> None:

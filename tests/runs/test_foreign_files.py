@@ -27,6 +27,8 @@ from seq2seq.runtime.files import open_to_append
 from seq2seq.runtime.locks import LOCK
 from seq2seq.training.loop import train
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 SETTINGS = ("training.max_steps=2", "training.validate_every=1", "training.keep=1")
 STRANGER, COLLEAGUE = 65534, 65533  # user ids
 as_root = pytest.mark.skipif(

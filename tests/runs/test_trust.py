@@ -18,6 +18,8 @@ from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 SETTINGS = ("training.max_steps=6", "training.validate_every=4", "training.log_every=1")
 MODEL = "vocabulary/joint.model"
 LINES = ["buda ki.", "zu mo lu."]

@@ -20,6 +20,8 @@ from seq2seq.training import validation
 from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 CPU = torch.device("cpu")
 
 

@@ -32,6 +32,8 @@ from seq2seq.runtime.files import PART_SUFFIX, atomic_write
 from seq2seq.training import loop as training
 from seq2seq.training.reporting import RunReporter
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (
     "seed=2",  # its second validation is better than its first: best.safetensors is written again

@@ -19,7 +19,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.serving import access
 from seq2seq.serving.access import HEADERS, Access, Client, Guard, Limits
-from seq2seq.serving.language_pairs import LanguagePairs
+from seq2seq.serving.service import LanguagePairs
 
 ONE = {"q": "ba.", "target": "yy"}
 PATHS = (

@@ -21,7 +21,7 @@ from served import Served, serve
 
 from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.serving.access import Access, Client
-from seq2seq.serving.language_pairs import LanguagePairs, load_pairs
+from seq2seq.serving.service import LanguagePairs, load_pairs
 
 pytestmark = pytest.mark.browser
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

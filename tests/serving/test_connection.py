@@ -14,10 +14,10 @@ pytest.importorskip("fastapi")
 from served import Served, serve
 from test_access import until
 
-from seq2seq.serving import connection
+from seq2seq.serving import app as application
 from seq2seq.serving.access import Limits
 from seq2seq.serving.app import listen
-from seq2seq.serving.language_pairs import LanguagePairs
+from seq2seq.serving.service import LanguagePairs
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -57,7 +57,7 @@ def test_a_client_that_does_not_ask_is_disconnected(
     content: bytes, tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also after an answer, however slowly the next request arrives."""
-    monkeypatch.setattr(connection, "IDLE", 0.2)
+    monkeypatch.setattr(application, "IDLE", 0.2)
     with serve(tiny_pairs) as served:
         with connected(served, content) as client:
             assert received(client) == b""
@@ -68,11 +68,11 @@ def test_a_client_that_does_not_ask_is_disconnected(
 def test_a_client_that_does_not_read_its_answer_is_disconnected(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "IDLE", 0.5)
+    monkeypatch.setattr(application, "IDLE", 0.5)
     closed = []
-    lost = connection.Connection.connection_lost
+    lost = application.Connection.connection_lost
     monkeypatch.setattr(
-        connection.Connection,
+        application.Connection,
         "connection_lost",
         lambda self, error: (closed.append(self), lost(self, error)),
     )
@@ -88,7 +88,7 @@ def test_a_client_that_does_not_read_its_answer_is_disconnected(
 def test_those_that_wait_longest_make_room_for_others(
     tiny_pairs: LanguagePairs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(application, "MAX_CONNECTIONS", 5)
     with serve(tiny_pairs) as served, contextlib.ExitStack() as stack:
         clients = [stack.enter_context(connected(served, b"GET /hea")) for _ in range(8)]
         assert served.call("/health").status == 200

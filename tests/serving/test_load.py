@@ -14,7 +14,7 @@ from served import serve
 from benchmark_server import command_line, differences, mixed_requests, send_all
 from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.loading import languages_of
-from seq2seq.serving.language_pairs import load_pairs
+from seq2seq.serving.service import load_pairs
 
 
 @pytest.mark.thorough

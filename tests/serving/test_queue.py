@@ -2,7 +2,6 @@
 
 import asyncio
 import dataclasses
-import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -198,40 +197,18 @@ def test_a_batch_is_bounded_by_characters_and_a_long_line_is_still_accepted(
     assert echo.batches == [["abcd", "efgh", "ijkl"], ["m" * 50], ["n"]]
 
 
-async def seconds_to_retry(queue: TranslationQueue, echo: Echo) -> int:
-    """Fill a queue of five lines; return when a further request may be sent again."""
-    first = await held(queue, echo)
-    waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
-    await until_waiting(echo, 5)
-    with pytest.raises(QueueFullError) as caught:
-        await queue.translate(search(echo), lines_of("e"), 60)
-    echo.open.set()
-    await asyncio.gather(first, waiting)
-    return caught.value.retry_after
-
-
-def test_a_full_queue_refuses_requests_with_a_time_to_retry() -> None:
-    async def body(queue: TranslationQueue, echo: Echo) -> int:
-        seconds = await seconds_to_retry(queue, echo)
+def test_a_full_queue_refuses_requests() -> None:
+    async def body(queue: TranslationQueue, echo: Echo) -> None:
+        first = await held(queue, echo)
+        waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
+        await until_waiting(echo, 5)
+        with pytest.raises(QueueFullError, match="try again in 1 s"):
+            await queue.translate(search(echo), lines_of("e"), 60)
+        echo.open.set()
+        await asyncio.gather(first, waiting)
         assert (await queue.translate(search(echo), lines_of("e"), 60))[0].text == "E"
-        return seconds
 
-    seconds, _, _ = run(body, max_lines=5)
-    assert 1 <= seconds <= 60
-
-
-def test_the_time_to_retry_follows_the_speed_of_earlier_batches(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def body(queue: TranslationQueue, echo: Echo) -> int:
-        for _ in range(40):  # 100 lines a second are assumed before the first
-            await queue.translate(search(echo), lines_of("a"), 60)
-        return await seconds_to_retry(queue, echo)
-
-    clock = itertools.count(0, 4)  # a batch begins and ends: four seconds for one line
-    monkeypatch.setattr(translation_queue, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    seconds, _, _ = run(body, max_lines=5)
-    assert 15 <= seconds <= 25
+    run(body, max_lines=5)
 
 
 def test_cancelled_requests_are_dropped() -> None:

@@ -20,7 +20,7 @@ from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.serving import v1
-from seq2seq.serving.language_pairs import LanguagePairs
+from seq2seq.serving.service import LanguagePairs
 
 LINES = [*toy_pairs(9, seed=6)[0], "", "日本語 <b>&", "lazy " * 60]
 PATH = "/v1/translate"

@@ -16,9 +16,10 @@ from seq2seq import load_config, train
 from seq2seq.runs.layout import LOG, METRICS, SAMPLES, TIMING
 from seq2seq.runtime.console import console, logger
 from seq2seq.training import loop
-from seq2seq.training.callbacks import Callback
+from seq2seq.training.callbacks import Callback, Sample
 from seq2seq.training.reporting import RunReporter
-from seq2seq.training.samples import Sample
+
+pytestmark = pytest.mark.usefixtures("no_engine")
 
 ROOT = Path(__file__).resolve().parents[2]
 

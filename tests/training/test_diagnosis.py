@@ -147,7 +147,7 @@ def test_unknown_words_are_reported(tiny_vocabularies: Vocabularies) -> None:
 def test_copies_of_the_source_are_reported() -> None:
     text = single_warning(SOURCES, POOR)
     assert "copies of their source" in text
-    assert "data.train.tgt" in text
+    assert "data.train" in text
 
 
 @pytest.mark.parametrize(("factor", "word"), [(0.4, "short"), (2.5, "long")])
@@ -162,8 +162,7 @@ def test_lengths_far_from_the_references_are_reported(factor: float, word: str) 
 
 def test_a_falling_loss_with_low_bleu_is_reported() -> None:
     text = single_warning(list(reversed(REFERENCES)), POOR)
-    assert "the validation loss fell from 5.00 to 2.00, but BLEU is 0.4" in text
-    assert "data.valid.tgt" in text
+    assert "BLEU is 0.4: the loss fell from 5.00 to 2.00; train longer" in text
 
 
 def test_a_loss_that_hardly_falls_is_reported() -> None:
@@ -171,24 +170,6 @@ def test_a_loss_that_hardly_falls_is_reported() -> None:
     text = single_warning(list(reversed(REFERENCES)), slow)
     assert "hardly fallen" in text
     assert "seq2seq check" in text
-
-
-def test_alphabetic_text_without_spaces_explains_a_low_bleu() -> None:
-    references = ["thequickbrownfoxjumpsoverthelazydog", "acatsatonthematallday"] * 6
-    hypotheses = ["thequickredfoxrunsoverthelazydog", "adogsatonthematallday"] * 6
-    result = ValidationResult([str(n) for n in range(12)], references, hypotheses, POOR)
-    (text,) = diagnose(result, CONFIG)
-    assert "hardly any spaces" in text
-    assert "--tokenize char" in text
-
-
-def test_a_tokenizer_that_knows_the_script_is_not_blamed() -> None:
-    references = ["彼は昨日新しい本を三冊買いました。", "猫が静かに窓の外を見ていますよ。"] * 6
-    hypotheses = ["彼は昨日古い本を二冊買いましたよ。", "犬が静かに窓の外を見ていますね。"] * 6
-    result = ValidationResult([str(n) for n in range(12)], references, hypotheses, POOR)
-    (text,) = diagnose(result, CONFIG)
-    assert "spaces" not in text
-    assert "--tokenize" not in text
 
 
 def test_a_short_training_is_the_first_cause_reported() -> None:
@@ -236,18 +217,6 @@ def test_a_diverged_training_is_reported_and_no_data_is_blamed() -> None:
         assert "data" not in text
 
 
-@pytest.mark.parametrize("metrics", [RISING, FAR])
-def test_validation_on_the_training_text_is_never_called_overfitting(metrics: Metrics) -> None:
-    hypotheses = mostly_right(REFERENCES)
-    seen = ValidationResult(SOURCES, REFERENCES, hypotheses, metrics, lambda: 0.9)
-    found = " ".join(diagnose(seen, CONFIG))
-    assert "overfits" not in found
-    assert "may differ" not in found
-    assert ("90% of the validation pairs are in the training text" in found) == (metrics is RISING)
-    unseen = ValidationResult(SOURCES, REFERENCES, hypotheses, metrics, lambda: 0.4)
-    assert diagnose(unseen, CONFIG) == diagnose_run(hypotheses, metrics) != []
-
-
 def test_losses_that_rise_together_are_not_called_overfitting() -> None:
     """Late in training, label smoothing makes a model less certain of its predictions."""
     metrics = make_metrics(
@@ -258,86 +227,7 @@ def test_losses_that_rise_together_are_not_called_overfitting() -> None:
     assert diagnose_run(mostly_right(REFERENCES), metrics) == []
 
 
-# ------------------------------------------------------------------------------------------ config
-
 REPEATED = [f"{line} na na na na na" for line in REFERENCES]
-UNKNOWN_WORDS = [" ".join(UNKNOWN for _ in line.split()) for line in REFERENCES]
-SHORT = [line[: len(line) * 2 // 5] for line in REFERENCES]
-WORDS = ("vocabulary.type=word", "vocabulary.joint=false")
-
-
-@pytest.mark.parametrize(
-    ("hypotheses", "metrics", "overrides", "advised", "not_advised"),
-    [
-        (REPEATED, None, ["model.decoder=none"], ["model.decoder=bahdanau", "no attention"], []),
-        (REPEATED, None, ["model.decoder=luong"], ["model.score=coverage"], ["model.decoder"]),
-        (
-            REPEATED,
-            None,
-            ["model.decoder=luong", "model.input_feeding=false"],
-            ["model.input_feeding=true"],
-            ["model.decoder", "model.score"],
-        ),
-        (REPEATED, None, [], ["model.score=coverage", "now 0.005"], ["model.decoder"]),
-        (REPEATED, None, ["model.score=coverage"], [], ["model.decoder", "model.score"]),
-        (REPEATED, None, [], ["max_epochs (now 6)", "max_minutes (now 10)"], ["max_steps"]),
-        (
-            REPEATED,
-            None,
-            ["training.max_epochs=null", "training.max_steps=900", "training.patience=3"],
-            ["max_steps (now 900)", "patience (now 3)"],
-            ["max_epochs"],
-        ),
-        (UNKNOWN_WORDS, POOR, [], ["size (now 2400)"], ["vocabulary.type", "replace_unknown"]),
-        (UNKNOWN_WORDS, POOR, WORDS, ["vocabulary.type=unigram", "replace_unknown"], []),
-        (
-            UNKNOWN_WORDS,
-            POOR,
-            [*WORDS, "decoding.replace_unknown=true"],
-            ["vocabulary.type=unigram"],
-            ["replace_unknown"],
-        ),
-        (
-            UNKNOWN_WORDS,
-            POOR,
-            [*WORDS, "model.decoder=none"],
-            ["vocabulary.type=unigram"],
-            ["replace_unknown"],
-        ),
-        (mostly_right(REFERENCES), RISING, [], ["dropout (now 0.1)", "hidden_size (now 192)"], []),
-        (mostly_right(REFERENCES), RISING, ["model.dropout=0.5"], ["hidden_size"], ["dropout"]),
-        (mostly_right(REFERENCES), FAR, ["model.dropout=0.6"], ["data.valid"], ["dropout"]),
-        (SHORT, None, [], [], ["decoding.max_length"]),
-        (SHORT, None, ["decoding.max_length=9"], ["raise decoding.max_length (now 9)"], []),
-        (SOURCES, POOR, [], ["data.train.tgt"], ["file"]),
-        (
-            SOURCES,
-            POOR,
-            ["data.train.src=null", "data.train.tgt=null", "data.train.file=a.tsv"],
-            ["data.train.file"],
-            ["data.train.tgt"],
-        ),
-    ],
-)
-def test_advice_fits_the_config(
-    hypotheses: Sequence[str],
-    metrics: Metrics | None,
-    overrides: Sequence[str],
-    advised: Sequence[str],
-    not_advised: Sequence[str],
-) -> None:
-    text = single_warning(hypotheses, metrics, configured(*overrides))
-    for each in advised:
-        assert each in text
-    for each in not_advised:
-        assert each not in text
-
-
-def test_a_model_without_attention_gets_no_advice_about_attention() -> None:
-    early = make_metrics(bleu=(0.0, 0.1, 0.4), every=20)
-    text = single_warning(["ba."] * 40, early, configured("model.decoder=none"))
-    assert "80 steps are few" in text
-    assert "attention" not in text
 
 
 # ------------------------------------------------------------------------------ complete trainings

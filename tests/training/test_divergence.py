@@ -24,6 +24,8 @@ from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
     short = ("decoding.max_length=9", "training.max_epochs=null", "training.log_every=5")

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
-from seq2seq.data.batching import Batch, EncodedPairs, EpochOrder, make_batch
+from seq2seq.data.batching import Batch, EpochOrder, make_batch
 from seq2seq.data.corpus import read_pairs
 from seq2seq.evaluation.metrics import chrf_score
 from seq2seq.inference.translator import Translator
@@ -41,13 +41,15 @@ from seq2seq.training import loop as training
 from seq2seq.training import step as step_module
 from seq2seq.training import stopping, validation
 from seq2seq.training.clock import Clock
-from seq2seq.training.loop import Interrupted, share_in_training, train
+from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
+
+pytestmark = pytest.mark.usefixtures("no_engine")
 
 CPU = torch.device("cpu")
 
@@ -288,16 +290,6 @@ def test_the_losses_of_training_and_validation_are_comparable(small_corpus: Path
     assert f"loss {train_line['train_loss']:.2f}, objective " in log_of(run)
 
 
-def test_the_share_of_validation_pairs_that_were_trained_on(small_corpus: Path) -> None:
-    session = prepare(configured(small_corpus), CPU)[0]
-    assert share_in_training(session.data) == 0
-    valid, train = session.data.valid_pairs, session.data.train
-    src = [*valid.src_texts, *train.src_texts[3:8], train.src_texts[0]]
-    tgt = [*valid.tgt_texts, *train.tgt_texts[3:8], train.tgt_texts[1]]
-    mixed = session.data._replace(valid_pairs=EncodedPairs(src, tgt, valid.src, valid.tgt, 0))
-    assert share_in_training(mixed) == pytest.approx(5 / (len(valid) + 6))
-
-
 def test_label_smoothing_adds_the_mean_loss_of_all_tokens(small_corpus: Path) -> None:
     run = prepared(small_corpus)
     batch = some_batch(run, range(7))
@@ -385,9 +377,11 @@ EVENTFUL = (
     "training.patience=3",
     "training.decay=cosine",
     "training.warmup_steps=3",
-    "training.batch_tokens=400",
     "training.accumulate=2",
     "training.max_epochs=2",
+    "decoding.max_length=9",
+    "data.max_length=22",
+    "training.batch_tokens=250",
 )
 
 

@@ -15,9 +15,9 @@ import pytest
 from seq2seq.config.schema import load_config
 from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES, TENSORBOARD, TIMING
 from seq2seq.runs.metrics_file import metrics_table, truncate_metrics
+from seq2seq.training.callbacks import Sample
 from seq2seq.training.loop import train
 from seq2seq.training.reporting import Reporter, RunReporter
-from seq2seq.training.samples import Sample
 
 pytestmark = pytest.mark.usefixtures("on_console")
 

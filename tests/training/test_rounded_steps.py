@@ -115,8 +115,8 @@ CONFIGS = {
 }
 
 
-@one_quick("name", CONFIGS)
-def test_forty_static_steps_equal_the_usual_ones(small_corpus: Path, name: str) -> None:
+@one_quick(("name", "steps"), [("averaged", 10), *((name, 40) for name in CONFIGS)])
+def test_static_steps_equal_the_usual_ones(small_corpus: Path, name: str, steps: int) -> None:
     results = []
     for kind in (TrainingSession, Static):
         overrides = (f"run_dir={small_corpus.parent / kind.__name__}", "model.dropout=0")
@@ -124,7 +124,7 @@ def test_forty_static_steps_equal_the_usual_ones(small_corpus: Path, name: str) 
         session, _ = prepare(config, choose_device("cpu"))
         session.__class__ = kind
         losses = []
-        for step in range(40):
+        for step in range(steps):
             rows = [torch.arange(step % 7, 100, 9 + n).numpy() for n in range(2)]
             session.progress.step += 1
             take_step(session, own_batches(session, rows), 1e-2)

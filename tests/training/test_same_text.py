@@ -19,6 +19,8 @@ from seq2seq.runs.run_config import read_config
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 SIDES = ("src", "tgt")
 AGAIN = "train again (--overwrite, or another run_dir)"
 WARM = ", or start another run (another run_dir) from its best weights: --init-from half"

@@ -15,10 +15,12 @@ from seq2seq.data.corpus import ParallelText, read_pairs
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES
 from seq2seq.training import loop as training
+from seq2seq.training.callbacks import Sample, sample_rows, samples_of
 from seq2seq.training.loop import Interrupted, train
-from seq2seq.training.samples import Sample, sample_rows, samples_of
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
+
+pytestmark = pytest.mark.usefixtures("no_engine")
 
 
 def text_of(src: Sequence[str], tgt: Sequence[str]) -> ParallelText:

@@ -16,6 +16,8 @@ from seq2seq.training import loop
 from seq2seq.training.loop import train
 from seq2seq.training.session import RunWriter, TrainingSession
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (
     "decoding.max_length=9",

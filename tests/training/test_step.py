@@ -21,7 +21,6 @@ from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import step as step_module
-from seq2seq.training.gradient_exchange import GradientExchange
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
@@ -98,9 +97,7 @@ def test_losses_are_divided_before_their_gradients_are_summed_over_ranks(
     steps = []
     for divisor in (1, 64):
         run = prepared(small_corpus)
-        run.group = ProcessGroup(0, 2)
-        sums = OwnGradients(run)
-        run.exchange = sums
+        run.group = sums = OwnGradients()
         monkeypatch.setattr(step_module, "_divisor_of_all_ranks", lambda _, each=divisor: each)
         take(run, range(4))
         steps.append((sums.largest, everything(run)))
@@ -114,20 +111,15 @@ def test_the_divisor_of_several_ranks_is_a_power_of_two_near_the_tokens(small_co
     assert step_module._divisor_of_all_ranks(run) == 8192
 
 
-class OwnGradients(GradientExchange):
-    """Exchange with ranks that have no pairs; records the largest gradient."""
+class OwnGradients(ProcessGroup):
+    """Group with ranks that have no pairs; records the largest gradient."""
 
-    def __init__(self, run: TrainingSession) -> None:
-        super().__init__(run.model.parameters(), run.group)
-        self.largest, self._of = 0.0, run.model
+    def __init__(self) -> None:
+        super().__init__(0, 2)
+        self.largest = 0.0
 
-    def expect_last_pass(self, is_last: bool) -> None:
-        assert is_last
-
-    def finish(self, sums: Sequence[Tensor], in_place: bool = False) -> list[Tensor]:  # noqa: ARG002
-        gradients = [each.grad for each in self._of.parameters() if each.grad is not None]
-        self.largest = max(float(each.abs().max()) for each in gradients)
-        return list(sums)
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        self.largest = max(float(gradient.abs().max()) for gradient in tensors[:-2])
 
 
 # ------------------------------------------------------------------------------- non-finite losses

@@ -10,6 +10,8 @@ from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import METRICS
 from seq2seq.training.loop import train
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 PARTS = ("word", "embedding", "hidden", "output")
 WORDS = ("model.dropout={word: 0.2, output: 0.1}", "training.losses.consistency=1")
 

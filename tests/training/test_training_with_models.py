@@ -11,8 +11,9 @@ from tiers import one_quick
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS
-from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
+
+pytestmark = pytest.mark.usefixtures("no_engine")
 
 
 def configured(path: Path, run: str, *overrides: str) -> Config:
@@ -27,10 +28,6 @@ def test_a_started_run_no_longer_needs_the_given_model(small_corpus: Path) -> No
     keys = (f"vocabulary.model={path}", "vocabulary.sampling=0.2")
     uninterrupted = train(configured(small_corpus, "a", *keys), "cpu")
     run = train(configured(small_corpus, "b", *keys, "training.max_steps=4"), "cpu")
-    log = (run / "train.log").read_text(encoding="utf-8")
-    assert (
-        f"vocabulary.model: {path}, 120 tokens; 257 added (special tokens, bytes, symbols)" in log
-    )
     shutil.move(path, path.with_name("moved.model"))
     train(configured(small_corpus, "b", *keys), "cpu", resume=True)
     for name in (METRICS, BEST):
@@ -42,19 +39,6 @@ def test_a_started_run_no_longer_needs_the_given_model(small_corpus: Path) -> No
         for folder in (uninterrupted, small_corpus.parent / "elsewhere")
     ]
     assert found[0] == found[1]
-
-
-def test_another_model_is_refused_on_resume(small_corpus: Path) -> None:
-    path = small_corpus.parent / "given.model"
-    trained(path)
-    key = f"vocabulary.model={path}"
-    train(configured(small_corpus, "run", key, "training.max_steps=2"), "cpu")
-    trained(path, model_type="bpe")
-    with pytest.raises(UserError, match=r"given\.model is not what the run was started with"):
-        train(configured(small_corpus, "run", key), "cpu", resume=True)
-    trained(path)
-    run = train(configured(small_corpus, "run", key), "cpu", resume=True)
-    assert "resumed at step 2" in (run / "train.log").read_text(encoding="utf-8")
 
 
 @pytest.mark.thorough

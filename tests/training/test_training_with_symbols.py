@@ -11,6 +11,8 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS
 from seq2seq.training.loop import train
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 SYMBOLS = "vocabulary.symbols=<2yy>,<2zz>,<num>"
 
 

@@ -16,6 +16,8 @@ from seq2seq.training import preparation
 from seq2seq.training.loop import train
 from seq2seq.training.session import RunWriter, TrainingSession
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 ROOT = Path(__file__).resolve().parents[2]
 # Trains, and waits for a line of input once the first state is saved.
 WAITING = """

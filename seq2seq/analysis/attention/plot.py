@@ -1,14 +1,30 @@
-"""Files of attention maps: for each target token, the source tokens that it attends to."""
+"""Attention maps in files and on a terminal: which source tokens each target token attends to."""
 
 import importlib.util
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from html import escape
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seq2seq.data.lines import is_blank
-from seq2seq.inference.attention_map import AttentionMap, heat_map, style
+from seq2seq.inference.attention_map import (
+    AttentionMap,
+    heat_map,
+    join_spans,
+    label_of,
+    labels_of,
+    style,
+    token_parts,
+    word_spans,
+    word_weights,
+)
 from seq2seq.inference.map_figure import map_figure
+from seq2seq.inference.nbest import AttentionBlocks
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError, not_installed
 from seq2seq.runtime.figures import save
@@ -18,6 +34,9 @@ SUFFIXES = (".html", ".png", ".svg", ".pdf")
 MAX_TABLES = 200  # sentences in an HTML page
 MAX_PANELS = 8  # sentences in a PNG, SVG or PDF file
 MAX_CELLS = 100_000  # cells of one sentence; a cell takes 100 bytes of HTML
+
+
+_SHADES = " \u2591\u2592\u2593\u2588"  # none, light, medium, dark and full shade
 
 
 def check_plot_path(path: Path) -> None:
@@ -119,3 +138,75 @@ class _Limited:
                 "write .json for all"
             )
         return notes
+
+
+def map_of(translation: Translation, source: str) -> AttentionMap:
+    """Return one map of a translation; it is empty if the translation has no weights."""
+    weights = translation.attention
+    if weights is None:
+        return AttentionMap(source, translation.text, [], [], np.zeros((0, 0)))
+    return AttentionMap(
+        source, translation.text, translation.src_tokens, translation.tokens, weights
+    )
+
+
+def translation_by_words(translation: Translation) -> Translation:
+    """Return the best entry of a translation with the tokens of each word merged, as `by_words`.
+
+    The log-probability of a word is the sum over its tokens.
+    """
+    best = translation.n_best[0]
+    parts = list(token_parts(best, translation.src_tokens))
+    if not parts:
+        return translation
+    rows, columns = word_spans(best.tokens), word_spans(translation.src_tokens)
+    means = [word_weights(part.weights, part) for part in parts]
+    heads = [
+        word_weights(part.head_weights, part) for part in parts if part.head_weights is not None
+    ]
+    merged = replace(
+        best,
+        tokens=join_spans(best.tokens, rows),
+        log_probs=[sum(best.log_probs[index] for index in row) for row in rows],
+        attention_blocks=_blocks(means),
+        head_blocks=_blocks(heads) if heads else None,
+    )
+    return replace(
+        translation, n_best=[merged], src_tokens=join_spans(translation.src_tokens, columns)
+    )
+
+
+def _blocks(weights: Sequence[NDArray[np.float64]]) -> AttentionBlocks:
+    return AttentionBlocks([block.astype(np.float32) for block in weights])
+
+
+def as_text(attention: AttentionMap) -> str:
+    """Draw a map: a row for each target token, a column for each source token, numbered below.
+
+    The shades are for weights from 0, 0.1, 0.3, 0.5 and 0.7.
+    """
+    labels = labels_of(attention.tgt_tokens)
+    width, columns = max(map(_width, labels)), len(attention.src_tokens)
+    cell = len(str(columns)) + 1
+    lines = [*attention.headings(), ""]
+    for label, weights in zip(labels, attention.weights, strict=True):
+        cells = "".join(_shade(weight) * cell for weight in weights)
+        lines.append(f"{' ' * (width - _width(label))}{label} \u2502{cells}\u2502")
+    lines.append(" " * (width + 2) + "".join(f"{n:>{cell}}" for n in range(1, columns + 1)))
+    lines.append(_numbered(attention.src_tokens))
+    return "\n".join(lines)
+
+
+def _numbered(tokens: Sequence[str]) -> str:
+    return "  ".join(f"{number} {label_of(token)}" for number, token in enumerate(tokens, start=1))
+
+
+def _shade(weight: float) -> str:
+    return _SHADES[sum(weight >= bound for bound in (0.1, 0.3, 0.5, 0.7))]
+
+
+def _width(text: str) -> int:
+    """Return the columns that a text takes on a terminal."""
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    zero = sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
+    return len(text) + wide - zero

@@ -1,18 +1,21 @@
 """Alignment of a parallel text: does line n of one side translate line n of the other?
 
-Each line is compared with its own translation and with the translations of other lines. In an
+Each line is compared with its own translation and with the translations of other lines, by a small
+lexical model, IBM Model 1 (Brown et al., 1993), trained on the text itself without the line. In an
 aligned text its own translation agrees best; in a misaligned stretch it wins as often as by chance.
 """
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.analysis.check import translation_evidence as lexical
 from seq2seq.analysis.check.findings import Finding, Split
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.spread import spread_rows
 
 WINDOW, STRIDE = 200, 100  # pairs over which the agreement is averaged
 MIN_PAIRS = 50  # fewer are not measured
@@ -23,10 +26,34 @@ WEAK, WEAK_OF_MANY = 0.65, 0.75
 GOOD = 0.8  # agreement of a short text from which it counts as aligned
 TIE = 0.02  # difference of agreement up to which the evidence of the training text is preferred
 SHIFT = 0.03  # by how much the neighbours' translations agree better in a shifted window
-NEIGHBOURS = (-1, 1)  # offsets that every window is compared at
-OFFSETS = (*NEIGHBOURS, -2, 2, -3, 3)  # offsets that a stretch may be explained by
+OFFSETS = (-1, 1)  # that a stretch may be explained by
 DECOYS = (101, -101, 211, -211, 307, -307)  # distances to the lines compared with
 DECOY_SHARES = (0.13, 0.29, 0.43, 0.57, 0.71, 0.87)  # the same in a short text, as shares of it
+
+MAX_TYPES = 3000  # words of a side that the lexical model knows, the most frequent ones
+MAX_FREQUENCY = 0.5  # share of lines; words in more of them are no evidence
+MAX_WORDS = 20  # distinct words of a line that are scored, the rarest ones
+MAX_TRAINING_ROWS = 12_000  # pairs from which a table is trained
+FOLD_ROWS = 8  # consecutive pairs that are held out together
+STEM = 6  # characters of a word that count, so that inflected forms are one
+ITERATIONS = 4
+LEXICAL_SHARE = 0.9  # interpolation of the lexical model with the words' own frequencies
+_CHUNK = 4096  # pairs scored at a time
+
+# A run of letters, digits and marks; a character of a script that is written without spaces; or
+# one punctuation mark.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u0f00-\u0fff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+)
+_MARKS = "\u0300-\u036f\u0900-\u0963\u0966-\u0dff"  # combining; not word characters in `re`
+_TOKEN = re.compile(
+    rf"[{_UNSPACED}]{{1,2}}|[^\W{_UNSPACED}](?:[^\s\W{_UNSPACED}]|[{_MARKS}])*|[^\w\s]"
+)
+
+Words = NDArray[np.int32]  # [N, MAX_WORDS] types of a side by line, padded with 0
+Floats = NDArray[np.float32]
+Rows = NDArray[np.int64]
+Types = dict[str, int]
 
 
 class Stretch(NamedTuple):
@@ -52,25 +79,24 @@ class Alignment(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """Lexicon and model of a text, from which it or another text is measured."""
+    """Types and lexical tables of a text, from which it or another text is measured."""
 
-    lexicon: lexical.Lexicon
-    model: lexical.LexicalModel
+    types: tuple[Types, Types]
+    tables: list[Floats]  # [source types, target types] p(t | s) / p(t), without a fold each
 
 
 class _Measurement(NamedTuple):
-    features: lexical.Features
-    model: lexical.LexicalModel
-    folds: lexical.Rows | None  # for the model's own text; None for another
-    decoys: lexical.Floats  # [DECOYS, N] scores with other lines' translations
-    agreement: lexical.Floats  # [N] share of the decoys that score less, ties counted half
+    sides: tuple[Words, Words]
+    tables: list[Floats]
+    folds: Rows | None  # for the tables' own text; None for another
+    decoys: Floats  # [DECOYS, N] scores with other lines' translations
+    agreement: Floats  # [N] share of the decoys that score less, ties counted half
 
-    def shifted(self, offset: int) -> lexical.Floats:
+    def shifted(self, offset: int) -> Floats:
         """Return the agreement [N] of each source line with the target line `offset` later."""
-        rows = np.arange(self.features.rows)
-        shifted = np.clip(rows + offset, 0, rows[-1])
-        values = lexical.scores(self.features, self.model, rows, shifted, self.folds)
-        return _share_beaten(values, self.decoys)
+        rows = np.arange(len(self.sides[0]))
+        later = np.clip(rows + offset, 0, rows[-1])
+        return _share_beaten(scores(self.sides, self.tables, rows, later, self.folds), self.decoys)
 
 
 def measure_alignment(
@@ -80,19 +106,21 @@ def measure_alignment(
 
     Returns the evidence of this text, too; None if it has fewer than MIN_PAIRS usable pairs.
     """
-    sides = [[line.strip() for line in side] for side in (text.src, text.tgt)]
-    lines = np.flatnonzero([bool(src and tgt) for src, tgt in zip(*sides, strict=True)])
-    src, tgt = ([side[line] for line in lines] for side in sides)
+    pairs = [(src.strip(), tgt.strip()) for src, tgt in zip(text.src, text.tgt, strict=True)]
+    lines = [line for line, pair in enumerate(pairs) if all(pair)]
     if len(lines) < MIN_PAIRS:
         return Alignment(len(lines), None, []), None
-    lexicon = lexical.build_lexicon(src, tgt)
-    evidence = Evidence(lexicon, lexical.train_model(lexical.features_of(src, tgt, lexicon)))
-    best = _measure_by_itself(lexical.features_of(src, tgt, lexicon), evidence.model)
+    src, tgt = ([pairs[line][side] for line in lines] for side in (0, 1))
+    types = types_of(src), types_of(tgt)
+    sides = words_of(src, types[0]), words_of(tgt, types[1])
+    evidence = Evidence(types, train_tables(sides))
+    best = _measure_by_itself(sides, evidence.tables)
     if train is not None:
-        by_train = _measure(lexical.features_of(src, tgt, train.lexicon), train.model, None)
+        known = words_of(src, train.types[0]), words_of(tgt, train.types[1])
+        by_train = _measure(known, train.tables, None)
         best = by_train if by_train.agreement.mean() > best.agreement.mean() - TIE else best
     stretches = [
-        stretch._replace(first=int(lines[stretch.first]) + 1, last=int(lines[stretch.last]) + 1)
+        stretch._replace(first=lines[stretch.first] + 1, last=lines[stretch.last] + 1)
         for stretch in _stretches(best)
     ]
     return Alignment(len(lines), float(best.agreement.mean()), stretches), evidence
@@ -117,7 +145,7 @@ def alignment_findings(split: Split, alignment: Alignment) -> Iterator[Finding]:
         yield Finding("alignment", False, text, done=False)
     else:
         text = (
-            f"{name}: no sign of misalignment: words, numbers, punctuation and lengths agree with "
+            f"{name}: no sign of misalignment: words, numbers and punctuation agree with "
             f"the same line rather than another (in {100 * agreement:.0f}% of comparisons, by "
             "chance 50%)"
         )
@@ -134,56 +162,50 @@ def _stretch_text(split: Split, stretch: Stretch, pairs: int, place: str) -> str
         fits = f"; line n of {split.src_file} fits line n{stretch.offset:+d} of {split.tgt_file}"
         cure = f"Find the missing or additional line at about line {stretch.first}"
     return (
-        f"{split.name}: {start} {place}: words, numbers, punctuation and lengths agree in "
+        f"{split.name}: {start} {place}: words, numbers and punctuation agree in "
         f"{100 * stretch.agreement:.0f}% of comparisons (by chance 50%){fits}. {cure}, or delete "
         "these lines from both sides."
     )
 
 
-def _measure_by_itself(features: lexical.Features, model: lexical.LexicalModel) -> _Measurement:
-    """Measure the text that a model was trained on.
+def _measure_by_itself(sides: tuple[Words, Words], tables: list[Floats]) -> _Measurement:
+    """Measure the text that tables were trained on.
 
-    If its lines agree badly, the model may be one of a shifted text: the offset at which a model of
-    its own agrees best decides.
+    If its lines agree badly, the tables may be those of a shifted text: the offset at which tables
+    of its own agree best decides.
     """
-    folds = lexical.folds_of(features.rows)
-    measurement = _measure(features, model, folds)
+    folds = folds_of(len(sides[0]))
+    measurement = _measure(sides, tables, folds)
     agreement = float(measurement.agreement.mean())
-    if agreement >= GOOD:
-        return measurement
-    for offset in OFFSETS:
-        shifted = features.shifted(offset)
-        rival = lexical.train_model(shifted)
-        shifted_agreement = _measure(shifted, rival, lexical.folds_of(shifted.rows)).agreement
-        if float(shifted_agreement.mean()) > agreement + SHIFT:
-            agreement = float(shifted_agreement.mean())
-            measurement = _measure(features, rival, folds)
+    for offset in OFFSETS if agreement < GOOD else ():
+        last = len(folds) - 1
+        shifted = sides[0][:last], sides[1][1:]
+        if offset < 0:
+            shifted = sides[0][1:], sides[1][:last]
+        rival = train_tables(shifted)
+        rival_agreement = float(_measure(shifted, rival, folds[:last]).agreement.mean())
+        if rival_agreement > agreement + SHIFT:
+            agreement, measurement = rival_agreement, _measure(sides, rival, folds)
     return measurement
 
 
-def _measure(
-    features: lexical.Features, model: lexical.LexicalModel, folds: lexical.Rows | None
-) -> _Measurement:
-    count = features.rows
+def _measure(sides: tuple[Words, Words], tables: list[Floats], folds: Rows | None) -> _Measurement:
+    count = len(sides[0])
     rows = np.arange(count)
-    true_scores = lexical.scores(features, model, rows, rows, folds)
     far = count > 4 * max(DECOYS)
     distances = DECOYS if far else [max(1, round(share * count)) for share in DECOY_SHARES]
     decoys = np.stack(
-        [
-            lexical.scores(features, model, rows, (rows + distance) % count, folds)
-            for distance in distances
-        ]
+        [scores(sides, tables, rows, (rows + distance) % count, folds) for distance in distances]
     )
-    agreement = _share_beaten(true_scores, decoys)
-    return _Measurement(features, model, folds, decoys, agreement)
+    agreement = _share_beaten(scores(sides, tables, rows, rows, folds), decoys)
+    return _Measurement(sides, tables, folds, decoys, agreement)
 
 
-def _share_beaten(values: lexical.Floats, decoys: lexical.Floats) -> lexical.Floats:
+def _share_beaten(values: Floats, decoys: Floats) -> Floats:
     return np.asarray(((values > decoys) + 0.5 * (values == decoys)).mean(axis=0), np.float32)
 
 
-def _windows(values: lexical.Floats) -> tuple[list[int], NDArray[np.float64]]:
+def _windows(values: Floats) -> tuple[list[int], NDArray[np.float64]]:
     """Return the first rows and the means of overlapping windows of WINDOW rows."""
     count = len(values)
     starts = [*range(0, max(0, count - WINDOW), STRIDE), max(0, count - WINDOW)]
@@ -197,7 +219,7 @@ def _stretches(measurement: _Measurement) -> list[Stretch]:
     count = len(measurement.agreement)
     starts, means = _windows(measurement.agreement)
     limit = 0.0 if count < SURE_PAIRS else WEAK if count < MANY_PAIRS else WEAK_OF_MANY
-    shifted = {offset: measurement.shifted(offset) for offset in NEIGHBOURS}
+    shifted = {offset: measurement.shifted(offset) for offset in OFFSETS}
     gains = np.max([_windows(values)[1] for values in shifted.values()], axis=0) - means
     flagged = (means < limit) | (gains > (SHIFT if count >= SURE_PAIRS else 4 * SHIFT))
     runs: list[list[int]] = []  # first and last row of adjacent flagged windows
@@ -206,38 +228,136 @@ def _stretches(measurement: _Measurement) -> list[Stretch]:
             runs[-1][1] = min(start + WINDOW, count) - 1
         elif bad:
             runs.append([start, min(start + WINDOW, count) - 1])
-    return [_stretch(measurement, shifted, *run) for run in runs]
+    return [_stretch(measurement.agreement, shifted, *run) for run in runs]
 
 
-def _stretch(
-    measurement: _Measurement, shifted: dict[int, lexical.Floats], first: int, last: int
-) -> Stretch:
+def _stretch(agreement: Floats, shifted: dict[int, Floats], first: int, last: int) -> Stretch:
     """Explain adjacent flagged windows by an offset, and find where the stretch begins and ends."""
-    for offset in OFFSETS:
-        if offset not in shifted:
-            shifted[offset] = measurement.shifted(offset)
     rows = slice(first, last + 1)
-    means = {offset: float(values[rows].mean()) for offset, values in shifted.items()}
-    best = max(OFFSETS, key=lambda offset: means[offset])
-    # Neighbours in the same direction may be paraphrases; those in the other are no explanation.
-    opposite = [means[offset] for offset in OFFSETS if offset * best < 0]
-    agreement = measurement.agreement
     mean = float(agreement[rows].mean())
-    explained = means[best] > max(mean, *opposite) + SHIFT
+    means = {offset: float(values[rows].mean()) for offset, values in shifted.items()}
+    best = max(OFFSETS, key=means.__getitem__)
+    # Neighbours on both sides may be paraphrases: they are no explanation.
+    explained = means[best] > max(mean, means[-best]) + SHIFT
     start, end = max(0, first - WINDOW), min(len(agreement), last + 1 + WINDOW)
     gain = WEAK_OF_MANY - agreement
     if explained and mean > WEAK_OF_MANY:  # lines resemble their neighbours
         gain = shifted[best] - agreement - TIE
     begin, length = _best_segment(gain[start:end])
-    first, last = start + begin, start + begin + length - 1
-    rows = slice(first, last + 1)
-    return Stretch(first, last, float(agreement[rows].mean()), best if explained else None)
+    rows = slice(start + begin, start + begin + length)
+    offset = best if explained else None
+    return Stretch(rows.start, rows.stop - 1, float(agreement[rows].mean()), offset)
 
 
-def _best_segment(gains: lexical.Floats) -> tuple[int, int]:
+def _best_segment(gains: Floats) -> tuple[int, int]:
     """Return the start and the length of the consecutive values with the largest sum."""
     sums = np.concatenate([[0.0], np.cumsum(gains, dtype=np.float64)])
     lowest = np.minimum.accumulate(sums)
     end = int(np.argmax(sums[1:] - lowest[:-1])) + 1
     start = int(np.argmin(sums[:end]))
     return start, end - start
+
+
+def tokens_of(line: str) -> list[str]:
+    """Split a line into words, characters of unspaced scripts and punctuation marks."""
+    return _TOKEN.findall(line)
+
+
+def _stem(token: str) -> str:
+    return token.lower()[:STEM]
+
+
+def types_of(lines: Sequence[str]) -> Types:
+    """Choose the types of a side that the lexical model knows, numbered from 1 by frequency."""
+    frequencies: Counter[str] = Counter()
+    for line in lines:
+        frequencies.update(dict.fromkeys(map(_stem, tokens_of(line)), 1))
+    least = 2 if len(lines) < 3000 else 3
+    return {
+        word: number
+        for number, (word, count) in enumerate(frequencies.most_common(MAX_TYPES), start=1)
+        if least <= count < MAX_FREQUENCY * len(lines)
+    }
+
+
+def words_of(lines: Sequence[str], types: Types) -> Words:
+    """Return the rarest types of each line."""
+    words = np.zeros((len(lines), MAX_WORDS), np.int32)
+    for row, line in enumerate(lines):
+        stems = set(map(_stem, tokens_of(line)))
+        rarest = sorted((types[stem] for stem in stems if stem in types), reverse=True)[:MAX_WORDS]
+        words[row, : len(rarest)] = rarest
+    return words
+
+
+def folds_of(rows: int) -> Rows:
+    """Return the fold of each row: five of a short text, two of a long one."""
+    return (np.arange(rows) // FOLD_ROWS) % (5 if rows < 5000 else 2)
+
+
+def train_tables(sides: tuple[Words, Words]) -> list[Floats]:
+    """Train a table for each fold of a text, on its other pairs."""
+    folds = folds_of(len(sides[0]))
+    sizes = int(sides[0].max()), int(sides[1].max())
+    tables = []
+    for fold in range(int(folds.max()) + 1):
+        rows = np.flatnonzero(folds != fold)
+        rows = rows[spread_rows(len(rows), MAX_TRAINING_ROWS)]
+        tables.append(_table(sides[0][rows], sides[1][rows], sizes))
+    return tables
+
+
+def _table(src: Words, tgt: Words, sizes: tuple[int, int]) -> Floats:
+    """Train IBM model 1 with a null word on padded types; return p(t | s) / p(t).
+
+    Each source word has one more count, spread as the words' own frequencies.
+    """
+    shape = (sizes[0] + 1, sizes[1] + 1)  # type 0: the null word, and padding
+    prior = np.bincount(tgt.ravel(), minlength=shape[1]).astype(np.float64)
+    prior[0] = 0
+    prior /= max(1.0, float(prior.sum()))
+    links: list[Rows] = [np.zeros(0, np.int64)]  # target words with the words of their sources
+    words: list[Rows] = [np.zeros(0, np.int64)]
+    for row, (sources, targets) in enumerate(zip(src, tgt, strict=True)):
+        sources, targets = np.append(0, sources[sources > 0]), targets[targets > 0]
+        links.append((targets[:, None] + sources.astype(np.int64) * shape[1]).ravel())
+        numbers = row * tgt.shape[1] + np.arange(len(targets))
+        words.append(numbers.repeat(len(sources)))
+    pairs, entries = np.unique(np.concatenate(links), return_inverse=True)
+    of_word, (s, t) = np.concatenate(words), np.divmod(pairs, shape[1])
+    probs, totals = np.ones(len(pairs)), np.zeros(shape[0])
+    for _ in range(ITERATIONS):
+        shares = probs[entries]
+        shares /= np.bincount(of_word, shares)[of_word]
+        counts = np.bincount(entries, shares, len(pairs))
+        totals = np.bincount(s, counts, shape[0]).astype(np.float64)
+        probs = (counts + prior[t]) / (totals[s] + 1)
+    table = (prior > 0) / (totals + 1)[:, None]  # for words that are in no pair together
+    table[s, t] = probs / prior[t]
+    return np.asarray(table, np.float32)
+
+
+def scores(
+    sides: tuple[Words, Words], tables: list[Floats], src: Rows, tgt: Rows, folds: Rows | None
+) -> Floats:
+    """Return the log-likelihood ratio of each source row and target row being translations.
+
+    `folds` chooses the table by the source row; None for a text that they were not trained on.
+    """
+    result = np.zeros(len(src), np.float32)
+    for start in range(0, len(src), _CHUNK):
+        rows = np.arange(start, min(start + _CHUNK, len(src)))
+        for fold, table in enumerate(tables if folds is not None else tables[:1]):
+            mine = rows if folds is None else rows[folds[src[rows]] == fold]
+            result[mine] = _lexical(sides[0][src[mine]], sides[1][tgt[mine]], table)
+    return result
+
+
+def _lexical(s: Words, t: Words, table: Floats) -> Floats:
+    """Sum over target words: log of p(t | source line) / p(t), interpolated with 1."""
+    present = s > 0
+    ratios = table.ravel()[s[:, :, None] * np.int32(table.shape[1]) + t[:, None, :]]
+    ratios *= present[:, :, None]
+    mean = (ratios.sum(axis=1) + 1) / (present.sum(axis=1) + 1)[:, None]
+    logs = np.log(LEXICAL_SHARE * mean + 1 - LEXICAL_SHARE)
+    return np.asarray((logs * (t > 0)).sum(axis=1), np.float32)

@@ -14,8 +14,7 @@ from seq2seq.analysis.check.alignment import (
     alignment_findings,
     measure_alignment,
 )
-from seq2seq.analysis.check.data_statistics import Lengths
-from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
+from seq2seq.analysis.check.findings import Finding, Split, SplitComparison, form_findings
 from seq2seq.analysis.check.forecast import (
     Forecast,
     cost_findings,
@@ -23,10 +22,8 @@ from seq2seq.analysis.check.forecast import (
     size,
     training_seconds,
 )
-from seq2seq.analysis.check.text_form import column_findings, form_findings
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
-from seq2seq.data.alignment_targets import check_words
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import (
     ParallelText,
@@ -49,11 +46,11 @@ from seq2seq.training.session import TrainingSession, new_session, session_data
 
 
 class ReportPart(NamedTuple):
-    """Part of a report: its text, and its value in the JSON of the report, if it has a key."""
+    """Part of a report: its text, empty for none, and its key and value in JSON."""
 
     text: str
-    key: str = ""
-    value: object = None
+    key: str
+    value: object
 
 
 def check(
@@ -118,11 +115,10 @@ def _parts(
     yield ReportPart(_table_of_splits(splits, data.max_length), "texts", splits)
     stage("measuring the alignment")
     alignments = _alignments(texts)
-    yield ReportPart(_table_of_alignments(splits, alignments), "alignments", alignments)
+    yield ReportPart("", "alignments", alignments)
     stage("comparing the splits")
     comparisons = list(_comparisons(texts))
-    yield ReportPart(_table_of_overlaps(splits, comparisons), "comparisons", comparisons)
-    yield ReportPart(_table_of_sides(splits, (data.src_lang, data.tgt_lang)))
+    yield ReportPart("", "comparisons", comparisons)
     stage("measuring training steps")
     cost = forecast(session)
     yield ReportPart(_table_of_cost(config.training, cost), "cost", cost)
@@ -155,8 +151,6 @@ def _vocabularies(config: Config, train: ParallelText, start: WarmStart | None) 
         tags = config.data.tags
         vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt, tags)
     check_tags(vocabularies, config.data.tags)
-    if config.training.losses.guided_alignment > 0:
-        check_words(vocabularies)
     return vocabularies
 
 
@@ -180,7 +174,7 @@ def _session(
 def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by the name of its split.
 
-    Raises UserError as `read_texts` does, and for a word alignment that does not fit.
+    Raises UserError as `other_texts` does, and for a word alignment that does not fit.
     """
     named = {
         name: _untagged(files.model_copy(update={"tag": None}))
@@ -221,13 +215,8 @@ def _comparisons(texts: dict[str, ParallelText]) -> Iterator[SplitComparison]:
         for reference in texts:
             is_earlier = is_train(reference) or (name, reference) == ("test", "valid")
             if name in texts and is_earlier:
-                pair = texts[name], texts[reference]
-                yield SplitComparison(
-                    name,
-                    reference,
-                    data_statistics.overlap(*pair),
-                    data_statistics.resemblance(*pair),
-                )
+                shared = data_statistics.overlap(texts[name], texts[reference])
+                yield SplitComparison(name, reference, shared)
 
 
 def _form_findings(
@@ -237,14 +226,12 @@ def _form_findings(
     for name, text in texts.items():
         split, files = splits[name], files_by_name(data)[name]
         forms: list[Finding] = []
-        if files.file is not None and files.is_table and files.columns is None:
-            forms += column_findings(name, files.file)
         for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
             forms += form_findings(file, lines, languages, files.is_table)
         warned = warned or any(finding.warning for finding in forms)
         yield from forms
     if not warned:
-        text_ = "no sign of segmented or tokenised text, markers, quotes, headers or identifiers"
+        text_ = "no sign of segmented or tokenised text, markers, headers or identifiers"
         yield Finding("form", False, text_)
 
 
@@ -254,8 +241,6 @@ def _comparison_findings(
     for comparison in comparisons:
         split, reference = splits[comparison.split], splits[comparison.other]
         yield from findings.overlap_findings(split, reference, comparison.shared)
-        if is_train(reference.name):
-            yield from findings.language_findings(split, comparison.alike)
 
 
 def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
@@ -289,41 +274,6 @@ def _table_of_splits(splits: Mapping[str, Split], max_length: int) -> str:
         "target/source characters": [_ratio(text.length_ratio) for text in texts],
     }
     return aligned_table([("pairs", *splits), *((name, *row) for name, row in columns.items())])
-
-
-def _table_of_alignments(splits: Mapping[str, Split], alignments: Mapping[str, Alignment]) -> str:
-    """Show how well the sides of each split agree."""
-    shares = [alignments[name].agreement for name in splits]
-    texts = ["-" if share is None else f"{100 * share:.1f}%" for share in shares]
-    return aligned_table([("", *splits), ("agreement of the sides", *texts)])
-
-
-def _table_of_overlaps(splits: Mapping[str, Split], comparisons: Sequence[SplitComparison]) -> str:
-    """Count the lines that splits share with others."""
-    rows: list[Sequence[str]] = [("", *splits)]
-    for name in dict.fromkeys(comparison.other for comparison in comparisons):
-        shared = {pair.split: pair.shared for pair in comparisons if pair.other == name}
-        overlaps = [shared.get(split) for split in splits]
-        sources = [_count(lines.sources) if lines else "" for lines in overlaps]
-        pairs = [_count(lines.pairs) if lines else "" for lines in overlaps]
-        rows += [(f"source also in {name}", *sources), (f"pair also in {name}", *pairs)]
-    return aligned_table(rows)
-
-
-def _table_of_sides(splits: Mapping[str, Split], languages: tuple[str, str]) -> str:
-    """Show the lengths of lines, and tokens and characters that are unusual, of each side."""
-    titles = ("mean", "95%", "longest", "line")
-    rows: list[Sequence[str]] = [
-        ("sides", "chars", *[""] * 3, "tokens", *[""] * 3, "unknown", "bytes", "unusual"),
-        ("", *titles, *titles, "", "", "lines"),
-    ]
-    for name, split in splits.items():
-        for language, (_, side) in zip(languages, split.sides, strict=True):
-            unusual = {line for lines in side.unusual_characters.values() for line in lines}
-            shares = f"{100 * side.unknown:.1f}%", f"{100 * side.bytes:.1f}%"
-            lengths = *_lengths(side.characters), *_lengths(side.tokens)
-            rows.append((f"{name} {language}", *lengths, *shares, f"{len(unusual):,}"))
-    return aligned_table(rows)
 
 
 def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
@@ -369,10 +319,6 @@ def _verdict(warnings: int) -> str:
     """Count the warnings."""
     count = counted(warnings, "warning") if warnings else "No warnings"
     return f"{count}; `seq2seq train` accepts this config."
-
-
-def _lengths(lengths: Lengths) -> Sequence[str]:
-    return f"{lengths.mean:.1f}", *(f"{value:,}" for value in lengths[1:])
 
 
 def _count(lines: Sequence[int]) -> str:

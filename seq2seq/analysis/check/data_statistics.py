@@ -1,9 +1,8 @@
-"""Statistics of parallel text: lengths, duplicates, characters, tokens. Lines count from 1."""
+"""Statistics of parallel text: duplicates, characters, tokens. Lines count from 1."""
 
 import math
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,13 +12,10 @@ import yaml
 from numpy.typing import NDArray
 
 from seq2seq.data.corpus import ParallelText, has_text
-from seq2seq.data.spread import spread
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
 
 MAX_RATIO = 3  # length ratio of an outlier, relative to the median ratio
 RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary freely
-SHOWN_CHARACTERS = 5  # characters that the vocabulary lacks, the most frequent ones
-PROFILE_LINES = 4000  # lines of a side from which its trigram profile is counted
 
 TABLE = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8"))
 PATTERNS = {  # unusual characters by kind
@@ -31,24 +27,11 @@ MOJIBAKE, NOT_NFC = "mojibake", "not NFC"
 UNUSUAL_KINDS = (*PATTERNS, MOJIBAKE, NOT_NFC)
 
 
-class Lengths(NamedTuple):
-    """Distribution of line lengths, in characters or tokens."""
-
-    mean: float
-    percentile_95: int
-    longest: int
-    longest_line: int
-
-
 class SideStatistics(NamedTuple):
     """Statistics of one side of a parallel text."""
 
-    characters: Lengths
-    tokens: Lengths
     unknown: float  # share of tokens that are unknown, in 0..1
     bytes: float  # share of tokens that are single bytes of unknown characters, in 0..1
-    byte_characters: list[str]  # the characters most often spelled by bytes
-    byte_lines: list[int]  # lines with such characters
     unusual_characters: dict[str, list[int]]  # lines of each of UNUSUAL_KINDS that occurs
 
 
@@ -71,15 +54,6 @@ class Overlap(NamedTuple):
 
     sources: list[int]
     pairs: list[int]
-
-
-class Resemblance(NamedTuple):
-    """Cosine similarity of character trigrams between the sides of two texts, in 0..1."""
-
-    src_src: float
-    src_tgt: float  # source of the first text, target of the second
-    tgt_src: float
-    tgt_tgt: float
 
 
 def text_statistics(
@@ -108,14 +82,6 @@ def text_statistics(
         src=_side_statistics(text.src, src_ids, vocabularies.src),
         tgt=_side_statistics(text.tgt, tgt_ids, vocabularies.tgt),
     )
-
-
-def length_statistics(lengths: Sequence[int]) -> Lengths:
-    """Compute the distribution of at least one length."""
-    values = np.array(lengths)
-    longest = int(values.argmax())
-    percentile = int(np.quantile(values, 0.95, method="inverted_cdf"))
-    return Lengths(float(values.mean()), percentile, int(values[longest]), longest + 1)
 
 
 def unusual_characters(lines: Sequence[str]) -> dict[str, list[int]]:
@@ -162,48 +128,17 @@ def overlap(text: ParallelText, reference: ParallelText) -> Overlap:
     return shared
 
 
-def resemblance(text: ParallelText, reference: ParallelText) -> Resemblance:
-    """Compare each side of one text with each side of another."""
-    profiles = [_profile(side) for side in (text.src, text.tgt)]
-    other_profiles = [_profile(side) for side in (reference.src, reference.tgt)]
-    return Resemblance(*(_cosine(left, right) for left in profiles for right in other_profiles))
-
-
 def _side_statistics(
     lines: Sequence[str], ids: Sequence[Ids], vocabulary: Vocabulary
 ) -> SideStatistics:
     tokens = vocabulary.tokens(range(len(vocabulary)))
-    bytes_ = {
-        i: int(token[3:5], 16)
-        for i, token in enumerate(tokens)
-        if re.fullmatch("<0x[0-9A-F]{2}>", token)
-    }
+    bytes_ = {i for i, token in enumerate(tokens) if re.fullmatch("<0x[0-9A-F]{2}>", token)}
     total = max(1, sum(map(len, ids)))
-    spelled = {
-        number: _spelled(line, bytes_)
-        for number, line in enumerate(ids, start=1)
-        if not bytes_.keys().isdisjoint(line)
-    }
-    characters = Counter(character for text in spelled.values() for character in text)
     return SideStatistics(
-        length_statistics([len(line.strip()) for line in lines]),
-        length_statistics(list(map(len, ids))),
         sum(line.count(UNK_ID) for line in ids) / total,
         sum(i in bytes_ for line in ids for i in line) / total,
-        [_named(character) for character, _ in characters.most_common(SHOWN_CHARACTERS)],
-        list(spelled),
         unusual_characters(lines),
     )
-
-
-def _spelled(ids: Ids, bytes_: dict[int, int]) -> str:
-    """Return the characters that byte tokens spell."""
-    return bytes(bytes_[i] for i in ids if i in bytes_).decode("utf-8", errors="replace")
-
-
-def _named(character: str) -> str:
-    """Return a printable character in quotes, another one as U+XXXX."""
-    return repr(character) if character.isprintable() else f"U+{ord(character):04X}"
 
 
 def _duplicates(src: Sequence[str], tgt: Sequence[str], rows: Sequence[int]) -> list[int]:
@@ -222,18 +157,3 @@ def _is_outlier(
     """Mark pairs whose length ratio differs from the median by a factor of MAX_RATIO."""
     difference = np.log((tgt / ratio + RATIO_SLACK) / (src + RATIO_SLACK))
     return np.asarray(np.abs(difference) > math.log(MAX_RATIO))
-
-
-def _profile(lines: Sequence[str]) -> Counter[str]:
-    """Count the character trigrams of at most PROFILE_LINES lines, from all of a text."""
-    counts: Counter[str] = Counter()
-    for line in spread(lines, PROFILE_LINES):
-        padded = f" {line.strip()} "
-        counts.update(padded[i : i + 3] for i in range(len(padded) - 2))
-    return counts
-
-
-def _cosine(left: Counter[str], right: Counter[str]) -> float:
-    norms = [math.hypot(*counts.values()) for counts in (left, right)]
-    product = sum(n * right[trigram] for trigram, n in left.items())
-    return product / math.prod(norms) if all(norms) else 0.0

@@ -1,5 +1,6 @@
-"""Findings about the data of a training: place, problem and remedy, from one table of checks."""
+"""Findings about the data of a training: place, problem and remedy, from tables of checks."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -8,12 +9,14 @@ from seq2seq.analysis.check.data_statistics import (
     NOT_NFC,
     TABLE,
     Overlap,
-    Resemblance,
     SideStatistics,
     TextStatistics,
     mojibake_test,
 )
 from seq2seq.data.batching import describe_share
+from seq2seq.data.natural_language import describe, not_language
+from seq2seq.data.spread import spread
+from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import install_command
 
@@ -22,8 +25,6 @@ LISTED = 5  # line numbers in a message
 MANY_TOO_LONG = 0.01  # share of pairs
 MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05  # shares of tokens
 MANY_SHARED_PAIRS, MANY_SHARED_SOURCES = 0.01, 0.1
-# Cosine similarities: by how much the wrong side must resemble more; of different languages.
-MARGIN, FOREIGN = 0.1, 0.1
 
 # An entity that is white space, such as &#10; or &#9;, becomes a single space.
 UNESCAPE = (
@@ -59,12 +60,11 @@ class Split(NamedTuple):
 
 
 class SplitComparison(NamedTuple):
-    """Lines that one split shares with another, and how alike their sides are."""
+    """Lines that one split shares with another."""
 
     split: str
     other: str
     shared: Overlap
-    alike: Resemblance
 
 
 class Check(NamedTuple):
@@ -118,9 +118,7 @@ def _unknown(split: Split) -> Iterator[str]:
         if side.bytes > MANY_BYTES:
             yield (
                 f"{file}: {percent(side.bytes)} of the tokens are bytes, which spell characters "
-                f"that are not in the vocabulary, most often {', '.join(side.byte_characters)} "
-                f"({list_and_count(side.byte_lines)}). Check the markup, the language and the "
-                "encoding of these lines."
+                "that are not in the vocabulary. Check the markup, the language and the encoding."
             )
 
 
@@ -206,27 +204,6 @@ def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterato
     yield Finding("overlap", True, f"{text}. Remove them from {reference.name}.")
 
 
-def language_findings(split: Split, alike: Resemblance) -> Iterator[Finding]:
-    """Judge by character trigrams if each side of a split is in the language of that of train."""
-    name, place = split.name, f"data.{split.name}"
-    src_crosses = alike.src_tgt > alike.src_src + MARGIN
-    tgt_crosses = alike.tgt_src > alike.tgt_tgt + MARGIN
-    warning = True
-    if src_crosses and tgt_crosses:
-        text = "the sides seem to be swapped relative to train. Exchange src and tgt in "
-        text += f"{place} or in data.train."
-    elif src_crosses:
-        text = f"the source, {split.src_file}, resembles the target of train. Check {place}.src."
-    elif tgt_crosses:
-        text = f"the target, {split.tgt_file}, resembles the source of train. Check {place}.tgt."
-    elif min(alike.src_src, alike.tgt_tgt) < FOREIGN:
-        side = "source" if alike.src_src < alike.tgt_tgt else "target"
-        text = f"the {side} seems to be in another language than in train. Check {place}."
-    else:
-        text, warning = "each side resembles the same side of train", False
-    yield Finding("languages", warning, f"{name}: {text}")
-
-
 def list_lines(lines: Sequence[int]) -> str:
     """Format the first few of some line numbers."""
     numbers = [*map(str, lines[:LISTED]), *(["..."] if len(lines) > LISTED else [])]
@@ -240,3 +217,79 @@ def list_and_count(lines: Sequence[int]) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
+
+
+SEGMENTS = {name: re.compile(pattern) for name, pattern in TABLE["segments"].items()}
+MARKER = re.compile(
+    r"<\|?/?(?:s|unk|pad|bos|eos|sos|go|start|end|mask|sep|cls|endoftext|\d?[a-z]{2}_[A-Z]{2})\|?>"
+    r"|\[(?:CLS|SEP|PAD|UNK|MASK|BOS|EOS|SOS)\]|\b(?:startseq|endseq)\b|\b_(?:START|END)_\b",
+    re.IGNORECASE,
+)
+SPACED, ATTACHED = (
+    re.compile(r"\s[.,。、](?=\s|$)"),
+    re.compile(r"[^\s.,][.,](?=\s|$)|[^\s。、][。、]"),
+)
+RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in all of SEGMENTS and MARKER
+SAMPLE = 2000  # lines that show whether a text is tokenised
+MIN_LINES = 20  # with punctuation
+MANY = 0.5  # share of lines that are tokenised
+
+
+def form_findings(
+    file: str, lines: Sequence[str], languages: Sequence[str], table: bool
+) -> Iterator[Finding]:
+    """Yield the warnings about one side of a split; `table` if the file is a TSV."""
+    if (unlike := not_language(lines)) is not None:
+        remedy = "Set columns: [SRC, TGT]" if table else "Check that this is the right file"
+        text = f"{file}, line {unlike.line}: {describe(unlike)}; this is not natural language. "
+        text += f"{remedy}."
+        yield Finding("language", True, text)
+    if is_header(lines[0], languages):
+        remedy = "Delete the line." if table else "Delete the line from both files."
+        text = f"{file}, line 1: {lines[0].strip()!r} seems to be a header. {remedy}"
+        yield Finding("header", True, text)
+    for check, warnings in FORMS:
+        yield from (Finding(check, True, f"{file}: {text}") for text in warnings(lines))
+
+
+def _segments(lines: Sequence[str]) -> Iterator[str]:
+    rare = _matching(RARE, lines)
+    for name, pattern in SEGMENTS.items():
+        if numbers := [number for number in rare if pattern.search(lines[number - 1])]:
+            yield (
+                f"{name} in {list_and_count(numbers)}: the text is already segmented, and "
+                "translations would be, too. Restore the plain text; the vocabulary segments it."
+            )
+
+
+def _markers(lines: Sequence[str]) -> Iterator[str]:
+    if numbers := _matching(MARKER, lines):
+        example = MARKER.findall(lines[numbers[0] - 1])[0]
+        yield (
+            f"markers such as {example} in {list_and_count(numbers)}, which are trained on as "
+            "text. Delete them; training adds its own start and end of sentence."
+        )
+
+
+def _tokenised(lines: Sequence[str]) -> Iterator[str]:
+    sample = spread(lines, SAMPLE)
+    spaced, attached = set(_matching(SPACED, sample)), set(_matching(ATTACHED, sample))
+    total = len(spaced | attached)
+    if total >= MIN_LINES and len(spaced) > MANY * total:
+        yield (
+            "tokenised text, with a space before full stops and commas, in "
+            f"{list_and_count(_matching(SPACED, lines))}: translations would be tokenised, too, "
+            "and scores would not be comparable. Use the raw text, or detokenise it; the "
+            "vocabulary segments it."
+        )
+
+
+FORMS: tuple[tuple[str, Callable[[Sequence[str]], Iterator[str]]], ...] = (
+    ("segmented", _segments),
+    ("markers", _markers),
+    ("tokenised", _tokenised),
+)
+
+
+def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:
+    return [number for number, line in enumerate(lines, start=1) if pattern.search(line)]

@@ -18,7 +18,7 @@ from seq2seq.training.diagnosis import FEW_STEPS
 from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
-from seq2seq.training.stopping import raise_limits, training_length
+from seq2seq.training.stopping import last_step_of, raise_limits
 
 WARM_UP_STEPS = 3  # not measured
 MIN_STEPS, MAX_STEPS = 5, 40
@@ -52,7 +52,7 @@ def forecast(session: TrainingSession) -> Forecast:
     order = EpochOrder(session.data.train, settings.batch_tokens, session.config.seed, 0)
     steps = [order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)]
     widest = [max(order, key=lambda rows: _width(session.data.train, rows))] * len(steps[0])
-    last = training_length(session.config, session.data.train).last_step
+    last = last_step_of(session.config, session.data.train)
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
         _step(session, batches, last)
     count, tokens, seconds = _measure(session, steps, last)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from seq2seq.analysis.compare.variants import Plan, Variant
 from seq2seq.analysis.scored_text import Bucket, LengthUnit, ScoredText, length_buckets, score_text
@@ -23,7 +22,7 @@ from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runs.training_state import Progress, TrainingState, read_saved_metrics, read_state
-from seq2seq.runtime.console import counted, hides_bars, logger, one_line
+from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write
 
@@ -79,15 +78,6 @@ class VariantResult(NamedTuple):
     parameters: int
     difference: Difference | None  # to the first variant; None for the first
     by_length: list[float]  # BLEU of each bucket, mean over seeds
-    by_length_deviation: list[float | None]  # standard deviation over seeds; None for a single one
-
-
-class Pair(NamedTuple):
-    """Difference of a variant to an earlier one, both by name."""
-
-    baseline: str
-    variant: str
-    difference: Difference
 
 
 class ComparisonResult(NamedTuple):
@@ -97,7 +87,6 @@ class ComparisonResult(NamedTuple):
     task: ScoringTask
     buckets: list[Bucket]
     variants: list[VariantResult]  # without failed runs
-    pairs: list[Pair]
     failed: dict[str, str]  # why runs of the other variants failed, by variant
 
 
@@ -118,8 +107,7 @@ def score_all(
     buckets = length_buckets(task.text.src, task.longest, task.unit)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
-    pairs: list[Pair] = []
-    resampled: list[NDArray[np.float64] | None] = []
+    baseline: NDArray[np.float64] | None = None
     for variant in plan.variants:
         if variant.name in failed:
             continue
@@ -130,16 +118,9 @@ def score_all(
             for config in configs
         ]
         counts = [run.output.text.counts for run in runs]
-        resampled.append(_resampled_means(counts, resamples))
-        differences = [
-            Pair(
-                earlier.variant.name,
-                variant.name,
-                _difference(earlier.runs, runs, drawn, resampled[-1]),
-            )
-            for earlier, drawn in zip(results, resampled, strict=False)
-        ]
-        pairs += differences
+        means = _resampled_means(counts, resamples)
+        baseline = baseline if results else means
+        difference = _difference(results[0].runs, runs, baseline, means) if results else None
         ensemble = None
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
@@ -151,12 +132,11 @@ def score_all(
                 runs,
                 ensemble,
                 parameters,
-                difference=differences[0].difference if differences else None,
+                difference=difference,
                 by_length=[mean(scores) for scores in by_length],
-                by_length_deviation=[bootstrap.deviation(scores) for scores in by_length],
             )
         )
-    return ComparisonResult(plan, task, buckets, results, pairs, failed)
+    return ComparisonResult(plan, task, buckets, results, failed)
 
 
 def _why(plan: Plan, variant: Variant, failures: Mapping[Path, str]) -> str:
@@ -217,18 +197,7 @@ def _score(
     """Translate with the `decoding` section of the variant; write and score the translations."""
     translator = Translator.load(*folders, device=task.device)
     translator.decoding = variant.config.decoding
-    sources, hidden = task.text.src, hides_bars()
-    with tqdm(
-        desc=f"translating by {one_line(name)}",
-        total=len(sources),
-        unit=" lines",
-        leave=False,
-        dynamic_ncols=True,
-        disable=hidden,
-    ) as bar:
-        translations = translator.translate(
-            sources, task.beam, text_only=True, on_translated=None if bar.disable else bar.update
-        )
+    translations = translator.translate(task.text.src, task.beam, text_only=True)
     hypotheses = [translation.text for translation in translations]
     file = plan.output_path(name, task.split)
     atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())

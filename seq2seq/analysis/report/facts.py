@@ -1,40 +1,34 @@
-"""Facts about a run for its report: curves, data, scores, sentences, versions and hardware."""
+"""Facts about a run for its report: curves, scores, sentences."""
 
 import json
 import math
-import platform
 import re
-from collections.abc import Callable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from seq2seq import __version__
 from seq2seq.analysis.scored_text import (
     LengthUnit,
     length_buckets,
     length_unit,
     score_text,
 )
-from seq2seq.config.corpora import files_by_name
-from seq2seq.config.schema import Config, ParallelFiles, with_paths
-from seq2seq.data.corpus import iter_pairs, read_pairs
+from seq2seq.config.schema import Config, with_paths
+from seq2seq.data.corpus import read_pairs
 from seq2seq.data.languages import language_name
 from seq2seq.data.lines import is_blank
-from seq2seq.engines.onnx.network import threads
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
 from seq2seq.evaluation.segmentation import Segmentation
 from seq2seq.inference.attention_map import AttentionMap
-from seq2seq.inference.loading import is_cpu
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.run_config import check_exists, read_config
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runtime.console import duration, processor
+from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.figures import Curve
 
@@ -50,17 +44,6 @@ _CHARTS = {  # figures of training, with their names, by the title of the chart
 }
 _DATE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _DEVICE = re.compile(r" parameters, on (.+)")
-_PACKAGES = ("torch", "numpy", "sentencepiece", "sacrebleu")
-
-
-class TextSize(NamedTuple):
-    """Size of one text of a run; `problem` says why nothing is known of it."""
-
-    name: str
-    files: str
-    pairs: int = 0
-    blank: int = 0  # pairs with a blank side
-    problem: str | None = None
 
 
 class ScoredSentence(NamedTuple):
@@ -108,10 +91,8 @@ class RunFacts(NamedTuple):
     summary: dict[str, str]
     charts: dict[str, list[Curve]]  # by their titles
     samples: list[SampleHistory]
-    texts: list[TextSize]
     scored: SplitScores | None
     unscored: str  # why there are no scores; empty if there are
-    environment: list[tuple[str, str]]
 
 
 def gather(
@@ -148,10 +129,8 @@ def gather(
         _summary(config, int(header["step"]), parameters, run),
         {title: curves for title, curves in charts.items() if curves},
         _samples(run / SAMPLES),
-        [_text(name, files) for name, files in files_by_name(config.data).items()],
         scored,
         unscored,
-        list(_environment(device)),
     )
 
 
@@ -219,20 +198,6 @@ def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[
     return curves
 
 
-def _text(name: str, files: ParallelFiles) -> TextSize:
-    names = " and ".join(str(_shown(path)) for path in files.paths.values())
-    pairs = blank = 0
-    try:
-        for src, tgt in iter_pairs(files):
-            pairs += 1
-            blank += is_blank(src) or is_blank(tgt)
-    except (UserError, OSError):
-        moved = not all(path.exists() for path in files.paths.values())
-        problem = "are no longer where the run found them" if moved else "can no longer be read"
-        return TextSize(name, names, problem=f"its files {problem}")
-    return TextSize(name, names, pairs, blank)
-
-
 def _shown(path: Path) -> Path:
     """Return a path without the folders above the working directory: a report may be passed on."""
     here = Path.cwd()
@@ -298,21 +263,3 @@ def _with_maps(
         line._replace(maps=list(translation.attention_maps(line.source)))
         for line, translation in zip(lines, translations, strict=True)
     ]
-
-
-def _environment(device: str) -> Iterator[tuple[str, str]]:
-    """Yield versions and hardware of this process, which scored the run."""
-    yield "seq2seq", __version__
-    yield "Python", platform.python_version()
-    for name in _PACKAGES:
-        try:
-            yield name, version(name)
-        except PackageNotFoundError:
-            continue
-    yield "system", f"{platform.system()} {platform.machine()}"
-    yield "processor", processor()
-    yield "threads", str(threads())
-    if device != "cpu" and not is_cpu(device):
-        import torch
-
-        yield "GPU", torch.cuda.get_device_name()

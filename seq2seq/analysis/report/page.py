@@ -14,7 +14,6 @@ from seq2seq.analysis.report.facts import (
     SampleHistory,
     ScoredSentence,
     SplitScores,
-    TextSize,
     shown,
 )
 from seq2seq.analysis.scored_text import WORDS, length_unit
@@ -76,17 +75,12 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
         yield from _worst(scored[0], runs[0])
     for name, run in zip(_names(runs), runs, strict=True):
         yield from _samples(run, f" of {name}" * (len(runs) > 1))
-    yield "<h2>Data</h2>"
-    for run in runs[: 1 if len({tuple(run.texts) for run in runs}) == 1 else None]:
-        yield _texts(run.texts)
     yield "<h2>Config</h2><p>Keys that differ from the defaults.</p>"
     yield _columns(runs, [changed_keys(run.config) for run in runs])
     for name, run in zip(_names(runs), runs, strict=True):
         summary = "all keys" + f" of {_text(name)}" * (len(runs) > 1)
         yield f"<details><summary>{summary}</summary>"
         yield f'<pre tabindex="0">{_text(dump_config(run.config))}</pre></details>'
-    yield "<h2>Versions and hardware</h2><p>Those with which this report was made.</p>"
-    yield _grid([("", ""), *runs[0].environment])
 
 
 def changed_keys(config: Config) -> dict[str, str]:
@@ -280,16 +274,6 @@ def _marked(text: str, counterpart: str) -> str:
         if part:
             parts.append(part if kind == "equal" else f"<mark>{part}</mark>")
     return (" " if words else "").join(parts)
-
-
-def _texts(texts: Sequence[TextSize]) -> str:
-    rows = [("text", "pairs", "blank", "files")]
-    for text in texts:
-        if text.problem is None:
-            rows.append((text.name, f"{text.pairs:,}", f"{text.blank:,}", text.files))
-        else:
-            rows.append((text.name, *"--", f"{text.files} ({text.problem})"))
-    return _grid(rows)
 
 
 def _grid(rows: Sequence[Sequence[str]], mark_differences: bool = False) -> str:

@@ -28,13 +28,12 @@ from seq2seq.data.vocabulary.vocabulary import (
     mask_with,
     normalized,
     read_model,
-    rules_of,
     words_of,
 )
 from seq2seq.names.names import learn_names
 from seq2seq.names.words import PLACEHOLDERS, any_of
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_paths, check_readable, read_bounded
+from seq2seq.runtime.files import check_paths, read_bounded
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import VocabularyConfig
@@ -47,7 +46,7 @@ MAX_MODEL_BYTES = 1 << 26
 _SPECIAL = "<pad>", "<unk>", "<s>", "</s>"  # in the order of their ids
 _KEY = "vocabulary.model"
 UNKNOWN, CONTROL, USER_DEFINED, BYTE = 2, 3, 4, 6  # ModelProto.SentencePiece.Type
-_WORD, _CHAR = 3, 4  # TrainerSpec.ModelType
+_WORD = 3  # TrainerSpec.ModelType
 
 
 def train_vocabularies(
@@ -165,10 +164,8 @@ def _size_error(error: str, side: str) -> str:
 
 
 def vocabulary_notes(config: "VocabularyConfig", vocabularies: Vocabularies) -> list[str]:
-    """Describe, for the log, existing models, or the sizes that `auto` chose."""
-    if config.model:
-        return _notes_on_models(config, vocabularies)
-    if config.size is not None:
+    """Say, for the log, which sizes `auto` chose."""
+    if config.model or config.size is not None:
         return []
     sizes = [len(vocabularies.src), *([] if vocabularies.joint else [len(vocabularies.tgt)])]
     return [f"vocabulary.size: auto chose {' and '.join(f'{size:,}' for size in sizes)} tokens"]
@@ -193,36 +190,9 @@ def existing_vocabularies(config: "VocabularyConfig", tags: Sequence[str] = ()) 
     return Vocabularies(src, _read(config.model[-1], config))
 
 
-def check_same_models(
-    config: "VocabularyConfig", vocabularies: Vocabularies, tags: Sequence[str] = ()
-) -> None:
-    """Raise UserError if a model, where its file still exists, is not that of the vocabularies."""
-    if not (config.model and all(path.exists() for path in config.model)):
-        return
-    models = [side.model for side in existing_vocabularies(config, tags)[:2]]
-    if models != [side.model for side in vocabularies[:2]]:
-        names = " and ".join(map(str, config.model))
-        raise UserError(
-            f"{_KEY}: {names} is not what the run was started with; restore it, or start a new run"
-        )
-
-
 def checksums_of_models(config: "VocabularyConfig") -> list[str]:
     """Return the SHA-256 of the files of the models."""
     return [hashlib.sha256(_content(path)).hexdigest() for path in config.model]
-
-
-def _notes_on_models(config: "VocabularyConfig", vocabularies: Vocabularies) -> list[str]:
-    """Describe the models, and the tokens that they lacked, for the log."""
-    notes = []
-    for path, vocabulary in zip(config.model, vocabularies[:2], strict=False):
-        model = read_model(_content(path))
-        tokens, rules = len(model.pieces), rules_of(model)
-        added = len(vocabulary) - tokens
-        more = f"; {added:,} added (special tokens, bytes, symbols)" if added else ""
-        normalized = "" if rules == "identity" else f", text normalized by {rules}"
-        notes.append(f"{_KEY}: {path}, {tokens:,} tokens{more}{normalized}")
-    return notes
 
 
 def _read(path: Path, config: "VocabularyConfig", tags: Sequence[str] = ()) -> Vocabulary:
@@ -231,12 +201,16 @@ def _read(path: Path, config: "VocabularyConfig", tags: Sequence[str] = ()) -> V
         Vocabulary(content)
         model = read_model(content)
     except RuntimeError:
-        hint = "; give the .model file beside it" if path.suffix == ".vocab" else ""
-        raise UserError(f"{_KEY}: {path} is not a SentencePiece model{hint}") from None
-    if (problem := _problem(model, config)) is not None:
-        raise UserError(f"{_KEY}: {path} {problem}")
+        raise UserError(f"{_KEY}: {path} is not a SentencePiece model") from None
+    rules, settings = model.normalizer_spec, model.trainer_spec
+    has_prefix = rules.add_dummy_prefix and rules.escape_whitespaces
+    if not has_prefix or settings.treat_whitespace_as_suffix:
+        raise UserError(
+            f"{_KEY}: {path} does not put a space before the first word, as add_dummy_prefix=true, "
+            "escape_whitespaces=true and treat_whitespace_as_suffix=false do; train it so"
+        )
     symbols = [SPACE + symbol for symbol in dict.fromkeys((*tags, *config.symbols))]
-    if model.trainer_spec.model_type != _WORD:
+    if settings.model_type != _WORD:
         symbols += config.symbols
     tokens = _with_symbols([*_tokens(model, config)], symbols)
     return Vocabulary(_with_tokens(model, tokens), config.sampling)
@@ -244,39 +218,10 @@ def _read(path: Path, config: "VocabularyConfig", tags: Sequence[str] = ()) -> V
 
 def _content(path: Path) -> bytes:
     check_paths(path)
-    check_readable(path)
     try:
-        if path.exists() and not path.is_file():  # reading a pipe would block
-            raise UserError(f"{_KEY}: {path} is not a file")
         return read_bounded(path, MAX_MODEL_BYTES)
-    except FileNotFoundError:
-        raise UserError(f"{_KEY}: {path}: no such file") from None
     except OSError as error:
-        raise UserError(f"{_KEY}: {path} cannot be read ({error.strerror or error})") from None
-
-
-def _problem(model: Any, config: "VocabularyConfig") -> str | None:
-    """Return why a model cannot be used, or None."""
-    rules, kind = model.normalizer_spec, model.trainer_spec.model_type
-    if (
-        not (rules.add_dummy_prefix and rules.escape_whitespaces)
-        or model.trainer_spec.treat_whitespace_as_suffix
-    ):
-        return (
-            "does not put a space before the first word, as add_dummy_prefix=true, "
-            "escape_whitespaces=true and treat_whitespace_as_suffix=false do; train it so"
-        )
-    ordinary = [token.piece for token in model.pieces if not _is_special(token, model)]
-    if taken := [name for name in _SPECIAL if name in ordinary]:
-        return f"has {taken[0]} as an ordinary token; it must be a special one"
-    if kind == _WORD and config.masks_names:
-        return "has words as tokens, which vocabulary.names: placeholders cannot use"
-    if config.sampling > 0:
-        if kind in (_WORD, _CHAR):
-            return "has a single segmentation; set vocabulary.sampling: 0"
-        if any(SPACE in text[1:].lstrip(SPACE) for text in ordinary):
-            return "has tokens of several words; set vocabulary.sampling: 0"
-    return None
+        raise UserError(f"{_KEY}: {path} cannot be read ({error.strerror})") from None
 
 
 def _is_special(token: Any, model: Any) -> bool:

@@ -72,7 +72,7 @@ class NextTokens:
         return remaining
 
     def relaxed(self) -> Array:
-        """Return the same with forbidden words and repeated n-grams: no hypothesis could go on."""
+        """Return the same with forbidden words and repeated n-grams: nothing else is left."""
         return self._allowed
 
 
