@@ -137,7 +137,7 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
 def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     """Return the fields of run folders with the plain models."""
     with _needs_train(paths[0]):
-        from seq2seq.engines.torch.ensemble import Ensemble
+        from seq2seq.engines.torch.engine import Ensemble
         from seq2seq.engines.torch.graphs import engine_for
         from seq2seq.runs.checkpoint import load_model
         from seq2seq.runs.graphs import check_runs
