@@ -22,7 +22,7 @@ BUDGETS = {
     "serving": (1760, 1150),
     "cli": (3890, 3300),
 }
-MODULES = 214  # at most; to come to: 230
+MODULES = 213  # at most; to come to: 230
 PRONOUNS = frozenset(
     [
         *("each", "found", "own", "kept", "given", "wanted", "known", "shown", "both", "other"),

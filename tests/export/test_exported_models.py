@@ -25,8 +25,7 @@ from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.loaded_model import ModelOptions
-from seq2seq.inference.loading import _by_torch
+from seq2seq.inference.loading import ModelOptions, _by_torch
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
