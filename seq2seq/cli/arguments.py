@@ -20,7 +20,7 @@ from seq2seq.runtime.process_group import is_main_process
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config, ParallelFiles
     from seq2seq.engines.engine import Sampling
-    from seq2seq.inference.loaded_model import ModelOptions
+    from seq2seq.inference.loading import ModelOptions
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.inference.translator import Translator
 
@@ -107,7 +107,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 def model_options(options: argparse.Namespace) -> "ModelOptions":
     """Return how to load a model, by those options that the command has."""
-    from seq2seq.inference.loaded_model import ModelOptions
+    from seq2seq.inference.loading import ModelOptions
 
     return ModelOptions(
         device=options.device,

@@ -16,7 +16,7 @@ from seq2seq.data.lines import is_blank
 from seq2seq.data.sentences import split_sentences
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.inference import text_steps
-from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_texts
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_PREFIX
 from seq2seq.inference.settings import SearchSettings

@@ -1,21 +1,24 @@
-"""Load models for translation: run folders and exported folders.
+"""Models for translation, loaded from run folders and exported folders.
 
 On a CPU both are computed by ONNX Runtime, without torch; an exported folder needs no config.
 """
 
+import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.engines.engine import Engine
 from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import GraphFiles, Network, load_network
-from seq2seq.inference.loaded_model import AnyLoaded, ModelOptions
 from seq2seq.runs import engine_folder
-from seq2seq.runs.engine_folder import Description, is_export, read_description
+from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
 from seq2seq.runs.layout import DESCRIPTION
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
@@ -23,7 +26,47 @@ from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_fil
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.config.schema import Config
+    from seq2seq.config.schema import Config, DecodingConfig
+
+AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Device and numbers with which a model is loaded; see `Translator.load`."""
+
+    device: str = "auto"
+    int8: bool = False
+    float16: bool = False
+    overrides: Iterable[str] = ()  # in the config's section `decoding`
+
+
+DEFAULT_OPTIONS = ModelOptions()
+
+
+@dataclass(eq=False)
+class LoadedModel:
+    """A trained model, or an ensemble, with its vocabularies and the settings of its config.
+
+    On a CPU the engine is that of ONNX Runtime, for which torch is not imported.
+    """
+
+    engine: Engine
+    vocabularies: Vocabularies
+    limit: LengthLimit
+    decoding: "DecodingConfig | Decoding"
+    max_length: int  # lines of more tokens are split
+    device: "torch.device | str"  # "cpu" for ONNX Runtime
+    source: SourceProfile = NO_PROFILE  # lines are compared with the training text
+    name: str = "model"  # the run folders, for messages
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.device})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle or copy the translator with its weights, without what it has cached."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
 
 # devices of the drivers without which torch has no GPU: CUDA, ROCm, CUDA in WSL, Jetson
 _GPU_DRIVERS = [Path("/dev", name) for name in ("nvidiactl", "kfd", "dxg", "nvhost-gpu")]
@@ -137,7 +180,7 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
 def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     """Return the fields of run folders with the plain models."""
     with _needs_train(paths[0]):
-        from seq2seq.engines.torch.ensemble import Ensemble
+        from seq2seq.engines.torch.engine import Ensemble
         from seq2seq.engines.torch.graphs import engine_for
         from seq2seq.runs.checkpoint import load_model
         from seq2seq.runs.graphs import check_runs

@@ -12,7 +12,7 @@ from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Vocabu
 from seq2seq.inference import terms
 from seq2seq.inference.attention_map import notes_on_coverage
 from seq2seq.inference.lines import LineSteps, chunks
-from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.nbest import (
     AttentionBlocks,
     Candidate,

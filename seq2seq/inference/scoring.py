@@ -16,7 +16,7 @@ from seq2seq.inference.lines import (
     bounded_slices,
     line_list,
 )
-from seq2seq.inference.loaded_model import LoadedModel
+from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search.interface import by_width
 from seq2seq.inference.search.strategies import length_penalty, total_of

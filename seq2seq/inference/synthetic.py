@@ -18,7 +18,7 @@ from seq2seq.config.schema import DecodingConfig, ParallelFiles
 from seq2seq.data.corpus import iter_pairs
 from seq2seq.data.lines import checksum_of_file, iter_lines
 from seq2seq.data.tables import pair_writer
-from seq2seq.inference.loaded_model import ModelOptions
+from seq2seq.inference.loading import ModelOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

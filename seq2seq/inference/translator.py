@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
 from seq2seq.inference.lines import LineSteps, counted, line_list
-from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
-from seq2seq.inference.loading import load_folders
+from seq2seq.inference.loading import LoadedModel, ModelOptions, load_folders
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.forbidden import Forbidden

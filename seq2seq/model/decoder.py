@@ -265,7 +265,7 @@ def aligned(states: Tensor, layers: RecurrentStack) -> Tensor:
     Layers are counted from the top: the decoder's top starts from the encoder's. Decoder layers
     that have no counterpart start from the encoder's lowest.
     """
-    missing = len(layers) - states.shape[1]
+    missing = int(len(layers) - states.shape[1])  # while tracing, sizes are tensors
     if missing <= 0:
         return states[:, -missing:] if missing else states
     return torch.cat([states[:, :1].expand(-1, missing, -1), states], dim=1)

@@ -14,8 +14,7 @@ from pydantic_core import PydanticCustomError
 from seq2seq.data import languages
 from seq2seq.data.source_profile import scripts_of
 from seq2seq.inference.documents import SourceDocument
-from seq2seq.inference.loaded_model import DEFAULT_OPTIONS, ModelOptions
-from seq2seq.inference.loading import languages_of
+from seq2seq.inference.loading import DEFAULT_OPTIONS, ModelOptions, languages_of
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

@@ -10,8 +10,7 @@ from model_cases import Case, make_copying_model, make_model
 from tiers import one_quick
 
 from seq2seq.engines.engine import Sampling
-from seq2seq.engines.torch.engine import TorchEngine
-from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.engines.torch.engine import Ensemble, TorchEngine
 from seq2seq.engines.torch.graphs import CapturedEngine
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import lexical_of

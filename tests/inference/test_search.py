@@ -19,8 +19,7 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.data.batching import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
 from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.torch.engine import TorchEngine, TorchStep
-from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.engines.torch.engine import Ensemble, TorchEngine, TorchStep
 from seq2seq.inference.search import search as search_module
 from seq2seq.inference.search import strategies
 from seq2seq.inference.search.beam import Beam

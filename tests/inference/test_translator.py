@@ -20,13 +20,12 @@ import torch
 from conftest import DECODERS, copy_with_vocabularies, tiny_config, toy_pairs, toy_words
 from tiers import one_quick
 
-from seq2seq.cli import loading
+from seq2seq.cli import arguments
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
-from seq2seq.engines.torch.engine import TorchEngine
-from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.engines.torch.engine import Ensemble, TorchEngine
 from seq2seq.inference import lines as source_lines
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry
@@ -702,7 +701,7 @@ def test_garbage_collection_is_enabled_after_loading(
     frozen = gc.get_freeze_count()
     with nullcontext() if loads else pytest.raises(UserError):
         options = Namespace(model=runs, device="cpu", decoding=[], beam=None)
-        loading.load_translator(options)
+        arguments.load_translator(options)
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
     gc.unfreeze()

@@ -12,8 +12,7 @@ from fuzz_lines import fuzz_lines
 from served import serve
 
 from benchmark_server import command_line, differences, mixed_requests, send_all
-from seq2seq.inference.loaded_model import ModelOptions
-from seq2seq.inference.loading import languages_of
+from seq2seq.inference.loading import ModelOptions, languages_of
 from seq2seq.serving.service import load_pairs
 
 
