@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -21,6 +22,8 @@ _TOLERANCE = 1e-5  # maximum relative error of a float32 product
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # options of mallopt(3)
 _GIB = 1 << 30
 _MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts only the second
+_CLOCK_RESOLUTION = 1e-6  # seconds; a coarser clock of CPU time cannot measure a product
+_SLOW_BF16 = 1.5  # warn if bfloat16 takes this many times as long as float32
 DETERMINISTIC = "SEQ2SEQ_DETERMINISTIC"  # environment variable
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _WORKSPACES = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
@@ -69,18 +72,60 @@ def resolve_precision(name: str, device: torch.device) -> str:
 
 def bf16_note(device: torch.device, precision: str) -> str | None:
     """Return a warning if bf16 products are slow: many devices have no instructions for them."""
-    if precision != "bf16" or device.type == "mps" or bf16_is_faster(device):
+    if precision == "bf16" and device.type == "cuda" and not bf16_is_faster(device):
+        name = torch.cuda.get_device_name(device)
+        return f"training.precision: {name} emulates bf16; set it to fp16 or float32"
+    if precision != "bf16" or device.type != "cpu":
         return None
-    kind = "fp16 or float32" if device.type == "cuda" else "float32"
-    return f"training.precision: bf16 is slow on this device ({device.type}); set it to {kind}"
+    if (ratio := _bf16_time()) < _SLOW_BF16:
+        return None
+    return (
+        f"training.precision: bf16 products take {ratio:.1f} times as long as float32 products on "
+        "this processor; set it to float32"
+    )
 
 
 def bf16_is_faster(device: torch.device) -> bool:
-    """Return whether a device has matrix units for bf16: on a CPU those of AMX."""
+    """Return whether bf16 products take less time than float32 products on a device."""
     if device.type == "cuda":
         with torch.cuda.device(device):  # that of the process may be another
             return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and torch.cpu._is_amx_tile_supported()
+    return device.type == "cpu" and _bf16_time() < 1
+
+
+@cache
+def _bf16_time() -> float:
+    """Return how many times as long as a float32 product one of bf16 takes on this CPU.
+
+    It is measured once per process, so that all runs of a comparison have the same precision, and
+    in CPU time, so that other work on the machine does not decide it.
+    """
+    left, right = torch.ones(2, 256, 256)
+    short = left.bfloat16(), right.bfloat16()
+    is_fine = time.get_clock_info("thread_time").resolution < _CLOCK_RESOLUTION
+    clock = time.thread_time if is_fine else time.perf_counter
+    return shortest_time(lambda: short[0] @ short[1], clock) / shortest_time(
+        lambda: left @ right, clock
+    )
+
+
+def shortest_time(
+    work: Callable[[], object], clock: Callable[[], float] = time.perf_counter
+) -> float:
+    """Return the shortest of five run times of a call, in seconds, on one thread.
+
+    With several threads the result would include waiting for a free core.
+    """
+    seconds, threads = [], torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for _ in range(5):
+            began = clock()
+            work()
+            seconds.append(clock() - began)
+    finally:
+        torch.set_num_threads(threads)
+    return min(seconds)
 
 
 def derive_seed(*parts: int) -> int:

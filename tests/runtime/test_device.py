@@ -5,8 +5,10 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +21,7 @@ from seq2seq.runtime.device import (
     deterministic,
     product_is_exact,
     resolve_precision,
+    shortest_time,
     tensor_cores_for_lstm,
     total_memory,
 )
@@ -229,15 +232,47 @@ def test_a_threshold_that_glibc_rejects_is_lowered_or_left_unset(
     assert len(accepted) == set_
 
 
-@pytest.mark.parametrize("has_amx", [True, False])
+def products_take(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+    """Simulate these times of products, alternately bf16 and float32; clear the cached result."""
+    times = iter(seconds)
+    monkeypatch.setattr(
+        device_module, "shortest_time", lambda work, _clock: (work(), next(times))[1]
+    )
+    monkeypatch.setattr(device_module, "_bf16_time", cache(device_module._bf16_time.__wrapped__))
+
+
+def test_all_runs_of_a_process_have_the_same_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if a second measurement would differ, as on a busy machine."""
+    products_take(monkeypatch, 0.2, 1.0, 1.2, 1.0)
+    assert [resolve_precision("auto", torch.device("cpu")) for _ in range(3)] == ["bf16"] * 3
+
+
+def test_load_on_the_machine_does_not_affect_the_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock of the measurement excludes waiting."""
+    clocks: list[Callable[[], float]] = []
+    monkeypatch.setattr(
+        device_module,
+        "shortest_time",
+        lambda _, clock: clocks.append(clock) or float(len(clocks)),
+    )
+    assert device_module._bf16_time.__wrapped__() == 0.5
+    for clock in clocks:
+        start, wall_start = clock(), time.monotonic()
+        time.sleep(0.05)
+        assert clock() - start < (time.monotonic() - wall_start) / 2
+
+
+@pytest.mark.parametrize(("bf16", "expected"), [(3.0, "3.0 times as long"), (0.5, None)])
 def test_a_processor_that_is_slow_in_bf16_is_reported(
-    monkeypatch: pytest.MonkeyPatch, has_amx: bool
+    monkeypatch: pytest.MonkeyPatch, bf16: float, expected: str | None
 ) -> None:
     cpu = torch.device("cpu")
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
-    assert resolve_precision("auto", cpu) == ("bf16" if has_amx else "float32")
-    note = "training.precision: bf16 is slow on this device (cpu); set it to float32"
-    assert bf16_note(cpu, "bf16") == (None if has_amx else note)
+    products_take(monkeypatch, bf16, 1.0)
+    note = bf16_note(cpu, "bf16")
+    assert (note is None) == (expected is None)
+    assert expected is None or expected in str(note)
     assert bf16_note(cpu, "float32") is None
     assert bf16_note(torch.device("mps"), "bf16") is None
 
@@ -254,6 +289,7 @@ def test_a_gpu_that_emulates_bf16_is_reported(
 
     monkeypatch.setattr(torch.cuda, "device", choose)  # torch asks the current GPU
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bf16)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _device: "Tesla T4")
     cuda = torch.device("cuda:1")
     assert resolve_precision("auto", cuda) == ("bf16" if has_bf16 else "float32")
     assert bf16_note(cuda, "fp16") is None
@@ -261,9 +297,18 @@ def test_a_gpu_that_emulates_bf16_is_reported(
     assert note == (
         None
         if has_bf16
-        else "training.precision: bf16 is slow on this device (cuda); set it to fp16 or float32"
+        else "training.precision: Tesla T4 emulates bf16; set it to fp16 or float32"
     )
     assert set(chosen) == {cuda}
+
+
+def test_the_shortest_time_is_returned() -> None:
+    now, seconds = [0.0], iter([4.0, 3.0, 1.0, 5.0, 2.0])
+
+    def work() -> None:
+        now[0] += next(seconds)
+
+    assert shortest_time(work, lambda: now[0]) == 1.0
 
 
 @pytest.mark.skipif(

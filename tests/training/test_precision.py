@@ -13,6 +13,7 @@ from seq2seq.config.schema import load_config
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.layout import BEST, LOG, METRICS
 from seq2seq.runs.training_state import INITIAL_LOSS_SCALE, read_state
+from seq2seq.runtime import device as device_module
 from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import optimizer
 from seq2seq.training import session as session_module
@@ -122,16 +123,16 @@ def test_a_resumed_run_has_the_same_loss_scale(
     assert scales == [[8 * INITIAL_LOSS_SCALE, 0.0]] * 2
 
 
-@one_quick(("has_amx", "chosen"), [(True, "bf16"), (False, "float32")])
-def test_auto_is_decided_once_when_the_run_starts(
-    has_amx: bool, chosen: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+@one_quick(("ratio", "chosen"), [(0.6, "bf16"), (1.4, "float32")])
+def test_auto_is_decided_by_speed_once_when_the_run_starts(
+    ratio: float, chosen: str, small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+    monkeypatch.setattr(device_module, "_bf16_time", lambda: ratio)
     run = small_corpus.parent / "auto"
     arguments = ["train", str(small_corpus), *LIMITS, "training.precision=auto", f"run_dir={run}"]
     assert main([*arguments, "training.max_steps=3", "training.decay=constant"]) == 0
     assert re.search(rf"threads?, {chosen}$", (run / LOG).read_text(), re.MULTILINE)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: not has_amx)
+    monkeypatch.setattr(device_module, "_bf16_time", lambda: 2 - ratio)
     assert main([*arguments, "training.decay=constant", "--resume"]) == 0
     explicit = run.with_name("explicit")
     arguments[-2:] = [f"training.precision={chosen}", f"run_dir={explicit}"]
