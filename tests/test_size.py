@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1970, 1680),
+    "runtime": (1980, 1680),
     "config": (1730, 1700),
     "names": (1340, 1200),
     "data": (4910, 4700),

@@ -26,6 +26,7 @@ class _Sliceable(Protocol):
 Sliced = TypeVar("Sliced", bound=_Sliceable)
 
 _TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set for every rank
+_NUMBERS = ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 TIMEOUT = timedelta(minutes=10)  # longest wait for another rank during a run
 _POLL = 0.1  # seconds between checks of whether the main process is ready
 # Keys of torchrun's store, and values of the first.
@@ -168,8 +169,10 @@ SINGLE_PROCESS = ProcessGroup()
 def process_group() -> Iterator[ProcessGroup]:
     """Join the processes that torchrun started, if it did, and yield their group.
 
-    Raises RunError if the others cannot be reached.
+    Raises UserError for a malformed environment, RunError if the others cannot be reached.
     """
+    if (problem := _environment_problem()) is not None:
+        raise UserError(f"{problem}; unset it, or start with torchrun")
     rank, size = _launched()
     if size == 1:
         yield SINGLE_PROCESS
@@ -227,10 +230,25 @@ def reports_errors() -> bool:
 
 
 def _launched() -> tuple[int, int]:
-    """Return rank and world size as torchrun set them; 0 and 1 without."""
-    if os.environ.keys() >= _TORCHRUN:
+    """Return rank and world size as torchrun set them; 0 and 1 without, or if malformed."""
+    if os.environ.keys() >= _TORCHRUN and _environment_problem() is None:
         return int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return 0, 1
+
+
+def _environment_problem() -> str | None:
+    """Return what is wrong with the variables of torchrun, None if all are set well or not all."""
+    environment = os.environ
+    if not environment.keys() >= _TORCHRUN:
+        return None
+    for name in _NUMBERS:
+        value = environment.get(name, "0")
+        if not (value.isascii() and value.isdecimal() and len(value) < 10):
+            return f"{name}: not a number in the environment ({value!r})"
+    rank, size, port = (int(environment[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+    if rank >= size:
+        return f"RANK: {rank} in the environment is not below WORLD_SIZE, {size}"
+    return f"MASTER_PORT: {port} in the environment is above 65535" if port > 65535 else None
 
 
 @cache

@@ -20,6 +20,7 @@ from conftest import write_small_corpus
 from tiers import one_quick
 from torch import Tensor
 
+from seq2seq.cli.main import main
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime import process_group as ranks
@@ -342,6 +343,22 @@ def test_a_single_process_stops_without_synchronisation() -> None:
     seconds[0] = 2.0
     assert sync.stops == [signal.SIGTERM]
     assert sync.seconds == 2
+
+
+def test_a_malformed_environment_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], small_corpus: Path
+) -> None:
+    for name in ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        monkeypatch.setenv(name, "2")
+    monkeypatch.setenv("RANK", "abc")
+    assert ranks.is_main_process()
+    assert ranks.reports_errors()
+    assert main(["train", str(small_corpus)]) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if "error: " in line)
+    assert "RANK: not a number in the environment ('abc')" in line
+    monkeypatch.delenv("MASTER_PORT")  # without torchrun the variable is another program's
+    with process_group() as group:
+        assert (group.rank, group.size) == (0, 1)
 
 
 @pytest.mark.parametrize(
