@@ -69,7 +69,7 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
                 "move the text, or set another run_dir"
             )
     if resume:
-        _check_resumable(folder)
+        _check_holds_run(folder)
     elif not holds_run(folder):
         for name in layout.existing(folder, (layout.CONFIG, layout.VOCABULARY, *layout.FIGURES)):
             raise UserError(
@@ -147,7 +147,7 @@ def _check_files(folder: Path) -> None:
             )
 
 
-def _check_resumable(folder: Path) -> None:
+def _check_holds_run(folder: Path) -> None:
     """Raise UserError if the folder is not empty and has no run, or one that cannot be resumed."""
     for name in (*layout.FIGURES, layout.VOCABULARY):  # other files are replaced, links included
         if (folder / name).is_symlink():

@@ -25,7 +25,7 @@ from seq2seq.data.vocabulary.vocabulary import (
     UNK_ID,
     Vocabularies,
     Vocabulary,
-    mask_with,
+    mask_names,
     normalized,
     read_model,
     words_of,
@@ -64,7 +64,7 @@ def train_vocabularies(
     if config.masks_names:
         src, tgt = ([normalized(text) for text in side] for side in (src, tgt))
         names = learn_names(src, tgt, config.symbols)
-        src, tgt = mask_with(names, src, tgt)
+        src, tgt = mask_names(names, src, tgt)
     if config.model:
         return existing_vocabularies(config, tags)._replace(names=names)
     sides = {"this": [*src, *tgt]} if config.joint else {"the source": src, "the target": tgt}

@@ -211,10 +211,10 @@ class Vocabularies(NamedTuple):
         self, src: Sequence[str], tgt: Sequence[str]
     ) -> tuple[Sequence[str], Sequence[str]]:
         """Replace the names of pairs by placeholders, if the vocabulary has any."""
-        return (src, tgt) if self.names is None else mask_with(self.names, src, tgt)
+        return (src, tgt) if self.names is None else mask_names(self.names, src, tgt)
 
 
-def mask_with(names: Names, src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
+def mask_names(names: Names, src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
     texts = zip(map(normalized, src), map(normalized, tgt), strict=True)
     masked = [names.mask_pair(*pair) for pair in texts]
     return [src for src, _ in masked], [tgt for _, tgt in masked]
