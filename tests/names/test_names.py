@@ -58,6 +58,13 @@ def test_text_without_names_is_refused() -> None:
         learn_names(["the house sleeps", "see the tree"] * 20, ["झडढ ढघफ", "शछढ घठछ"] * 20)
 
 
+def test_symbols_are_not_learned(names: Names) -> None:
+    symbol = KNOWN[0]
+    assert symbol in names.pairs
+    content = learn_names(SRC, TGT, [symbol]).content
+    assert symbol not in {*content["names"], *content["capitalised"]}
+
+
 def test_words_have_no_possessive() -> None:
     found = {
         word.text: word for word in source_words("Anna's dog (Rex) ran. O'Neil's? Yes, Jean-Luc!")
