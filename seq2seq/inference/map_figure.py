@@ -25,6 +25,7 @@ LABEL_GAP = 0.12  # between labels and cells: room for the word bars
 LINE = 0.19  # height of a line of a title
 UPRIGHT_LINE = 0.16  # height of a character in an upright label, such as a Chinese one
 BAR = 0.6  # height of the colour bar with its labels
+EDGE = 0.25  # height above all titles, which the layout may place up to 0.2 too high
 MIN_CELLS = 10  # least width of a panel, to whose cells the title wraps
 
 
@@ -41,8 +42,9 @@ def map_figure(maps: Sequence[AttentionMap]) -> "Figure":
     down = max(len(attention.tgt_tokens) for attention in maps)
     titles = [_title(attention, CELL * across, font) for attention in maps]
     left, above = _room(maps, titles, font)
-    size = columns * (left + CELL * across), rows * (above + CELL * down) + BAR
-    figure = _shown_figure(Figure)(figsize=size, layout="constrained")
+    size = columns * (left + CELL * across), rows * (above + CELL * down) + BAR + EDGE
+    figure = _shown_figure(Figure)(figsize=size)
+    figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - EDGE / size[1]))
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     blue = [value / 255 for value in BLUE]
     colours = LinearSegmentedColormap.from_list("attention", [(1.0, 1.0, 1.0), blue])

@@ -136,10 +136,23 @@ def test_titles_wrap_and_meet_no_label(source: str) -> None:
     for title in titles:
         assert figure.bbox.x0 <= title.x0
         assert title.x1 <= figure.bbox.x1
+        assert title.y1 <= figure.bbox.y1
         assert not any(title.overlaps(label) for label in labels)
     for label in labels:
         assert figure.bbox.contains(label.x0, label.y0)
         assert figure.bbox.contains(label.x1, label.y1)
+
+
+def test_titles_of_unequal_heights_lie_within_the_figure() -> None:
+    texts = "She wrote my poem .", "The agreement on the economic area was signed in August ."
+    maps = []
+    for text in texts:
+        tokens = [f"▁{word}" for word in text.split()]
+        panel = translation(text, tokens, tokens, np.eye(len(tokens)))
+        maps += panel.attention_maps(text)
+    for number in (1, 2, 3, 5):
+        figure = map_figure((maps * 3)[:number])
+        assert all(title.y1 <= figure.bbox.y1 for title in boxes(figure)[0])
 
 
 def test_a_figure_has_one_colour_bar_with_a_name() -> None:
