@@ -100,7 +100,7 @@ def _load(options: argparse.Namespace) -> "Translator":
     if not translator.engine.attends:
         raise UserError(
             f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
-            "use a run with model.decoder bahdanau, luong or gnmt"
+            "use a run with another decoder"
         )
     if options.heads and not translator.engine.has_heads:
         raise UserError(

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 from pydantic_core import PydanticCustomError
@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from seq2seq.config.fields import Bool, Count, Fraction, Section, Shorthand, Size, ignore, key
 
 Decoder = Literal["bahdanau", "luong", "gnmt", "none"]
+ATTENTIONAL = ", ".join(name for name in get_args(Decoder) if name != "none")
 _ADDITIVE_SCORES = ("additive", "normed_additive", "coverage")
 _SIZED_SCORES = (*_ADDITIVE_SCORES, "concat", "scaled_dot")
 _SCORES = (*_ADDITIVE_SCORES, "dot", "general", "concat", "scaled_dot", "location")
@@ -173,7 +174,7 @@ class ModelConfig(Section):
     @classmethod
     def _check_copying(cls, copy: bool, info: ValidationInfo) -> bool:
         if copy and info.data.get("decoder") == "none":
-            raise ValueError("needs attention to copy by; set decoder to bahdanau, luong or gnmt")
+            raise ValueError(f"needs attention to copy by; set decoder to one of {ATTENTIONAL}")
         return copy
 
     @field_validator("attention_size")

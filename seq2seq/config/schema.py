@@ -31,6 +31,7 @@ from seq2seq.config.fields import (
     section_class,
     show,
 )
+from seq2seq.config.model import ATTENTIONAL
 from seq2seq.config.model import ModelConfig as ModelConfig
 from seq2seq.config.training import DecodingConfig as DecodingConfig
 from seq2seq.config.training import TrainingConfig as TrainingConfig
@@ -142,7 +143,7 @@ def _check_guided(earlier: Tree) -> None:
     model: Any = earlier.get("model")
     if model is not None and model.decoder == "none":
         raise ValueError(
-            "losses: guided_alignment needs attention; set decoder to bahdanau, luong or gnmt"
+            f"losses: guided_alignment needs attention; set decoder to one of {ATTENTIONAL}"
         )
     if vocabulary is not None and vocabulary.names:
         raise ValueError(

@@ -317,18 +317,15 @@ def _search_options(
     never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)
     if settings.sampling is not None:  # bytes that are drawn seldom spell characters
         never += (*vocabularies.tgt.byte_ids,)
+    of_config, of_call = (
+        {name: getattr(keys, name) for name in SearchOptions._fields if hasattr(keys, name)}
+        for keys in (decoding, settings)
+    )
     return SearchOptions(
         size,
-        decoding.length_penalty,
-        decoding.coverage_penalty,
-        decoding.no_repeat_ngram,
+        **of_config,
+        **of_call | {"forbidden": forbidden},
         forbidden_ids=never,
-        min_length=decoding.min_length,
-        repetition_penalty=decoding.repetition_penalty,
-        forbidden=forbidden,
-        sampling=settings.sampling,
-        groups=settings.groups,
-        diversity=settings.diversity,
         return_scores=not text_only or settings.mbr is not None,
         return_attention=attention,
         kept_ids=range(0) if vocabularies.names is None else NAME_IDS,

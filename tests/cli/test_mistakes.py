@@ -865,7 +865,7 @@ FILES = {
     "no attention": Row(
         "attention -m none -o plot.html",
         "none: the model has no attention to plot (model.decoder: none); "
-        "use a run with model.decoder bahdanau, luong or gnmt",
+        "use a run with another decoder",
     ),
     "nothing to plot": Row(
         "attention -m luong -i blank -o plot.html",

@@ -1,10 +1,11 @@
-"""Argmax of exact logits, found from approximate ones."""
+"""Argmax of exact logits, found from approximate ones, and the mean of several networks."""
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seq2seq.engines.onnx.network import ApproximateProjection
+from seq2seq.engines.onnx.engine import _mean
+from seq2seq.engines.onnx.network import ApproximateProjection, Stepped
 
 Floats = NDArray[np.float32]
 BOUND = 1.0  # the largest absolute output, as after a tanh
@@ -54,3 +55,15 @@ def test_a_row_that_is_no_number_has_no_maximum() -> None:
 def test_weights_without_a_bound_are_recognised() -> None:
     weight = np.full((2, 2), 3e38, np.float32)
     assert not ApproximateProjection(weight, np.zeros(2, np.float32), STEP).is_bounded
+
+
+def test_an_ensemble_has_the_mean_probability_and_shows_any_undefined_row() -> None:
+    probabilities = np.array([[[0.2, 0.8], [0.5, 0.5]], [[0.6, 0.4], [0.1, 0.9]]])
+    undefined = np.array([[False, False], [False, True]])
+    steps = [
+        Stepped(np.log(values).astype(np.float32), {}, rows)
+        for values, rows in zip(probabilities, undefined, strict=True)
+    ]
+    mean = _mean(steps)
+    np.testing.assert_allclose(np.exp(mean.values), probabilities.mean(axis=0), rtol=1e-6)
+    assert mean.undefined.tolist() == [False, True]
