@@ -22,7 +22,7 @@ from tiers import one_quick
 from torch import Tensor
 
 from seq2seq.cli.main import main
-from seq2seq.data.batching import make_batch
+from seq2seq.data.batching import Batch, make_batch
 from seq2seq.engines.torch import engine as torch_engine
 from seq2seq.model import recurrent
 from seq2seq.model.builder import build_model
@@ -191,7 +191,8 @@ def test_a_step_launches_few_kernels(decoder: str) -> None:
             return device.launches.total()
 
         def of_training(width: int) -> tuple[int, int]:
-            batch = make_batch([[5] * 7] * 3, [[6] * width] * 3).to(DEVICE)
+            parts = make_batch([[5] * 7] * 3, [[6] * width] * 3)
+            batch = Batch(*(part if part is None else part.to(DEVICE) for part in parts))
             model.zero_grad()
             losses: list[Losses] = []
             forward = launched(lambda: losses.append(batch_loss(model, batch, LossWeights(0.1))))
@@ -241,7 +242,8 @@ def test_search_results_equal_those_on_the_cpu(
     ):
         assert main(arguments) == 0
     assert_same(capsys.readouterr().out, expected)
-    assert 0 < len(device.reads) == step.call_count
+    # One more step, of one row, may show which outputs the model has.
+    assert 0 < len(device.reads) <= step.call_count <= len(device.reads) + 1
 
 
 def assert_same(found: str, expected: str) -> None:

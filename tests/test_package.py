@@ -134,7 +134,7 @@ COMMANDS: dict[
     "evaluate": (["evaluate", "-m", "RUN", "-i", "TEST.src", "-r", "TEST.tgt"], ["sacrebleu"]),
     "attention": (["attention", "-m", "RUN", "-i", "TEST.src"], []),
     "back-translate": (["back-translate", "-m", "RUN", "-i", "TEST.src", "-o", "OUT"], []),
-    "check": (["check", "CONFIG"], ["ftfy", "sacrebleu"]),
+    "check": (["check", "CONFIG"], ["ftfy"]),
 }
 
 
