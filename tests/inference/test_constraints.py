@@ -147,7 +147,7 @@ def model(request: pytest.FixtureRequest) -> Any:
 @one_quick("beam_size", [1, 4], quick=1)
 def test_no_ngram_occurs_twice_and_every_hypothesis_ends(model: Any, beam_size: int) -> None:
     """Once every token has occurred, only EOS is left."""
-    sources = random_sources(5, seed=30)
+    sources = random_sources(7, seed=30)
     for ngram, limit in ((1, VOCABULARY_SIZE + 5), (2, 20), (3, 20)):
         limits = [limit] * len(sources)
         free = search(model, sources, limits, SearchOptions(beam_size, 0.3), CPU)
