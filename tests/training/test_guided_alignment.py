@@ -302,7 +302,7 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
     ("more", "message"),
     [
         (("data.train.alignment=null",), "guided_alignment needs a file of alignments, data.trai"),
-        (("model.decoder=none",), "guided_alignment needs attention; set decoder to bahdanau, "),
+        (("model.decoder=none",), "guided_alignment needs attention; set decoder to one of "),
         (
             ("vocabulary.names=placeholders",),
             "guided_alignment needs vocabulary.names: null, which keep",
