@@ -102,11 +102,11 @@ def _sum_over_ranks(
     """
     if session.group.size == 1:
         return losses, tokens
-    parameters = list(session.model.parameters())
-    for parameter in parameters:
+    gradients = []
+    for parameter in session.model.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        gradients.append(parameter.grad)
     session.group.add_up([*gradients, losses, tokens])
     torch._foreach_div_(gradients, tokens / _divisor_of_all_ranks(session))
     return losses, tokens
