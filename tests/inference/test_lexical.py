@@ -95,10 +95,13 @@ def test_the_automaton_counts_occurrences(phrases: list[Ids]) -> None:
 
 
 @one_quick(
-    "phrases",
-    [[[4]], [[4, 5]], [[4, 4]], [[6], [5]], [[5], [5]], [[6, 5, 6]], [[UNK_ID, 4]]],
+    ("phrases", "length_penalty"),
+    zip(
+        [[[4]], [[4, 5]], [[4, 4]], [[6], [5]], [[5], [5]], [[6, 5, 6]], [[UNK_ID, 4]]],
+        itertools.cycle([0.0, 1.0]),
+        strict=False,
+    ),
 )
-@one_quick("length_penalty", [0.0, 1.0])
 def test_an_exhaustive_beam_finds_every_hypothesis_that_fulfils_the_constraints(
     phrases: list[Ids], length_penalty: float
 ) -> None:
@@ -189,8 +192,7 @@ def test_a_prefix_comes_first() -> None:
 
 
 @pytest.mark.thorough
-@one_quick("size", [1, 4])
-@one_quick("batch", [1, 7, 64])
+@pytest.mark.parametrize(("size", "batch"), [(1, 7), (4, 1)])
 def test_constrained_search_is_batch_invariant(size: int, batch: int) -> None:
     model = MAKERS["bahdanau"]()
     sources = random_sources(70, seed=5)
