@@ -107,7 +107,7 @@ def test_an_exhaustive_beam_finds_every_hypothesis_that_fulfils_the_constraints(
 ) -> None:
     model: Any = Oracle(3)
     possible = [ids for ids in all_hypotheses(3) if fulfils(ids, phrases)]
-    options = SearchOptions(1500, length_penalty)
+    options = SearchOptions(400, length_penalty)
     lexical = [phrases_of(*phrases)] * len(SOURCES)
     found = search(model, SOURCES, [3] * 5, options, CPU, lexical=lexical)
     for source, hypotheses in zip(SOURCES, found, strict=True):
@@ -120,11 +120,11 @@ def test_a_word_that_completes_a_phrase_does_not_continue(phrases: list[Ids]) ->
     """Token 6 continues words: it may not follow the occurrence that meets a phrase."""
     model: Any = Oracle(3)
     possible = [
-        ids for ids in all_hypotheses(4) if all(ends_word(ids, each, 6) for each in phrases)
+        ids for ids in all_hypotheses(3) if all(ends_word(ids, each, 6) for each in phrases)
     ]
     assert possible
     lexical = [phrases_of(*phrases, letters=True, continuing=[6])] * len(SOURCES)
-    found = search(model, SOURCES, [4] * 5, SearchOptions(1500), CPU, lexical=lexical)
+    found = search(model, SOURCES, [3] * 5, SearchOptions(400), CPU, lexical=lexical)
     for source, hypotheses in zip(SOURCES, found, strict=True):
         check_ranking(model, source, hypotheses, possible, 1.0, 0.0)
 
