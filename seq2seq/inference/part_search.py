@@ -31,7 +31,7 @@ from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
 
-_UNPLACED = "no place for terms of the glossary, which may stand anywhere: "
+_UNPLACED = "terms of the glossary that replace no word, but are required: "
 
 
 class PartSearch:
@@ -244,7 +244,8 @@ class PartSearch:
         n_best[0] = replace(n_best[0], head_blocks=head_blocks)
         tokens = with_names([*src.tokens(part.ids), "</s>"], part.masked.names)
         notes = notes_on_coverage(tokens, candidates[0].hypothesis.attention_weights)
-        notes += [_UNPLACED + ", ".join({term.target: 0 for term in part.terms})] if part.terms else []
+        if part.terms:
+            notes.append(_UNPLACED + ", ".join({term.target: 0 for term in part.terms}))
         return Translation(n_best, tokens, notes=notes)
 
     def _text(self, part: Part, hypothesis: Hypothesis) -> str:

@@ -19,9 +19,9 @@ from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.search.lexical import Prefix, PrefixState
 from seq2seq.inference.text_steps import Part
 
-MIN_ATTENTION = 0.2  # of a word to the phrase of the term that replaces it
-SHARED = 0.9  # of the attention of a word, that of a word beside it which is replaced with it
-PROMINENT = 0.7  # of the largest attention of the word to any token
+MIN_ATTENTION = 0.2  # least attention that a word has to the phrase of its term
+SHARED = 0.9  # least attention of words that are replaced with it, as a share of its own
+PROMINENT = 0.7  # least share of the largest attention that it has to any token
 
 
 class _Word(NamedTuple):

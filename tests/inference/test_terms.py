@@ -113,7 +113,7 @@ def test_a_term_without_a_place_is_noted(tiny_runs: dict[str, Path]) -> None:
     word = LINES[0].split()[0]
     settings = SearchSettings(glossary=Glossary({word: "zu"}))
     (note,) = translator.translate(LINES[0], 3, settings=settings).notes
-    assert note == "no place for terms of the glossary, which may stand anywhere: zu"
+    assert note == "terms of the glossary that replace no word, but are required: zu"
 
 
 def test_a_term_without_a_place_is_required(translator: Translator) -> None:
