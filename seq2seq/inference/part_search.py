@@ -244,6 +244,8 @@ class PartSearch:
         n_best[0] = replace(n_best[0], head_blocks=head_blocks)
         tokens = with_names([*src.tokens(part.ids), "</s>"], part.masked.names)
         notes = notes_on_coverage(tokens, candidates[0].hypothesis.attention_weights)
+        numbers = self._loaded.source.notes_on_numbers
+        notes += numbers(f"{part.head}{part.masked.text}{part.tail}", candidates[0].text)
         if part.terms:
             notes.append(_UNPLACED + ", ".join({term.target: 0 for term in part.terms}))
         return Translation(n_best, tokens, notes=notes)
