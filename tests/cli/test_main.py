@@ -1196,6 +1196,21 @@ def test_threads_spin_briefly_by_default(given: dict[str, str], expected: str | 
     assert done.stdout.splitlines()[-1] == f"{expected} False"
 
 
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback() -> None:
+    program = """
+import os, signal, sys
+from seq2seq.__main__ import main
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "seq2seq.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
+
+
 def test_ctrl_c_waits_for_the_end_of_an_import(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

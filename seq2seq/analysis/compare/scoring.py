@@ -204,7 +204,9 @@ def _score(
     language = variant.config.data.tgt_lang
     scored = score_text(hypotheses, task.text.tgt, language, task.lowercase, bootstrap=0)
     logger.info(f"{file}: BLEU {scored.scores['bleu'].score:.1f}")
-    notes = Counter(note for translation in translations for note in translation.notes)
+    notes = Counter(
+        note.partition(": ")[0] for translation in translations for note in translation.notes
+    )
     for note, count in notes.items():
         logger.info(f"note: {note}: {counted(count, 'line')}")
     return ScoredOutput(file, scored)
