@@ -42,8 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=("valid", "test"), default="valid", help=text)
     text = "format of the figures (default: png)"
     parser.add_argument("--figures", choices=("png", "svg", "pdf"), default="png", help=text)
-    text = "train runs again that diverged or ran out of memory before"
-    parser.add_argument("--retry", action="store_true", help=text)
     arguments.add_json_report(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
@@ -86,14 +84,7 @@ def run(options: argparse.Namespace) -> int:
     seed_name()  # refused before the first training
     began = time.monotonic()
     try:
-        result = compare(
-            plan,
-            options.split,
-            options.device,
-            options.beam,
-            options.lowercase,
-            options.retry,
-        )
+        result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except KeyboardInterrupt:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise

@@ -1,7 +1,5 @@
 """Train the variants of a comparison on the same data and seeds, then score them."""
 
-import hashlib
-import json
 from pathlib import Path
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
@@ -23,7 +21,6 @@ from seq2seq.runtime.errors import (
     argument_spelled,
     is_out_of_memory,
 )
-from seq2seq.runtime.files import atomic_write, write_errors
 from seq2seq.training.loop import train
 from seq2seq.training.session import other_texts
 from seq2seq.training.stopping import is_finished
@@ -35,18 +32,17 @@ def compare(
     device: str = "auto",
     beam: int | None = None,
     lowercase: bool = False,
-    retry: bool = False,
 ) -> ComparisonResult:
     """Train the runs that are not finished, translate with all of them, and score the output.
 
     `beam` overrides the beam size of the variants. A run that diverges or needs too much memory is
-    noted beside its folder and not trained again with the same config unless `retry`.
+    reported, and trained again by the next call.
 
     Raises UserError before the first training if a run cannot start or resume, RunError if a run
     fails for another reason or all do, and Interrupted as `train` does.
     """
     task, states = _check(plan, split, device, beam, lowercase)
-    failures = _train_all(plan, states, device, retry)
+    failures = _train_all(plan, states, device)
     return score_all(plan, task, states, failures)
 
 
@@ -145,23 +141,14 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
         return longest, text_checksums(data.checksum, checksum_of_text(valid))
 
 
-def _train_all(
-    plan: Plan, states: dict[Path, TrainingState], device: str, retry: bool
-) -> dict[Path, str]:
+def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> dict[Path, str]:
     """Train the runs that are not finished, and remove their old states.
 
     Returns why runs failed, by their folders.
     """
     configs, failures = plan.run_configs(), dict[Path, str]()
     for number, config in enumerate(configs, start=1):
-        state, note = states.get(config.run_dir), plan.failure_path(config)
-        if not retry and (reason := _read_failure(note, config)) is not None:
-            failures[config.run_dir] = reason
-            logger.info(
-                f"Run {number} of {len(configs)}: {config.run_dir} failed before: {reason}; "
-                f"{argument('retry', True)} trains it again"
-            )
-            continue
+        state = states.get(config.run_dir)
         if state is not None and is_finished(config, state.progress):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
             continue
@@ -172,12 +159,7 @@ def _train_all(
                 train(config, device, resume=holds_run(config.run_dir))
         except (UserError, RunError, MemoryError, RuntimeError) as error:
             failures[config.run_dir] = _failure(error, config)
-            with write_errors(note):
-                record = {"config": _digest(config), "reason": failures[config.run_dir]}
-                atomic_write(note, json.dumps(record).encode())
             logger.info(f"warning: {config.name} failed: {failures[config.run_dir]}")
-            continue
-        note.unlink(missing_ok=True)
     return failures
 
 
@@ -190,16 +172,3 @@ def _failure(error: Exception, config: Config) -> str:
     if is_out_of_memory(error):
         return "out of memory; reduce training.batch_tokens or the size of the model"
     raise error
-
-
-def _read_failure(note: Path, config: Config) -> str | None:
-    """Return why a run with this config failed before, if it did."""
-    try:
-        record = json.loads(note.read_bytes())
-        return str(record["reason"]) if record["config"] == _digest(config) else None
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
-
-
-def _digest(config: Config) -> str:
-    return hashlib.sha256(config.model_dump_json(exclude={"decoding"}).encode()).hexdigest()
