@@ -1,7 +1,6 @@
 """Statistics of a corpus and the resulting findings: each planted fault is found, no others."""
 
 import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from conftest import tiny_config, toy_pairs
 
 from seq2seq.analysis.check.data_statistics import (
-    MOJIBAKE,
     NOT_NFC,
     PATTERNS,
     TABLE,
@@ -210,29 +208,11 @@ def windows_1252(data: bytes) -> str:
 
 @pytest.mark.parametrize("language", SENTENCES)
 def test_mojibake_of_each_language_is_found(language: str) -> None:
-    pytest.importorskip("ftfy")
     text = SENTENCES[language]
     lines = [text, text.encode().decode("latin-1"), text, windows_1252(text.encode())]
     found = unusual_characters(lines)
-    assert found[MOJIBAKE] == [2, 4]
+    assert found["mojibake"] == [2, 4]
     assert {number for numbers in found.values() for number in numbers} == {2, 4}
-
-
-def test_without_ftfy_a_note_says_that_mojibake_is_not_checked(
-    monkeypatch: pytest.MonkeyPatch, tiny_vocabularies: Vocabularies
-) -> None:
-    monkeypatch.setitem(sys.modules, "ftfy.badness", None)  # makes its import fail
-    text = planted(7, src=SENTENCES["German"].encode().decode("latin-1"))
-    assert MOJIBAKE not in unusual_characters(text.src)
-    (note,) = (
-        finding
-        for finding in data_findings([split_of(text, tiny_vocabularies)], 40)
-        if not finding.done
-    )
-    assert not note.warning
-    assert "mojibake: not checked" in note.text
-    assert "pip install 'seq2seq-attention[formats]'" in note.text
-    assert "\n" not in note.text
 
 
 def test_characters_that_scripts_need_are_not_unusual() -> None:

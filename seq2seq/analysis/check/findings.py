@@ -5,20 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from seq2seq.analysis.check.data_statistics import (
-    MOJIBAKE,
     NOT_NFC,
     TABLE,
     Overlap,
     SideStatistics,
     TextStatistics,
-    mojibake_test,
 )
 from seq2seq.data.batching import describe_share
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.errors import install_command
 
 FEW_PAIRS = 1000
 LISTED = 5  # line numbers in a message
@@ -140,9 +137,6 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
         yield from (Finding(check.name, True, text) for text in texts)
         if not texts:
             yield Finding(check.name, False, check.passed)
-    if mojibake_test() is None:
-        text = f"mojibake: not checked; it needs ftfy. Run: {install_command('formats')}"
-        yield Finding(MOJIBAKE, False, text, done=False)
     train = [split for split in splits if split.name.startswith("train")]
     yield from (_too_long(split, max_length) for split in train)
     usable = sum(
