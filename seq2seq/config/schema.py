@@ -167,8 +167,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> Config:
 
     The last override of a key wins; its value is taken literally, `null` means None. Notes on keys
     that have no effect with the decoder go to the logger `seq2seq`. Raises ConfigError with every
-    issue of the file and of the overrides at once, and TypeError for a path or overrides of another
-    type.
+    issue of the file and of the overrides at once, and TypeError for overrides of another type.
     """
     config, notes = read_config_file(path, overrides)
     for note in notes:
@@ -178,7 +177,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> Config:
 
 def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedConfig:
     """Return the config as `load_config` does, and its notes, which are not logged."""
-    path = argument_types.path(path, "path")
+    path = Path(path)
     overrides = argument_types.text_list(overrides, "overrides", "such as ['model.dropout=0.2']")
     document = read_document(path)
     if VARIANTS in document.tree:

@@ -20,7 +20,6 @@ from seq2seq.engines.onnx.network import GraphFiles, Network, load_network
 from seq2seq.runs import engine_folder
 from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
 from seq2seq.runs.layout import DESCRIPTION
-from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ def load_folders(
     """Return run folders or exported folders as a model of this kind; see `Translator.load`."""
     if not runs:
         raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
-    paths = [argument_types.path(run, "runs") for run in runs]
-    options = replace(options, device=argument_types.device_name(options.device))
+    paths = [Path(run) for run in runs]
+    options = replace(options, device=str(options.device))
     exported = [path for path in paths if is_export(path)]
     if exported and len(exported) < len(paths):
         raise UserError(

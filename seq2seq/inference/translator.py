@@ -259,12 +259,7 @@ class Translator(LoadedModel):
     def _search_size(
         self, requested: int | None, n_best: int, constrained: bool, settings: SearchSettings
     ) -> int:
-        """Return the beam size, 1 for sampling; raises UserError for too few candidates.
-
-        Raises TypeError for anything but settings.
-        """
-        remedy = "leave it out for those of the config"
-        argument_types.check_instance(settings, SearchSettings, "settings", remedy)
+        """Return the beam size, 1 for sampling; raises UserError for too few candidates."""
         sampling = settings.sampling
         size = self.beam_size(requested, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:

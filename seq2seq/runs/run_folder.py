@@ -181,8 +181,6 @@ def clear(folder: Path) -> None:
     with layout.writing(folder, folder):
         for name in (*_REPLACED, layout.PREVIOUS, layout.TIMING, layout.LOG):
             (folder / name).unlink(missing_ok=True)
-        if layout.is_own_report(folder / layout.PAGE):
-            (folder / layout.PAGE).unlink()
         for name in (layout.VOCABULARY, layout.ENGINE, layout.TENSORBOARD):
             if (folder / name).is_symlink():
                 (folder / name).unlink()

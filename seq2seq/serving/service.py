@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from fastapi import HTTPException, Request
@@ -18,7 +19,6 @@ from seq2seq.inference.loading import DEFAULT_OPTIONS, ModelOptions, languages_o
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.serving.access import Access, Client, DisconnectedError, LimitError, Limits
 from seq2seq.serving.metrics import Metrics
@@ -110,7 +110,7 @@ def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> 
     """
     places: dict[LanguagePair, str] = {}
     for run in runs:
-        pair = LanguagePair(*languages_of(argument_types.path(run, "runs")))
+        pair = LanguagePair(*languages_of(Path(run)))
         if pair in places:
             raise UserError(
                 f"{run}: translates {pair.src} to {pair.tgt}, as {places[pair]} does, and a "

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.analysis.compare.compare import _check_scored_texts
 from seq2seq.analysis.compare.variants import Plan, parse_seeds, read_plan
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import load_config
@@ -197,6 +196,7 @@ def test_a_wrong_or_missing_base_is_named(small_corpus: Path) -> None:
         ("  a: {}\n  b: {}", (), "b: equals a in every key"),
         ("  a: {}\n  b: {model.dropout: 0}", ("model.dropout=0",), "equals a in every key"),
         ("  a: {}\n  b: {data.test: null}", (), r"b: data\.test differs from that of a"),
+        ("  a: {}\n  b: {data.valid.src: x}", (), r"b: data\.valid differs from that of a"),
         ("  a: {}", ("seed=3",), "seed=3: set seeds, such as 1,2,3"),
     ],
 )
@@ -205,21 +205,6 @@ def test_incomparable_variants_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         listed(small_corpus, text, *overrides)
-
-
-@pytest.mark.parametrize("same", [True, False])
-def test_scored_texts_are_compared_by_content_not_by_file(small_corpus: Path, same: bool) -> None:
-    sides = [(small_corpus.parent / f"valid.{side}").read_text() for side in ("src", "tgt")]
-    rows = list(zip(*map(str.splitlines, sides), strict=True))
-    table = small_corpus.parent / "valid.tsv"
-    table.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in (rows if same else rows[::-1])))
-    keys = f"data.valid.src: null, data.valid.tgt: null, data.valid.file: {table}"
-    plan = listed(small_corpus, f"  a: {{}}\n  b: {{{keys}, model.dropout: 0}}")
-    if same:
-        _check_scored_texts(plan)
-    else:
-        with pytest.raises(UserError, match=r"b: data\.valid differs from that of a; scores on"):
-            _check_scored_texts(plan)
 
 
 def test_different_training_text_is_noted(small_corpus: Path) -> None:

@@ -40,7 +40,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runs.warm_start import WarmStart, read_warm_start
 from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
-from seq2seq.runtime.device import bf16_note, choose_device, deterministic, resolve_precision
+from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import argument
 from seq2seq.training.session import TrainingSession, new_session, session_data
 
@@ -136,7 +136,7 @@ def _parts(
         *_form_findings(data, splits, texts),
         *_comparison_findings(splits, comparisons),
         *cost_findings(config.training, cost),
-        *_setup_findings(config, device),
+        *_setup_findings(config),
     ]
     everything.sort(key=lambda finding: not finding.warning)
     yield ReportPart(_list_of_findings(everything), "findings", everything)
@@ -243,9 +243,7 @@ def _comparison_findings(
         yield from findings.overlap_findings(split, reference, comparison.shared)
 
 
-def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
-    if slow := bf16_note(device, resolve_precision(config.training.precision, device)):
-        yield Finding("precision", True, slow)
+def _setup_findings(config: Config) -> Iterator[Finding]:
     if holds_run(config.run_dir):
         text = (
             f"run_dir: {config.run_dir} holds a run. Pass {argument('resume', True)} or "

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
-from seq2seq.analysis.compare.variants import Plan, other_text
+from seq2seq.analysis.compare.variants import Plan
 from seq2seq.analysis.scored_text import LengthUnit, length_unit
-from seq2seq.config.schema import Config, ParallelFiles
+from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, read_pairs, usable
 from seq2seq.data.training_data import training_data
 from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
@@ -72,27 +72,8 @@ def _check(
             prepared[key] = _prepare_data(config, unit)
         if config.run_dir in states:
             check_texts(config.run_dir, states[config.run_dir].header, prepared[key][1])
-    _check_scored_texts(plan)
     longest = max(length for length, _ in prepared.values())
     return ScoringTask(split, text, unit, longest, device, beam, lowercase), states
-
-
-def _check_scored_texts(plan: Plan) -> None:
-    """Raise UserError if a variant has another validation or test text than the first one.
-
-    The text counts, not its files.
-    """
-    first = plan.variants[0]
-    for split in ("valid", "test"):
-        shared = getattr(first.config.data, split)
-        for variant in plan.variants[1:]:
-            files = getattr(variant.config.data, split)
-            if files != shared and len({*map(_text_checksum, (files, shared))}) > 1:
-                raise other_text(variant.name, split, first.name)
-
-
-def _text_checksum(files: ParallelFiles) -> str:
-    return checksum_of_text(read_pairs(files))
 
 
 def _read_run(config: Config) -> TrainingState | None:

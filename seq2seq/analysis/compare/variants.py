@@ -213,19 +213,13 @@ def _check(plan: Plan) -> Iterator[str]:
             )
         for split in ("train", "valid", "test"):
             files, shared = (getattr(compared.config.data, split) for compared in (variant, first))
-            if split != "train":
-                if (files is None) != (shared is None):
-                    raise other_text(variant.name, split, first.name)
-            elif files != shared:
+            if files != shared and split != "train":
+                raise UserError(
+                    f"{variant.name}: data.{split} differs from that of {first.name}; scores on "
+                    "different text are not comparable. Use the same text"
+                )
+            if files != shared:
                 yield f"{variant.name}: trained on other files than {first.name} (data.train)"
-
-
-def other_text(name: str, split: str, first: str) -> UserError:
-    """Return the error for a variant that would be scored on another text than the first one."""
-    return UserError(
-        f"{name}: data.{split} differs from that of {first}; scores on different text are not "
-        "comparable. Use the same text"
-    )
 
 
 def _without_names(config: Config) -> Config:

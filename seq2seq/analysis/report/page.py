@@ -22,7 +22,6 @@ from seq2seq.config.schema import Config, dump_config
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.inference.attention_map import SCALE, heat_map, style
-from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.figures import (
@@ -42,7 +41,6 @@ def page(*runs: RunFacts) -> str:
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
     for name, value in {
-        "$mark": REPORT_MARK,
         "$style": style(),
         "$title": _text(" and ".join(_names(runs))),
     }.items():
