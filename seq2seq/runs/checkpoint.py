@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.schema import Config, dump_config, with_paths
-from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.data.source_profile import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, checksums_of, save_vocabularies
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import layout, run_config, tensor_file
+from seq2seq.runs.run_config import StoredRun
 from seq2seq.runtime.errors import (
     TooLarge,
     UnreadableFile,
@@ -49,17 +50,10 @@ class CheckpointHeader(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LoadedRun:
+class LoadedRun(StoredRun):
     """Weights of a run and all that belongs to them, for translation."""
 
-    path: Path  # file of the weights
-    step: int
-    checksum: str  # SHA-256 of the tensors
-    config: Config
     model: Seq2Seq
-    vocabularies: Vocabularies
-    limit: LengthLimit
-    source: SourceProfile
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -128,28 +122,20 @@ def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> L
     Raises UserError if files are missing or damaged, do not belong together, or if a weight is not
     finite.
     """
-    config, path = run_config.read_config(folder), folder / name
-    run_config.check_exists(path)
-    with layout.with_recovery_hint(path):
-        header, weights = tensor_file.read_file(path)
-        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
-        source = run_config.source_of(header, path)
-        with tensor_file.header_errors(path):
-            step, checksum = int(header["step"]), str(header["tensors"])
-        run_config.check_model_keys(path, header, config, folder / layout.CONFIG)
-        vocabularies = run_config.recorded_vocabularies(path, header, folder / layout.VOCABULARY)
-        model = new_model(config, vocabularies, "meta")
-        tensor_file.check_shapes(path, weights, named_weights(model))
-        tensor_file.check_finite(path, weights)
+    run, weights = run_config.read_run(folder, name, tensor_file.read_file)
+    with layout.with_recovery_hint(run.path):
+        model = new_model(run.config, run.vocabularies, "meta")
+        tensor_file.check_shapes(run.path, weights, named_weights(model))
+        tensor_file.check_finite(run.path, weights)
     with _enough_memory(
         _TO_LOAD if device.type == "cpu" else f"{_TO_LOAD}, or use {argument('device', 'cpu')}"
     ):
         placed = {
             name: torch.empty(weight.shape, device=device) for name, weight in weights.items()
         }
-    tensor_file.copy_into(weights, placed, path)
+    tensor_file.copy_into(weights, placed, run.path)
     _put_weights(model, placed)
-    return LoadedRun(path, step, checksum, config, model.eval(), vocabularies, limit, source)
+    return LoadedRun(**vars(run), model=model.eval())
 
 
 def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:

@@ -18,7 +18,7 @@ from seq2seq.runs import checkpoint
 from seq2seq.runs.averaging import select_checkpoints
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, CONFIG, snapshots
-from seq2seq.runs.run_config import read_config, read_source_profile
+from seq2seq.runs.run_config import read_config, stored_run
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.training.averaging import average
@@ -82,7 +82,7 @@ def test_a_single_run_gives_the_mean_of_its_snapshots(
     assert [each["step"] for each in header["averaged"]] == STEPS[-(last or 3) :]
     source = load_model(run, CPU, taken[0].name).source
     assert source.sentences == 1
-    assert read_source_profile(new) == source
+    assert stored_run(new).source == source
     assert header["step"] == 8
     for path, line in zip(taken, printed, strict=False):  # measured again, as in training
         assert line.startswith(f"{path}, step {read_header(path)[0]['step']}: ")
