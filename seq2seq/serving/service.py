@@ -21,8 +21,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.serving.access import Access, Client, DisconnectedError, LimitError, Limits
-from seq2seq.serving.metrics import Metrics
-from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
+from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"
@@ -212,7 +211,6 @@ class Service:
     queue: TranslationQueue
     limits: Limits
     access: Access
-    metrics: Metrics
     settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
 
     def check_size(
@@ -232,7 +230,6 @@ class Service:
             (counted, self.limits.characters, texts, "characters"),
         ):
             if count > most:
-                self.metrics.refused.labels("limit").inc()
                 raise LimitError(f"{text}: the limit is {most:,} {unit} per request")
         client.spend(counted)
 
@@ -249,14 +246,7 @@ class Service:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
-            self.metrics.refused.labels("disconnected").inc()
             raise DisconnectedError
-        except QueueFullError:
-            self.metrics.refused.labels("queue").inc()
-            raise
-        except TimeoutError:
-            self.metrics.refused.labels("timeout").inc()
-            raise
         finally:
             answer.cancel()
             gone.cancel()
