@@ -21,7 +21,6 @@ from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.strict_json import json_text
 
 _BLOCK_BYTES = 1 << 20
-_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 class Output:
@@ -206,17 +205,6 @@ def check_output(
                 raise UserError(f"{path}: is a file of the run {run}; choose another name")
     if streaming and not files.is_stream(path):
         raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
-
-
-def check_ending(path: Path | None, as_json: bool = False, as_tsv: bool = False) -> None:
-    """Raise UserError for the ending of another format than lines of text, of JSON or of TSV."""
-    if path is None or not (is_table(path) or path.suffix.lower() in _SPREADSHEETS):
-        return
-    ending = path.suffix.lower()
-    if (as_json and ending in (".json", ".jsonl", ".ndjson")) or (as_tsv and ending == ".tsv"):
-        return
-    form = "JSON, an object a line" if as_json else "TSV" if as_tsv else "lines of plain text"
-    raise UserError(f"{path}: the output is {form}; choose a name that does not end in {ending}")
 
 
 def check_sides(outputs: Sequence[Path]) -> None:

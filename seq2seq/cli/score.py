@@ -17,7 +17,7 @@ from seq2seq.cli.input import (
     name_of,
     open_input,
 )
-from seq2seq.cli.output import check_ending, check_output, open_output
+from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
@@ -49,7 +49,6 @@ def run(options: argparse.Namespace) -> int:
     if is_stdin(options.input):
         options.input = None
     check_output(options.output, options.input, options.ref, runs=options.model)
-    check_ending(options.output, as_json=options.json)
     with frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 

@@ -20,7 +20,6 @@ from seq2seq.cli.arguments import (
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.output import (
     Output,
-    check_ending,
     check_output,
     count_lines,
     open_output,
@@ -107,7 +106,6 @@ def run(options: argparse.Namespace) -> int:
     inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
     inputs.append(options.forbidden)
     check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
-    check_ending(options.output, as_json=options.json)
     form = options.format or document_format(options.input)
     _check(options, form)
     settings = search_settings(options)

@@ -4,6 +4,7 @@ The journal of a translation is one file: a line that stands for its settings, t
 line, a JSON list of its translations. The last line may be incomplete, and is dropped.
 """
 
+import fcntl
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +25,6 @@ from seq2seq.runs.layout import BEST
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.file_types import table_format
 from seq2seq.runtime.files import sync, write_errors
-from seq2seq.runtime.locks import file_lock
 
 
 class Journal:
@@ -43,7 +43,16 @@ class Journal:
         A journal with the same settings is resumed, also with `overwrite`. Raises UserError if it
         has other settings or another process writes it, and RunError if writing fails.
         """
-        with write_errors(path), file_lock(path), path.open("r+b") as file:
+        with write_errors(path), path.open("a+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{path}: another process is writing it; wait until it ends"
+                ) from None
+            except OSError:  # this file system has no locks
+                pass
+            file.seek(0)
             complete = [line for line in islice(file, 1) if line.endswith(b"\n")]
             end, done = sum(map(len, complete)), 0
             for line in file:

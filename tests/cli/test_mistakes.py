@@ -724,12 +724,12 @@ MODELS = {
     ),
     "an ensemble of two vocabularies": Row(
         "translate -m luong -m own",
-        "own: has another vocabulary than luong; combine runs that share one in an ensemble",
+        "own: has another vocabulary than luong; combine runs that share one",
         another_vocabulary,
     ),
     "an ensemble of two directions": Row(
         "translate -m luong -m own",
-        "own: translates yy to xx but luong xx to yy; combine runs of one direction in an ensemble",
+        "own: translates yy to xx but luong xx to yy; combine runs of one direction",
         the_other_direction,
     ),
 }
@@ -900,7 +900,7 @@ SCORES = {
     ),
     "scores of two vocabularies": Row(
         "score -m luong -m own -i test.src -r test.tgt",
-        "own: has another vocabulary than luong; combine runs that share one in an ensemble",
+        "own: has another vocabulary than luong; combine runs that share one",
         another_vocabulary,
     ),
 }
@@ -941,7 +941,7 @@ AVERAGES = {
     "an average of two vocabularies": Row(
         "average luong own -o new",
         "own/best.safetensors: has another vocabulary than luong/best.safetensors; "
-        "average runs that share one",
+        "combine runs that share one",
         another_vocabulary,
     ),
     "an average of one": Row(
