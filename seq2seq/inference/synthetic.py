@@ -112,7 +112,7 @@ class SyntheticCorpus(NamedTuple):
 
     @property
     def is_tsv(self) -> bool:
-        """Return whether a pair is a line of TSV, in which a tab becomes a space."""
+        """Return whether a pair is a line of TSV."""
         return len(self.outputs) == 1 and table_format(self.outputs[0]) == "tsv"
 
     @property
@@ -163,10 +163,7 @@ class SyntheticCorpus(NamedTuple):
         with pair_writer(self.outputs, self.columns) as write:
             for line, texts in zip(self.lines(), journal.translations(), strict=False):
                 for pair in ((text, line) for text in texts):
-                    src, tgt = pair if self.translates_targets else pair[::-1]
-                    if self.is_tsv:
-                        src, tgt = src.replace("\t", " "), tgt.replace("\t", " ")
-                    write(src, tgt)
+                    write(*(pair if self.translates_targets else pair[::-1]))
                     pairs += 1
         return pairs
 
