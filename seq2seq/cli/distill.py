@@ -8,16 +8,9 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli import arguments
+from seq2seq.cli import arguments, output
 from seq2seq.cli.arguments import check_named_languages, frozen_objects, load_translator
 from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
-from seq2seq.cli.output import (
-    check_output,
-    check_replaced,
-    check_sides,
-    progress,
-    termination_raises,
-)
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import write_errors
@@ -93,7 +86,7 @@ def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
     translator = load_translator(options)
     try:
         with (
-            termination_raises(),
+            output.termination_raises(),
             Journal.open(corpus.journal, settings, options.overwrite) as journal,
         ):
             if journal.done:
@@ -130,11 +123,11 @@ def check_file(path: Path) -> None:
 
 def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
     """Raise UserError for outputs that cannot be written or would replace another file."""
-    check_sides(corpus.outputs)
+    output.check_sides(corpus.outputs)
     overwrite = options.overwrite or corpus.journal.exists()
     for path in (*corpus.outputs, corpus.journal):
-        check_output(path, *corpus.inputs, runs=options.model, compressed=True)
-        check_replaced(path, overwrite)
+        output.check_output(path, *corpus.inputs, runs=options.model, compressed=True)
+        output.check_replaced(path, overwrite)
     check_named_languages(corpus.outputs, corpus.languages)
     if isinstance(corpus.text, Path):
         src, tgt = corpus.languages
@@ -148,7 +141,7 @@ def _translate(
     """Translate the lines that the journal lacks, and log notes on them."""
     report = LineReport(corpus.inputs[0])
     try:
-        with progress("translated", count, done=journal.done) as advance:
+        with output.progress("translated", count, done=journal.done) as advance:
             for translations in corpus.translate(translator, journal, BATCH_LINES, advance):
                 report.note_translations(journal.done + 1, translations)
     finally:

@@ -6,7 +6,7 @@ empty value means None.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -22,7 +22,6 @@ from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all
 from seq2seq.config.fields import (
     FilePath,
     Int,
-    KeyPath,
     LoadContext,
     NonEmptyStr,
     Section,
@@ -246,8 +245,8 @@ def changed_keys(old: Config, new: Config) -> list[str]:
 
 def recorded_keys(config: Config) -> dict[str, object]:
     """Return the keys that a resumed run must keep: JSON values by dotted key."""
-    leaves = {".".join(path): value for path, value in _leaves(config.model_dump(mode="json"))}
-    return {key: value for key, value in leaves.items() if not _is_free(key)}
+    values = leaves(config.model_dump(mode="json"))
+    return {key: value for key, value in values.items() if not _is_free(key)}
 
 
 def _is_free(key: str) -> bool:
@@ -265,15 +264,16 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     ]
 
 
-def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
-    """Yield the keys with a value."""
+def leaves(tree: Tree, above: str = "") -> dict[str, object]:
+    """Return the keys with a value, by their dotted names; entries of lists count from 1."""
+    values: dict[str, object] = {}
     for name, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             value = {str(number): entry for number, entry in enumerate(value, start=1)}
-        if isinstance(value, dict):
-            yield from _leaves(value, (*above, name))
-        else:
-            yield (*above, name), value
+        values |= (
+            leaves(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+        )
+    return values
 
 
 def json_schema() -> dict[str, Any]:

@@ -16,12 +16,7 @@ from seq2seq.config.schema import (
     recorded_keys,
 )
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
-from seq2seq.data.vocabulary.vocabulary import (
-    Vocabularies,
-    are_checksums,
-    checksums_of,
-    load_vocabularies,
-)
+from seq2seq.data.vocabulary import vocabulary
 from seq2seq.runs import layout, tensor_file
 from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime import argument_types
@@ -94,7 +89,7 @@ class StoredRun:
     step: int
     checksum: str  # SHA-256 of the tensors
     config: Config
-    vocabularies: Vocabularies
+    vocabularies: vocabulary.Vocabularies
     limit: LengthLimit
     source: SourceProfile  # what the weights record of the training text
 
@@ -142,13 +137,13 @@ _NAMES = "vocabulary.names."  # the same, unless names are placeholders
 
 
 def provenance_of(
-    config: Config, vocabularies: Vocabularies, model_keys_only: bool = False
+    config: Config, vocabularies: vocabulary.Vocabularies, model_keys_only: bool = False
 ) -> Header:
     """Return the header fields that record a config and a vocabulary."""
     keys = recorded_keys(config)
     if model_keys_only:
         keys = {key: value for key, value in keys.items() if key.startswith(_MODEL_KEYS)}
-    return {"config": keys, "vocabulary": checksums_of(vocabularies)}
+    return {"config": keys, "vocabulary": vocabulary.checksums_of(vocabularies)}
 
 
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
@@ -191,14 +186,14 @@ def check_model_keys(path: Path, header: Header, config: Config, config_path: Pa
 
 def recorded_vocabularies(
     path: Path, header: Header, folder: Path, sampling: float = 0.0
-) -> Vocabularies:
+) -> vocabulary.Vocabularies:
     """Load the vocabularies in `folder`; raises UserError if the header records other checksums."""
     with header_errors(path):
         checksums = header["vocabulary"]
-        if not are_checksums(checksums):
+        if not vocabulary.are_checksums(checksums):
             raise ValueError("vocabulary")
     try:
-        return load_vocabularies(folder, sampling, checksums)
+        return vocabulary.load_vocabularies(folder, sampling, checksums)
     except UnreadableFile:
         raise
     except UserError as error:

@@ -950,7 +950,8 @@ AVERAGES = {
     ),
     "an average of two directions": Row(
         "average luong own -o new",
-        "own/best.safetensors: translates yy to xx but luong/best.safetensors xx to yy",
+        "own/best.safetensors: translates yy to xx but luong/best.safetensors xx to yy; combine "
+        "runs of one direction",
         the_other_direction,
     ),
     "an average over its input": Row(

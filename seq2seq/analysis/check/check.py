@@ -37,8 +37,8 @@ from seq2seq.data.pharaoh import iter_linked_pairs
 from seq2seq.data.training_data import cache_of, check_regular
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
+from seq2seq.runs.checkpoint import WarmStart, read_warm_start
 from seq2seq.runs.run_folder import check_folder, holds_run
-from seq2seq.runs.warm_start import WarmStart, read_warm_start
 from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
 from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import argument

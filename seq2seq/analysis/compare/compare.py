@@ -10,17 +10,9 @@ from seq2seq.data.corpus import checksum_of_text, read_pairs, usable
 from seq2seq.data.training_data import training_data
 from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
 from seq2seq.runs.training_state import TrainingState, check_texts, text_checksums
+from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
-from seq2seq.runtime.errors import (
-    ReportedError,
-    RunError,
-    UnsuitableRun,
-    UserError,
-    argument,
-    argument_spelled,
-    is_out_of_memory,
-)
 from seq2seq.training.loop import train
 from seq2seq.training.session import other_texts
 from seq2seq.training.stopping import is_finished
@@ -53,7 +45,7 @@ def _check(
     data = plan.variants[0].config.data
     files = data.valid if split == "valid" else data.test
     if files is None:
-        raise UserError(
+        raise errors.UserError(
             "the config has no data.test. Set it, or score valid", argument="split", value="test"
         )
     chosen = choose_device(device)
@@ -85,11 +77,13 @@ def _read_run(config: Config) -> TrainingState | None:
     try:
         check_folder(config, resume=exists, overwrite=False)
         state = resumed_state(config) if exists else None
-    except UserError as error:
+    except errors.UserError as error:
         remedy = (
-            [f"  Set another folder ({argument('output')}), or remove that run."] if exists else []
+            [f"  Set another folder ({errors.argument('output')}), or remove that run."]
+            if exists
+            else []
         )
-        raise UserError(*error.lines, *remedy) from None
+        raise errors.UserError(*error.lines, *remedy) from None
     if state is None:
         return None
     state.tensors.clear()
@@ -100,9 +94,9 @@ def _read_run(config: Config) -> TrainingState | None:
         ("max_epochs", limits.max_epochs, epochs),
     ):
         if limit is not None and done > limit:
-            raise UserError(
+            raise errors.UserError(
                 f"{config.run_dir}: already trained to {done}, beyond training.{key}={limit}. "
-                f"Set another folder ({argument('output')}), or remove that run."
+                f"Set another folder ({errors.argument('output')}), or remove that run."
             )
     return state
 
@@ -114,7 +108,7 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
         usable(valid)  # raises if no pair has text
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):
-            raise UserError(
+            raise errors.UserError(
                 f"{config.name}: data.max_length: every training pair is longer than "
                 f"{config.data.max_length} tokens. Raise it."
             )
@@ -136,9 +130,9 @@ def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> di
         logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
         states.pop(config.run_dir, None)
         try:
-            with argument_spelled("resume", "the same command"):
+            with errors.argument_spelled("resume", "the same command"):
                 train(config, device, resume=holds_run(config.run_dir))
-        except (UserError, RunError, MemoryError, RuntimeError) as error:
+        except (errors.UserError, errors.RunError, MemoryError, RuntimeError) as error:
             failures[config.run_dir] = _failure(error, config)
             logger.info(f"warning: {config.name} failed: {failures[config.run_dir]}")
     return failures
@@ -146,10 +140,10 @@ def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> di
 
 def _failure(error: Exception, config: Config) -> str:
     """Return why a run failed if that lies in its config; raise RunError, or the error, if not."""
-    if isinstance(error, UnsuitableRun):
+    if isinstance(error, errors.UnsuitableRun):
         return " ".join(error.lines)
-    if isinstance(error, ReportedError):
-        raise RunError(f"{config.name}: {error.lines[0]}", *error.lines[1:]) from None
-    if is_out_of_memory(error):
+    if isinstance(error, errors.ReportedError):
+        raise errors.RunError(f"{config.name}: {error.lines[0]}", *error.lines[1:]) from None
+    if errors.is_out_of_memory(error):
         return "out of memory; reduce training.batch_tokens or the size of the model"
     raise error
