@@ -41,8 +41,6 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
                 f"{run}: not a checkpoint; give a run folder, its {layout.BEST} or a "
                 "step-N.safetensors"
             )
-        if [same.resolve() for same in paths].count(path.resolve()) > 1:
-            raise UserError(f"{run}: given twice; name each checkpoint only once")
     return paths
 
 

@@ -237,7 +237,7 @@ def test_invalid_inputs_are_refused(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert ": 3 of 4;" in refused([run], new, "cpu", 4)
     assert "last=2" in refused([run, run], new, "cpu", 2)
-    assert "given twice" in refused([run, run / BEST], new, "cpu")
+    assert "has the same weights as" in refused([run, run / BEST], new, "cpu")
     assert "at least 2 checkpoints" in refused([run / BEST], new, "cpu")
     again = other_run(run, tmp_path / "again", str)
     assert f"has the same weights as {run / BEST}" in refused([run, again], new, "cpu")

@@ -921,7 +921,8 @@ AVERAGES = {
     ),
     "an average of one twice": Row(
         "average luong luong/best.safetensors -o new",
-        "luong: given twice; name each checkpoint only once",
+        "luong/best.safetensors: has the same weights as luong/best.safetensors; name each "
+        "checkpoint only once",
     ),
     "an average of text": Row(
         "average luong test.src -o new",
