@@ -15,7 +15,7 @@ from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table
-from seq2seq.runtime.files import LONE_SURROGATE, check_paths
+from seq2seq.runtime.files import check_paths
 from seq2seq.runtime.process_group import is_main_process
 
 if TYPE_CHECKING:
@@ -73,9 +73,7 @@ def add_output(
 
 
 def add_output_folder(parser: argparse.ArgumentParser, text: str, required: bool = False) -> None:
-    parser.add_argument(
-        "-o", "--output", type=folder, required=required, metavar="FOLDER", help=text
-    )
+    parser.add_argument("-o", "--output", type=Path, required=required, metavar="FOLDER", help=text)
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:
@@ -167,13 +165,6 @@ def positive(text: str) -> float:
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
     return number
-
-
-def folder(text: str) -> Path:
-    """Parse the name of a folder to write, which has to be valid UTF-8."""
-    if LONE_SURROGATE.search(text):
-        raise argparse.ArgumentTypeError("is not UTF-8; choose another name")
-    return Path(text)
 
 
 def is_file(text: str) -> bool:

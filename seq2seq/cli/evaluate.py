@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
-from seq2seq.cli.output import (
-    as_tree,
-    check_output,
-    open_output,
-    progress,
-    write_report,
-)
+from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError

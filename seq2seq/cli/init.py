@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """examples:
   seq2seq init my.yaml --src-lang en --tgt-lang de --train all.en all.de --minutes 30
   seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --valid valid.tsv"""
-    parser.add_argument("config", type=arguments.folder, metavar="CONFIG", help="file to write")
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="file to write")
     text = "language code of the source, such as en"
     parser.add_argument("--src-lang", required=True, metavar="CODE", help=text)
     text = "language code of the target, such as de"

@@ -142,11 +142,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
     commands = parser.add_subparsers(
-        title="commands",
-        required=True,
-        dest="command",
-        metavar="COMMAND",
-        parser_class=Parser,
+        title="commands", required=True, dest="command", metavar="COMMAND", parser_class=Parser
     )
     called = next((word for word in arguments if word in COMMANDS), None)
     for name, summary in COMMANDS.items():

@@ -18,13 +18,7 @@ from seq2seq.cli.arguments import (
     search_settings,
 )
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
-from seq2seq.cli.output import (
-    Output,
-    check_output,
-    count_lines,
-    open_output,
-    progress,
-)
+from seq2seq.cli.output import Output, check_output, count_lines, open_output, progress
 from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
@@ -36,10 +30,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
-_LINE_OPTIONS = (
-    *("json", "n_best", "prefix", "prefix_file", "constraints"),
-    *("stream", "shard"),
-)
+_LINE_OPTIONS = (*("json", "n_best", "prefix", "prefix_file", "constraints"), *("stream", "shard"))
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
 

@@ -62,10 +62,7 @@ class ParallelFiles(Section):
     )
     columns: Annotated[
         list[NonEmptyStr] | None, BeforeValidator(split_list), WithJsonSchema(_COLUMNS)
-    ] = key(
-        None,
-        "two columns of file, by name or number; null: [1, 2], or the language codes",
-    )
+    ] = key(None, "two columns of file, by name or number; null: [1, 2], or the language codes")
 
     tag: NonEmptyStr | None = key(
         None, "token put before each source line, such as <bt> for back-translations"

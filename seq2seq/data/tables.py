@@ -199,9 +199,7 @@ def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def pair_writer(
-    paths: Sequence[Path],
-    columns: Sequence[str] = ("src", "tgt"),
-    later: Renames | None = None,
+    paths: Sequence[Path], columns: Sequence[str] = ("src", "tgt"), later: Renames | None = None
 ) -> Iterator[WritePair]:
     """Yield a function that writes a pair: into two files of lines, or into one table.
 

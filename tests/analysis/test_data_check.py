@@ -25,7 +25,6 @@ from seq2seq.analysis.check.findings import (
     data_findings,
     list_lines,
     overlap_findings,
-    weight_findings,
 )
 from seq2seq.analysis.check.forecast import (
     Forecast,
@@ -278,19 +277,6 @@ def test_a_fault_is_reported_with_its_place_and_remedy(
     assert list(found) == [check]
     for part in parts:
         assert part in found[check]
-
-
-def test_a_corpus_of_which_an_epoch_uses_a_part_is_mentioned(
-    tiny_vocabularies: Vocabularies,
-) -> None:
-    splits = [split_of(toy_text(), tiny_vocabularies, f"train {n}") for n in (1, 2)]
-    (share,) = weight_findings(splits, [1, 5])
-    assert share.text.startswith("train 1: about 80 in each epoch of 400 pairs: its weight is 1, ")
-    assert not share.warning
-    (few,) = weight_findings(splits, [1e9, 1])
-    assert few.text.startswith("train 2: fewer than one in each epoch of 400 pairs")
-    assert few.warning
-    assert list(weight_findings(splits, [2, 2])) == []
 
 
 def test_markers_in_the_training_text_are_not_reported_as_missing() -> None:

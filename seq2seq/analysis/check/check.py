@@ -25,14 +25,7 @@ from seq2seq.analysis.check.forecast import (
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
 from seq2seq.data.batching import encode_pairs
-from seq2seq.data.corpus import (
-    ParallelText,
-    check_directions,
-    joined,
-    source_name,
-    tagged,
-    usable,
-)
+from seq2seq.data.corpus import ParallelText, check_directions, joined, source_name, tagged, usable
 from seq2seq.data.pharaoh import iter_linked_pairs
 from seq2seq.data.training_data import cache_of, check_regular
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -54,9 +47,7 @@ class ReportPart(NamedTuple):
 
 
 def check(
-    config: Config,
-    device: str = "auto",
-    init_from: Path | None = None,
+    config: Config, device: str = "auto", init_from: Path | None = None
 ) -> Iterator[ReportPart]:
     """Examine the data, the vocabulary and the cost of a training; yield each part once known.
 
@@ -73,18 +64,12 @@ def check(
         tqdm(desc="check", leave=False, disable=hides_bars(), bar_format=bar_format) as bar,
     ):
         yield from _parts(
-            config,
-            chosen,
-            init_from,
-            lambda stage: bar.set_description_str(f"check: {stage}"),
+            config, chosen, init_from, lambda stage: bar.set_description_str(f"check: {stage}")
         )
 
 
 def _parts(
-    config: Config,
-    device: torch.device,
-    init_from: Path | None,
-    stage: Callable[[str], None],
+    config: Config, device: torch.device, init_from: Path | None, stage: Callable[[str], None]
 ) -> Iterator[ReportPart]:
     """Yield the parts of a report; `stage` is called with the name of the next one."""
     data = config.data
@@ -128,10 +113,6 @@ def _parts(
             finding
             for name, alignment in alignments.items()
             for finding in alignment_findings(splits[name], alignment)
-        ),
-        *findings.weight_findings(
-            [split for name, split in splits.items() if is_train(name)],
-            [corpus.weight for corpus in data.train],
         ),
         *_form_findings(data, splits, texts),
         *_comparison_findings(splits, comparisons),

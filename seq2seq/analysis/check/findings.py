@@ -11,7 +11,6 @@ from seq2seq.analysis.check.data_statistics import (
     SideStatistics,
     TextStatistics,
 )
-from seq2seq.data.batching import describe_share
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import is_header
@@ -146,20 +145,6 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
     few = usable < FEW_PAIRS
     remedy = f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if few else ""
     yield Finding("size", few, f"train: {usable:,} usable pairs{remedy}")
-
-
-def weight_findings(splits: Sequence[Split], weights: Sequence[float]) -> Iterator[Finding]:
-    """Yield how many pairs of each training corpus an epoch uses, unless it uses all."""
-    largest = max(weights)
-    for split, weight in zip(splits, weights, strict=True):
-        size = split.statistics.lines
-        if weight < largest:
-            share = describe_share(size, weight, largest)
-            text = (
-                f"{split.name}: {share} of {counted(size, 'pair')}: its weight is {weight:g}, the "
-                f"largest {largest:g}. A weight repeats no corpus, but leaves pairs of others out"
-            )
-            yield Finding("weights", size * weight < largest, f"{text}.")
 
 
 def _too_long(train: Split, max_length: int) -> Finding:

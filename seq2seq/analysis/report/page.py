@@ -23,14 +23,7 @@ from seq2seq.evaluation.metrics import METRICS
 from seq2seq.inference.attention_map import SCALE, heat_map, style
 from seq2seq.runtime.console import counted, printable
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.figures import (
-    SMALL,
-    Curve,
-    as_svg,
-    bar_chart,
-    line_chart,
-    matplotlib_note,
-)
+from seq2seq.runtime.figures import SMALL, Curve, as_svg, bar_chart, line_chart, matplotlib_note
 
 _MARKED = "Marked: words that the translation and the reference do not share."
 
@@ -39,10 +32,7 @@ def page(*runs: RunFacts) -> str:
     """Return the page of a run, or of two side by side; raises UserError for different texts."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
-    for name, value in {
-        "$style": style(),
-        "$title": _text(" and ".join(_names(runs))),
-    }.items():
+    for name, value in {"$style": style(), "$title": _text(" and ".join(_names(runs)))}.items():
         head = head.replace(name, value)
     return head + "\n".join(_sections(runs)) + foot
 
