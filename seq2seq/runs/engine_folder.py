@@ -20,7 +20,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
 
 TOPK = "topk.onnx"  # in an export
-FORMAT = 2  # version of the description
+FORMAT = 3  # version of the description
 _DAMAGED = "export the run again"
 _MAX_BYTES = 1 << 31  # maximum size of a graph, as protocol buffers allow
 _MAX_DESCRIPTION = 1 << 24

@@ -111,8 +111,8 @@ class _Quantizer:
         sums += [self._sum(name, [0, 2]) for name in self.loops]
         if sums:
             total = self._op("Mul", self._total(sums), self._constant(np.float32(0)))
-            column = self._op("Unsqueeze", total, self._constant(np.array([1])))
-            self._replace_output("hidden_0", column)
+            column = self._op("Unsqueeze", total, self._constant(np.array([1, 2])))
+            self._replace_output("hidden", column)
         self.graph.nodes = self.nodes
         self.graph.prune()
 
