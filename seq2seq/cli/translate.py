@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
@@ -256,15 +256,12 @@ def _in_step(options: argparse.Namespace, lines: Iterator[bytes], name: str) -> 
     files = {content: path for content, path in files.items() if path is not None}
     if not files:
         return _InputText(lines)
-    texts = [(str(path), (line.encode() for line in iter_lines(path))) for path in files.values()]
+    texts: list[Any] = [(str(path), iter_lines(path)) for path in files.values()]
     rule = f"line n must have the {' and '.join(files)} of input line n, blank for none"
     *columns, read = [
         list(column) for column in zip(*in_step([*texts, (name, lines)], rule), strict=True)
     ] or [[]] * (len(files) + 1)
-    by_line = {
-        content: [line.decode() for line in column]
-        for content, column in zip(files, columns, strict=True)
-    }
+    by_line = dict(zip(files, columns, strict=True))
     phrases = [line.split("\t") for line in by_line.get("constraints", ())]
     return _InputText(
         iter(read), 1, by_line.get("prefix"), phrases if options.constraints else None

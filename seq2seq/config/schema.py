@@ -122,16 +122,11 @@ class Config(Section):
         model = info.data.get("model")
         if model is None or model.decoder != "none":
             return decoding
-        refused, off = [], {"coverage_penalty": 0.0, "replace_unknown": False}
+        off = {"coverage_penalty": 0.0, "replace_unknown": False}
         for name in off:
-            value, reason = getattr(decoding, name), f"decoder none has no attention for {name}"
-            try:
-                if value:
-                    ignore(("decoding", name), value, reason, info)
-            except ValueError:
-                refused.append(name)
-        if refused:
-            raise ValueError(f"decoder none has no attention for {' and '.join(refused)}")
+            if value := getattr(decoding, name):
+                reason = f"decoder none has no attention for {name}"
+                ignore(("decoding", name), value, reason, info)
         return decoding.model_copy(update=off)
 
 
