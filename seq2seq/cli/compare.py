@@ -40,8 +40,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output_folder(parser, text)
     text = "text to score: valid to choose a variant (default), test for the final score"
     parser.add_argument("--split", choices=("valid", "test"), default="valid", help=text)
-    text = "format of the figures (default: png)"
-    parser.add_argument("--figures", choices=("png", "svg", "pdf"), default="png", help=text)
     arguments.add_json_report(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
@@ -64,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
-    written = plan.output_paths(options.split, options.figures)
+    written = plan.output_paths(options.split)
     check_paths(*map(part_of, written), *runs)
     inputs = [
         *configs,
@@ -89,8 +87,7 @@ def run(options: argparse.Namespace) -> int:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
     write_report(as_text(result), as_json(result), options.json)
-    for line in write_figures(result, options.figures):
-        logger.info(line)
+    logger.info(write_figures(result))
     log_duration("compared", len(runs), "run", began)
     return 1 if result.failed else 0
 

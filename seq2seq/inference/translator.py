@@ -65,8 +65,8 @@ class Translator(LoadedModel):
         """Return the requested beam size or the config's; raises UserError if below `n_best`."""
         size = self.decoding.beam_size
         if requested is not None:
-            size = argument_types.integer(requested, "beam_size")
-        n_best = argument_types.integer(n_best, "n_best")
+            size = argument_types.count(requested, "beam_size")
+        n_best = argument_types.count(n_best, "n_best")
         if n_best > size:
             raise UserError(
                 f"larger than the beam ({size}); increase {argument('beam_size')}",

@@ -40,16 +40,15 @@ def _kind(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def integer(value: Any, name: str, least: int | None = 1, most: int | None = _MAX_COUNT) -> int:
-    """Return an integer within the limits; raise TypeError or UserError for anything else."""
+def count(value: Any, name: str) -> int:
+    """Return an integer from 1 to a million; raise TypeError or UserError for anything else."""
     try:
         if isinstance(value, bool):
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}: must be an int, not {value!r}") from None
-    if least is not None and number < least:
-        raise UserError(f"{name}: must be at least {least}, not {number}")
-    if most is not None and number > most:
-        raise UserError(f"{name}: must be at most {most}, not {number}")
+    if not 1 <= number <= _MAX_COUNT:
+        limit = "least 1" if number < 1 else f"most {_MAX_COUNT}"
+        raise UserError(f"{name}: must be at {limit}, not {number}")
     return number

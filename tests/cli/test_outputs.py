@@ -138,7 +138,7 @@ def test_an_interrupted_output_replaces_no_input(
     assert contents(here) == before
 
 
-@pytest.mark.parametrize("output", ["cmp/curves.png", "cmp/small-seed2.valid.hyp"])
+@pytest.mark.parametrize("output", ["cmp/curves.svg", "cmp/small-seed2.valid.hyp"])
 def test_a_comparison_does_not_replace_its_inputs(
     here: Path, capsys: pytest.CaptureFixture[str], output: str
 ) -> None:

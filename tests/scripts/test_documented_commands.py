@@ -69,7 +69,6 @@ NEEDS = {  # needs more than a computer without a network
     "seq2seq serve": "runs until a signal: tests/serving/test_serve_command.py",
     "curl": "a server; tests/serving/test_documented_calls.py",
     "docker": "containers; tests/scripts/test_container.py",
-    "--figures pdf": "minutes; tests/analysis/test_compare.py",
 }
 
 

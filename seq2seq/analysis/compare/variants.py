@@ -16,7 +16,7 @@ from seq2seq.runtime.errors import UserError, argument
 
 SEEDS = (1, 2, 3)  # default
 FOLDER = Path("runs/compare")
-CURVES, LENGTHS = "curves", "lengths"  # figures, without the suffix of their format
+CURVES, LENGTHS = "curves.svg", "lengths.svg"  # figures
 _NAME = re.compile(r"[\w+][\w.+-]*")
 _NAMING = "becomes a file name: use letters, digits, + . - and _ only, not starting with . or -"
 _EXAMPLE = "for example `wide: {model.hidden_size: 700, model.dropout: 0.4}`"
@@ -65,15 +65,11 @@ class Plan(NamedTuple):
         """Return the file of the translations by `name`, a run or an ensemble."""
         return self.folder / f"{name}.{split}.hyp"
 
-    def figure_path(self, name: str, form: str) -> Path:
-        """Return the file of a figure, CURVES or LENGTHS, in a format such as png."""
-        return self.folder / f"{name}.{form}"
-
-    def output_paths(self, split: str, form: str = "png") -> list[Path]:
-        """Return all files that the comparison writes beside its runs, with figures in a format."""
+    def output_paths(self, split: str) -> list[Path]:
+        """Return all files that the comparison writes beside its runs."""
         suffixes = [*(f"seed{seed}" for seed in self.seeds), "ensemble"]
         names = [f"{variant.name}-{suffix}" for variant in self.variants for suffix in suffixes]
-        figures = [self.figure_path(name, form) for name in (CURVES, LENGTHS)]
+        figures = [self.folder / name for name in (CURVES, LENGTHS)]
         return [*(self.output_path(name, split) for name in names), *figures]
 
 
