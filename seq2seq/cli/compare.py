@@ -2,13 +2,12 @@
 
 import argparse
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.arguments import frozen_objects
-from seq2seq.cli.output import check_output, log_duration, write_report
+from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, part_of, same_file
@@ -80,7 +79,6 @@ def run(options: argparse.Namespace) -> int:
     from seq2seq.evaluation.bootstrap import seed_name
 
     seed_name()  # refused before the first training
-    began = time.monotonic()
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except KeyboardInterrupt:
@@ -88,7 +86,6 @@ def run(options: argparse.Namespace) -> int:
         raise
     write_report(as_text(result), as_json(result), options.json)
     logger.info(write_figures(result))
-    log_duration("compared", len(runs), "run", began)
     return 1 if result.failed else 0
 
 
