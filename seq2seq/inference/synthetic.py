@@ -1,7 +1,7 @@
 """Corpora of machine translations, for distillation and back-translation, made so that they resume.
 
-The journal of a translation is one file: a line that stands for its settings, then, for each source
-line, a JSON list of its translations. The last line may be incomplete, and is dropped.
+The journal of a translation is one file: a checksum of its settings, then, for each source line, a
+JSON list of its translations. The last line may be incomplete, and is dropped.
 """
 
 import fcntl

@@ -91,7 +91,7 @@ class StoredRun:
     config: Config
     vocabularies: vocabulary.Vocabularies
     limit: LengthLimit
-    source: SourceProfile  # what the weights record of the training text
+    source: SourceProfile  # as the weights record it of the training text
 
 
 def stored_run(folder: Path, name: str = layout.BEST) -> StoredRun:
