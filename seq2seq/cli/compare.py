@@ -108,7 +108,7 @@ def _title(result: "ComparisonResult") -> str:
 def _legend(result: "ComparisonResult") -> str:
     from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES
 
-    plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.scores
+    plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.text.scores
     lines = [
         "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds; values with *: "
         "the best of their column",
@@ -181,7 +181,7 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
         ),
         "bleu_mean": mean(scores),
         "bleu_deviation": deviation(scores),
-        "chrf_mean": mean(run.output.scores["chrf"].score for run in variant.runs),
+        "chrf_mean": mean(run.output.text.scores["chrf"].score for run in variant.runs),
         "difference": variant.difference,
         "parameters": variant.parameters,
         "ensemble": None if variant.ensemble is None else _scored(variant.ensemble),
@@ -203,5 +203,5 @@ def _scored(scored: "ScoredOutput") -> dict[str, Any]:
 
     return {
         "translations": scored.file.as_posix(),
-        **{key: scored.scores.get(key) for key in METRICS},
+        **{key: scored.text.scores.get(key) for key in METRICS},
     }

@@ -115,7 +115,13 @@ def _parts(
             for finding in alignment_findings(splits[name], alignment)
         ),
         *_form_findings(data, splits, texts),
-        *_comparison_findings(splits, comparisons),
+        *(
+            finding
+            for comparison in comparisons
+            for finding in findings.overlap_findings(
+                splits[comparison.split], splits[comparison.other], comparison.shared
+            )
+        ),
         *cost_findings(config.training, cost),
         *_setup_findings(config),
     ]
@@ -214,14 +220,6 @@ def _form_findings(
     if not warned:
         text_ = "no sign of segmented or tokenised text, markers, headers or identifiers"
         yield Finding("form", False, text_)
-
-
-def _comparison_findings(
-    splits: dict[str, Split], comparisons: Sequence[SplitComparison]
-) -> Iterator[Finding]:
-    for comparison in comparisons:
-        split, reference = splits[comparison.split], splits[comparison.other]
-        yield from findings.overlap_findings(split, reference, comparison.shared)
 
 
 def _setup_findings(config: Config) -> Iterator[Finding]:
