@@ -139,10 +139,9 @@ def _translate(
     translator: "Translator", corpus: "SyntheticCorpus", journal: "Journal", count: int
 ) -> None:
     """Translate the lines that the journal lacks, and log notes on them."""
-    report = LineReport(corpus.inputs[0])
-    try:
-        with output.progress("translated", count, done=journal.done) as advance:
-            for translations in corpus.translate(translator, journal, BATCH_LINES, advance):
-                report.note_translations(journal.done + 1, translations)
-    finally:
-        report.log()
+    with (
+        LineReport(corpus.inputs[0]) as report,
+        output.progress("translated", count, done=journal.done) as advance,
+    ):
+        for translations in corpus.translate(translator, journal, BATCH_LINES, advance):
+            report.note_translations(journal.done + 1, translations)

@@ -106,8 +106,7 @@ def run(options: argparse.Namespace) -> int:
         _check_prefixes(text.prefixes or [options.prefix or ""])
         translator = _load(options, settings, text.phrases or ())
         with open_output(options.output) as output:
-            report = _translate(options, text, translator, settings, output)
-    report.log()
+            _translate(options, text, translator, settings, output)
     return 0
 
 
@@ -155,8 +154,8 @@ def _translate(
     translator: "Translator",
     settings: "SearchSettings",
     output: Output,
-) -> LineReport:
-    """Write the translations batch by batch; keep those of a call that fails. Return notes."""
+) -> None:
+    """Write the translations batch by batch, and log notes; keep those of a call that fails."""
     name = "the arguments" if options.text else options.input
     report = LineReport(name, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
@@ -165,7 +164,7 @@ def _translate(
     total = _total(options) if barred and sys.stderr.isatty() else None
     with (
         output.kept_on_failure("the translations of the first", "line", lines_of_each),
-        report.logged_on_failure(),
+        report,
         progress("translated", total, visible=barred) as advance,
     ):
         by_line = _arrives_by_line(options)
@@ -193,7 +192,6 @@ def _translate(
             output.flush()
             if by_line:
                 report.log()
-    return report
 
 
 def _writer(options: argparse.Namespace) -> "tuple[Callable[[Translation, int], str], int]":
