@@ -1,4 +1,4 @@
-"""The ASGI application of both APIs, the page and the metrics, and the server that runs it."""
+"""The ASGI application of both APIs and the page, and the server that runs it."""
 
 import asyncio
 import errno
@@ -10,11 +10,9 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
-from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -23,15 +21,13 @@ from seq2seq import __version__
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.serving import access as guarding
-from seq2seq.serving import libretranslate, metrics, page, v1
+from seq2seq.serving import libretranslate, page, v1
 from seq2seq.serving.access import MAX_CONNECTIONS, Access, Guard, Limits
-from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.service import LanguagePairs, Service
 from seq2seq.serving.translation_queue import TranslationQueue
 
 MAX_HEAD = 1 << 15  # bytes of a request line with its headers
 IDLE = 30.0  # seconds until a request has begun and its headers are complete
-_PROBE = 0.25  # seconds between probes of a client that sends nothing more
 _OTHER_FILES = 200  # besides connections
 _SECONDS_TO_CLOSE = 5  # beyond the longest request
 _DESCRIPTION = (
@@ -51,9 +47,9 @@ def create_app(
 
     Its lifespan starts and stops the thread that translates.
     """
-    limits, access, figures = limits or Limits(), access or Access(), Metrics()
-    queue = TranslationQueue(limits.queue_lines, figures)
-    service = Service(pairs, queue, limits, access, figures, settings)
+    limits, access = limits or Limits(), access or Access()
+    queue = TranslationQueue(limits.queue_lines)
+    service = Service(pairs, queue, limits, access, settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -75,12 +71,6 @@ def create_app(
     app.include_router(v1.router(service))
     app.include_router(page.router(service))
 
-    @app.get("/metrics", tags=["server"], response_class=Response)
-    async def show_metrics(request: Request) -> Response:
-        """Return all figures in Prometheus' text format."""
-        access.client(request)
-        return Response(figures.text(), media_type=metrics.CONTENT_TYPE)
-
     if access.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -88,15 +78,11 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    paths = frozenset({*app.openapi()["paths"], "/", "/openapi.json"})
-    return Guard(app, limits, access, figures, paths)
+    return Guard(app, limits, access)
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 connection that is closed if its client neither asks nor reads.
-
-    A client that closes its sending side may still read: it gets its answer.
-    """
+    """HTTP/1.1 connection that is closed if its client neither asks nor reads."""
 
     transport: asyncio.Transport
 
@@ -137,21 +123,6 @@ class Connection(H11Protocol):
             return
         self._unread = unread
         self._watching = self.loop.call_later(IDLE - waited, self._watch)
-
-    def eof_received(self) -> Any:
-        """Keep the connection open if an answer is still to be sent."""
-        cycle = self.cycle
-        if self.is_waiting or cycle.more_body or cycle.scope["http_version"] != "1.1":
-            return None
-        cycle.keep_alive = False
-        self.loop.call_later(_PROBE, self._probe)
-        return True
-
-    def _probe(self) -> None:
-        """Write an interim answer, which clients skip: a machine without the client refuses it."""
-        if not (self.cycle.response_started or self.cycle.disconnected):
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self.loop.call_later(_PROBE, self._probe)
 
 
 class _Server(uvicorn.Server):
