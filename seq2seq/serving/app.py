@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
@@ -28,6 +29,7 @@ from seq2seq.serving.translation_queue import TranslationQueue
 
 MAX_HEAD = 1 << 15  # bytes of a request line with its headers
 IDLE = 30.0  # seconds until a request has begun and its headers are complete
+_PROBE = 0.25  # seconds between probes of a client that sends nothing more
 _OTHER_FILES = 200  # besides connections
 _SECONDS_TO_CLOSE = 5  # beyond the longest request
 _DESCRIPTION = (
@@ -82,7 +84,10 @@ def create_app(
 
 
 class Connection(H11Protocol):
-    """HTTP/1.1 connection that is closed if its client neither asks nor reads."""
+    """HTTP/1.1 connection that is closed if its client neither asks nor reads.
+
+    A client that closes its sending side may still read: it gets its answer.
+    """
 
     transport: asyncio.Transport
 
@@ -123,6 +128,21 @@ class Connection(H11Protocol):
             return
         self._unread = unread
         self._watching = self.loop.call_later(IDLE - waited, self._watch)
+
+    def eof_received(self) -> Any:
+        """Keep the connection open if an answer is still to be sent."""
+        cycle = self.cycle
+        if self.is_waiting or cycle.more_body or cycle.scope["http_version"] != "1.1":
+            return None
+        cycle.keep_alive = False
+        self.loop.call_later(_PROBE, self._probe)
+        return True
+
+    def _probe(self) -> None:
+        """Write an interim answer, which clients skip: a machine without the client refuses it."""
+        if not (self.cycle.response_started or self.cycle.disconnected):
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.loop.call_later(_PROBE, self._probe)
 
 
 class _Server(uvicorn.Server):

@@ -68,6 +68,11 @@ def router(service: Service) -> APIRouter:
             raise HTTPException(404, "Not Found")
         return Response(static[name], media_type=_STATIC.get(name, "text/css"))
 
+    @routes.get("/favicon.ico")
+    async def favicon() -> Response:
+        """Return the icon to a browser that shows no page of ours, but the API's description."""
+        return await static_file("icon.svg")
+
     return routes
 
 

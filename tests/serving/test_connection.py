@@ -97,10 +97,21 @@ def test_those_that_wait_longest_make_room_for_others(
         assert received(clients[-1]).startswith(b"HTTP/1.1 200 ")
 
 
+def test_a_client_that_closes_its_sending_side_gets_its_answer(served: Served) -> None:
+    """Interim answers, which every client skips, show whether it is still there."""
+    for lines in (1, 200):
+        with connected(served, post(lines)) as client:
+            client.shutdown(socket.SHUT_WR)
+            answer = received(client).replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"")
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert len(json.loads(answer.partition(b"\r\n\r\n")[2])["translations"]) == lines
+
+
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_a_client_that_closes_both_sides_is_noticed(
     version: str, tiny_pairs: LanguagePairs
 ) -> None:
+    """A closed connection is half-closed to the server until it writes to it."""
     with serve(tiny_pairs, Limits(characters=1_000_000)) as served:
         with connected(served, post(1000, version)):
             until(lambda: served.lines("waiting") > 0)

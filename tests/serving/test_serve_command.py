@@ -276,3 +276,8 @@ def test_the_page_loads_nothing_from_the_network(served: Served) -> None:
     texts = [served.call(path).body.decode() for path in paths]
     for text in texts:
         assert re.findall(r"(?:\w+:)?//[\w.]\S*", text) == []
+
+
+def test_a_browser_finds_the_icon_beside_pages_that_name_none(served: Served) -> None:
+    icon = served.call("/favicon.ico")
+    assert (icon.status, icon.body) == (200, served.call("/static/icon.svg").body)
