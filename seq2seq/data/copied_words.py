@@ -13,6 +13,7 @@ are a pure function of the seed.
 """
 
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
@@ -26,6 +27,7 @@ from seq2seq.names.words import any_of
 MAX_PAIRS = 300_000  # examined, from all of the text
 MAX_WORDS = 200_000  # translated words kept
 COPIED = 0.9  # least share of the pairs of a known word in which it is copied
+SHARED = 0.95  # least share of the pairs with numbers that have the same ones
 FORM_COPIED = 0.5  # least share of the words of a form that are copied
 MIN_FORM = 5  # words of a form that occur once; of fewer, the share is unknown
 _WORD = re.compile(r"\w+(?:[-.,:@/'\u2019]+\w+)*")
@@ -232,3 +234,16 @@ def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
 
 def _has_digit(word: str) -> bool:
     return any(map(str.isdigit, word))
+
+
+def numbers_of(text: str) -> set[str]:
+    """Return the numbers in digits of any script, each without zeros before it."""
+    digits = ((str(unicodedata.decimal(c)) for c in run) for run in re.findall(r"\d+", text))
+    return {"".join(run).lstrip("0") for run in digits}
+
+
+def share_numbers(src: Sequence[str], tgt: Sequence[str]) -> bool:
+    """Return whether nearly all translations have the numbers of their sources."""
+    numbers = [(numbers_of(line), numbers_of(other)) for line, other in zip(src, tgt, strict=True)]
+    count = sum(bool(here or there) for here, there in numbers)
+    return count > 0 and sum(here != there for here, there in numbers) <= (1 - SHARED) * count

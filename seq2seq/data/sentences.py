@@ -21,9 +21,10 @@ CLOSING = QUOTES + r")\]\uff09"  # quotation marks and brackets, in a class of c
 OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
 _HEAD = re.compile(
     r"\s*(?:[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]|[(\[]?[^\W\d_][)\]]"
-    r"|[(\[]?[ivxIVX]{2,5}[.)\]]|[a-z]\.|[A-Z]:|[#@]\w+)\s+"
+    r"|[(\[]?[ivxIVX]{2,5}[.)\]]|[a-z]\.|[A-Z]:|[#@]\w+|</?[a-zA-Z][^<>]*>)\s+"
 )
 RAISED = "\u00b9\u00b2\u00b3\u2070-\u2079"  # numbers of footnotes
+FOOTNOTES = re.compile(rf"((?<=[{MARKS}{CLOSING}])[{RAISED}]+)")
 _TAIL = re.compile(rf"(?:\.{{2,}}|[{MARKS}])[{CLOSING}]*(?:(?=[{RAISED}])|(?!\w))")
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji

@@ -9,9 +9,10 @@ from functools import cache, cached_property
 from itertools import islice, takewhile
 from typing import Any
 
-from seq2seq.data.copied_words import CopyHabits, copy_habits
+from seq2seq.data.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
 from seq2seq.data.sentences import (
     CLOSING,
+    FOOTNOTES,
     MARKS,
     Affixes,
     find_abbreviations,
@@ -37,6 +38,8 @@ MAX_WORDS = 150  # such words of a side
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _WORDS_OR_IDEOGRAPHS = re.compile(rf"{_WORDS.pattern}|[\u3400-\u9fff]")
+_MARKUP = re.compile(r"<[^<>]*>")
+_NUMBERS = "numbers that the source and the translation do not share"
 _UNLIMITED = 1 << 31
 
 
@@ -66,6 +69,7 @@ class SourceProfile:
     titles: bool = True  # has lines all of whose longer words begin in capitals
     lower: bool = True  # has lines in lower case
     tagged: bool = False  # nearly all lines begin with one of the tags
+    numbers: bool = False  # in digits, are those of the translations
     src_words: list[str] = field(default_factory=list)  # frequent on this side, rare on the other
     tgt_words: list[str] = field(default_factory=list)
 
@@ -88,8 +92,8 @@ class SourceProfile:
         return split_sentences(line, self.abbreviations, self.sentences, before_lower)
 
     def copies(self, line: str) -> bool:
-        """Return whether a line is its own translation: it has no letters, unlike the text."""
-        return not self.wordless and not has_letters(line)
+        """Return whether a line is its own translation: it has no words, unlike the text."""
+        return not self.wordless and not has_letters(_MARKUP.sub("", line))
 
     def affixes(self, text: str) -> Affixes:
         """Return what is set aside before and after a sentence, as the text hardly has it."""
@@ -107,13 +111,33 @@ class SourceProfile:
     def ordinary(self, line: str) -> str:
         """Replace characters of unusual kinds that the text hardly has by those that it has.
 
-        White space becomes a space, a compatibility character its NFKC form; what is invisible is
-        removed.
+        White space becomes a space, a compatibility character its NFKC form, unless it is the
+        number of a footnote after a mark; what is invisible is removed.
         """
         if not self.characters or not any(map(is_unusual, line)):
             return line
-        known = self._characters
-        return "".join(_ordinary(character, known) for character in line)
+        texts = FOOTNOTES.split(line)  # every second one is a footnote's number
+        for place in range(0, len(texts), 2):
+            texts[place] = "".join(_ordinary(c, self._characters) for c in texts[place])
+        return "".join(texts)
+
+    def lacking(self, text: str) -> str:
+        """Return the characters that the text hardly has, but for placeholders of names."""
+        unknown = set(text) - self._characters if self.characters else ()
+        return "".join(sorted(c for c in unknown if unicodedata.category(c) != "Cn"))
+
+    def with_capital(self, text: str) -> str:
+        """Return a text that begins in a capital, if nearly all lines of the training text do."""
+        start = next((place for place, c in enumerate(text) if c.isalnum()), 0)
+        is_lower = text[start : start + 1].islower() and text[start:].partition(" ")[0].islower()
+        if not self.begins_in_capitals or not is_lower:
+            return text
+        return text[:start] + text[start].title() + text[start + 1 :]
+
+    def notes_on_numbers(self, text: str, translation: str) -> list[str]:
+        """Return a note on numbers of a line that its translation lacks, or the other way round."""
+        apart = sorted(numbers_of(text) ^ numbers_of(translation)) if self.numbers else []
+        return [f"{_NUMBERS}: {', '.join(apart)}"] if apart else []
 
     @cached_property
     def _characters(self) -> frozenset[str]:
@@ -152,7 +176,7 @@ class SourceProfile:
             notes.append("all in capitals, which the training text hardly has")
         elif not self.titles and in_title_case(text):
             notes.append("words in title case, which the training text hardly has")
-        elif not self.lower and in_lower_case(text):
+        elif not (self.lower or self.begins_in_capitals) and in_lower_case(text):
             notes.append("all in lower case, which the training text hardly has")
         if self.tagged and text == line:
             notes.append(f"no tag such as {self.tags[0]}, unlike lines of the training text")
@@ -214,9 +238,10 @@ def describe_source(
         titles=sum(map(in_title_case, untagged)) > HARDLY * len(sample),
         lower=sum(map(in_lower_case, untagged)) > HARDLY * len(sample),
         tagged=len(untagged) - sum(map(str.__eq__, sample, untagged)) >= (1 - LOWER) * len(sample),
+        numbers=share_numbers(sample, tgt_sample),
         src_words=src_words,
         tgt_words=tgt_words,
-        **_habits(sample),
+        **_habits(sample, untagged),
     )
 
 
@@ -239,11 +264,11 @@ def _words_of(line: str) -> list[str]:
     return _WORDS.findall(line.casefold())
 
 
-def _habits(lines: Sequence[str]) -> dict[str, Any]:
+def _habits(lines: Sequence[str], untagged: Sequence[str]) -> dict[str, Any]:
     """Return the characters and the form of lines, as fields of their profile."""
     characters = Counter(character for line in lines for character in set(line))
     least = HARDLY * len(lines)
-    affixes = [split_affixes(line) for line in lines]
+    affixes = [split_affixes(line) for line in untagged]
     begin_in_capitals = [letter.isupper() for letter in map(_first_letter, lines) if letter]
     return {
         "characters": "".join(

@@ -54,7 +54,8 @@ class LineSteps:
         self._completing: list[text_steps.LineStep] = [tags, marks]
         self._steps: list[text_steps.LineStep] = [
             *(tags, text_steps.Copies(source), aside, text_steps.Characters(source), marks),
-            *(text_steps.Sentences(source), aside, *masks, tags, marks),
+            *(text_steps.Sentences(source), aside, text_steps.Capitals(source)),
+            *(*masks, tags, marks),
         ]
         self._undone: list[text_steps.LineStep] = [marks, *masks, aside]
         self._prefix = cache(requirements.prefix)

@@ -31,6 +31,8 @@ from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
 
+_UNPLACED = "terms of the glossary that replace no word, but are required: "
+
 
 class PartSearch:
     """Translates parts of lines by the searches of one model."""
@@ -55,9 +57,8 @@ class PartSearch:
         for rows in chunks(parts):
             chunk = list(parts[rows])
             placed = self._with_placed_terms(chunk, options) if mbr is None else {}
-            if n_best == 1:
-                for number, part in placed.items():
-                    chunk[number] = part
+            for number, part in placed.items():
+                chunk[number] = part if n_best == 1 else replace(chunk[number], terms=())
             hypotheses = self._search(
                 chunk, options, on_found and partial(_call_shifted, on_found, rows.start)
             )
@@ -89,7 +90,9 @@ class PartSearch:
         placed = {}
         for number, hypotheses in zip(numbers, self._search(free, options), strict=True):
             part = terms.placed(parts[number], hypotheses[0], self._loaded.vocabularies)
-            if part is not None and not self._requirements.is_forbidden(self._start(part)):
+            if part is None or len(part.prefix.states) <= options.min_length:
+                continue
+            if not self._requirements.is_forbidden(self._start(part)):
                 placed[number] = part
         return placed
 
@@ -241,6 +244,10 @@ class PartSearch:
         n_best[0] = replace(n_best[0], head_blocks=head_blocks)
         tokens = with_names([*src.tokens(part.ids), "</s>"], part.masked.names)
         notes = notes_on_coverage(tokens, candidates[0].hypothesis.attention_weights)
+        numbers = self._loaded.source.notes_on_numbers
+        notes += numbers(f"{part.head}{part.masked.text}{part.tail}", candidates[0].text)
+        if part.terms:
+            notes.append(_UNPLACED + ", ".join({term.target: 0 for term in part.terms}))
         return Translation(n_best, tokens, notes=notes)
 
     def _text(self, part: Part, hypothesis: Hypothesis) -> str:

@@ -19,7 +19,9 @@ from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.search.lexical import Prefix, PrefixState
 from seq2seq.inference.text_steps import Part
 
-MIN_ATTENTION = 0.4  # mean attention of the words of a term to its source phrase
+MIN_ATTENTION = 0.2  # least attention that a word has to the phrase of its term
+SHARED = 0.9  # least attention of words that are replaced with it, as a share of its own
+PROMINENT = 0.7  # least share of the largest attention that it has to any token
 
 
 class _Word(NamedTuple):
@@ -83,14 +85,14 @@ def _places(
 ) -> list[_Word] | None:
     """Return the tokens that each term replaces: those of the words that attend to its phrase.
 
-    Phrases take words in the order of their attention; words beside these that attend to the same
-    phrase are replaced with them.
+    A word attends to a phrase as one of its tokens does, unless that attends much more to another
+    source token. Phrases take words in the order of their attention; words beside these that attend
+    to the same phrase nearly as much are replaced with them.
     """
+    to_spans = [weights[:, first:last].sum(axis=1) for first, last in spans]
+    to_spans = [np.where(rows >= PROMINENT * weights.max(axis=1), rows, 0.0) for rows in to_spans]
     attention = np.array(
-        [
-            [weights[word.start : word.end, first:last].sum(axis=1).mean() for word in words]
-            for first, last in spans
-        ]
+        [[rows[word.start : word.end].max() for word in words] for rows in to_spans]
     )  # [terms, words]
     places: dict[int, _Word] = {}
     taken = np.zeros(len(words), bool)
@@ -101,7 +103,7 @@ def _places(
         if free[term, best] < MIN_ATTENTION:
             return None
         first = last = int(best)
-        belongs = free[term] >= np.maximum(MIN_ATTENTION, attention.max(axis=0))
+        belongs = free[term] >= np.maximum(SHARED * free[term, best], attention.max(axis=0))
         while first and belongs[first - 1]:
             first -= 1
         while last + 1 < len(words) and belongs[last + 1]:

@@ -15,6 +15,8 @@ from seq2seq.names.names import Masked, Names
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
 _CHARACTERS = "characters that the training text hardly has ({}); read as those that it has"
+_LACKING = "characters that the training text hardly has, translated as they are: "
+_CAPITAL = "begins in lower case, unlike the training text; read with a capital"
 _COPIED = "no letters, unlike the training text; copied"
 _NO_MARK = "no final punctuation mark, unlike the training text; translated as if there were one"
 
@@ -35,6 +37,10 @@ class Part:
     marks: tuple[int, ...] = ()  # tokens of final marks, which wait for what is required
     terms: Sequence[Term] = ()  # from the glossary, in the text
     return_attention: bool = True  # False for very long lines
+
+    def with_text(self, text: str) -> "Part":
+        """Return the part with another text."""
+        return replace(self, masked=self.masked._replace(text=text))
 
     def with_texts(self, texts: Sequence[Masked]) -> "list[Part]":
         """Return the parts into which this one is split; the last has its final mark."""
@@ -111,7 +117,24 @@ class Characters(LineStep):
                 odd = sorted(set(part.masked.text) - set(text))[:3]
                 names = ", ".join(f"U+{ord(character):04X}" for character in odd)
                 line.notes.append(_CHARACTERS.format(names))
-                line.parts[place] = replace(part, masked=part.masked._replace(text=text))
+                line.parts[place] = part.with_text(text)
+
+
+class Capitals(LineStep):
+    """Sentences begin in a capital, as in the training text; characters that it lacks are noted."""
+
+    def apply(self, line: SourceLine) -> None:
+        lacking = set[str]()
+        for place, part in enumerate(line.parts):
+            text = part.masked.text
+            body = text.removeprefix(line.tag or "")
+            capital = self._source.with_capital(body)
+            if capital != body:
+                line.parts[place] = part.with_text(text.removesuffix(body) + capital)
+                line.notes += [] if _CAPITAL in line.notes else [_CAPITAL]
+            lacking.update(self._source.lacking(body))
+        if lacking:
+            line.notes.append(_LACKING + "".join(sorted(lacking)))
 
 
 class Copies(LineStep):
@@ -140,12 +163,8 @@ class AffixesAside(LineStep):
                 head, body = "", head + body
             if head or tail:
                 start = tag if text.startswith(tag) else ""
-                line.parts[place] = replace(
-                    part,
-                    masked=part.masked._replace(text=start + body),
-                    head=part.head + head,
-                    tail=tail + part.tail,
-                )
+                part = replace(part, head=part.head + head, tail=tail + part.tail)
+                line.parts[place] = part.with_text(start + body)
 
     def undo(self, part: Part, text: str) -> str:
         return f"{part.head}{text}{part.tail}".strip()
@@ -169,9 +188,7 @@ class FinalMarks(LineStep):
             ):
                 line.notes.append(_NO_MARK)
             lacks = place > 0 or not self._source.ends_in_mark(line.prefix)
-            line.parts[place] = replace(
-                part, masked=part.masked._replace(text=text), lacks_mark=lacks
-            )
+            line.parts[place] = replace(part.with_text(text), lacks_mark=lacks)
 
     def undo(self, part: Part, text: str) -> str:
         return self._source.without_final_mark(text) if part.lacks_mark else text

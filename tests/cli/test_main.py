@@ -109,25 +109,6 @@ def test_a_hyphen_is_standard_input(call: Call, luong: Path, src: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "form"),
-    [
-        ("translate -o out.csv", "lines of plain text"),
-        ("translate -o out.TSV", "lines of plain text"),
-        ("translate --n-best 2 -o out.jsonl", "lines of plain text"),
-        ("translate --json -o out.xlsx", "JSON, an object a line"),
-        ("evaluate -r TGT -o out.tsv", "lines of plain text"),
-        ("evaluate -r TGT --sentences out.csv", "TSV"),
-    ],
-)
-def test_an_output_is_not_named_like_a_table(
-    call: Call, luong: Path, src: Path, words: str, form: str
-) -> None:
-    command, *options = words.replace("TGT", str(src.with_suffix(".tgt"))).split()
-    refused(call(command, "-m", luong, "-i", src, *options), f"the output is {form}; choose a name")
-    assert not list(Path.cwd().glob("out.*"))
-
-
 def refused(result: Result, *parts: object) -> None:
     """Check for exit code 2 and a one-line message."""
     assert result.code == 2, result.err
@@ -1187,6 +1168,21 @@ def test_threads_spin_briefly_by_default(given: dict[str, str], expected: str | 
         [sys.executable, "-c", program], env=own | given, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == f"{expected} False"
+
+
+def test_ctrl_c_while_the_command_is_imported_ends_it_without_a_traceback() -> None:
+    program = """
+import os, signal, sys
+from seq2seq.__main__ import main
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == "seq2seq.cli.main":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
 
 
 def test_ctrl_c_waits_for_the_end_of_an_import(

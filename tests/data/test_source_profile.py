@@ -31,21 +31,21 @@ def test_few_lines_give_no_profile() -> None:
     assert NO_PROFILE.notes("ALL IN CAPITALS Привет") == []
 
 
-def test_title_case_and_lower_case_are_noted_if_the_text_has_none() -> None:
+def test_title_case_is_noted_if_the_text_has_none() -> None:
     lines = [f"Alice has met {name} in the garden." for name in ("Bob", "Eve")] * 100
     profile = profile_of(lines)
     assert profile.notes("The Red Car Is Old.") == [
         "words in title case, which the training text hardly has"
     ]
     assert profile.notes("The Lord of the Old Rings") != []
-    assert profile.notes("the red car is old.") == [
+    mixed = profile_of([*lines, "iPods are met in Alice", "eBay has met Eve", "iPod met Bob"])
+    assert mixed.notes("the red car is old.") == [
         "all in lower case, which the training text hardly has"
     ]
+    assert profile.notes("the red car is old.") == []
     for line in ("Alice has met Bob.", "alice", "The car is old.", "Alice and Bob", "12"):
         assert profile.notes(line) == []
-    others = ["The Red Car Is Old", "the red car"]
-    assert profile_of([*lines, *others]).notes("The Red Car Is Old.") == []
-    assert profile_of([*lines, *others]).notes("the red car is old.") == []
+    assert profile_of([*lines, "The Red Car Is Old"]).notes("The Red Car Is Old.") == []
 
 
 def test_a_line_without_the_tag_of_all_lines_is_noted() -> None:

@@ -91,6 +91,31 @@ def test_several_terms_have_places_of_their_own(translator: Translator) -> None:
     assert spelled(translator, found) == "zu ka zu"
 
 
+def test_faint_attention_is_enough_unless_another_word_has_more(translator: Translator) -> None:
+    source, target = "buda ki modu", "nelo ruse kemo"
+    part, hypothesis = attending(translator, source, target, {0: 0, 1: 1, 2: 2})
+    assert hypothesis.attention_weights is not None
+    faint = hypothesis._replace(attention_weights=hypothesis.attention_weights / 3)
+    terms = [Term(5, 7, "zu")]
+    assert spelled(translator, with_terms(translator, part, faint, terms)) == "nelo zu kemo"
+    weights = faint.attention_weights.copy()
+    first = words_of(translator.vocabularies.src.tokens(part.ids)).index(2)
+    rows = [n for n, word in enumerate(words_of(translator.vocabularies.tgt.tokens(faint.ids[:-1])))
+            if word == 1]  # fmt: skip
+    weights[rows, first] = 0.9
+    rival = faint._replace(attention_weights=weights)
+    assert with_terms(translator, part, rival, terms) is None
+
+
+def test_a_term_without_a_place_is_noted(tiny_runs: dict[str, Path]) -> None:
+    """As in a model without attention."""
+    translator = Translator.load(tiny_runs["none"], device="cpu")
+    word = LINES[0].split()[0]
+    settings = SearchSettings(glossary=Glossary({word: "zu"}))
+    (note,) = translator.translate(LINES[0], 3, settings=settings).notes
+    assert note == "terms of the glossary that replace no word, but are required: zu"
+
+
 def test_a_term_without_a_place_is_required(translator: Translator) -> None:
     part, hypothesis = attending(translator, "buda ki", "nelo ruse", {0: 1, 1: 1})
     terms = [Term(0, 4, "zu")]

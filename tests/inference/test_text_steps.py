@@ -26,7 +26,7 @@ def translator(tiny_runs: dict[str, Path]) -> Translator:
 
 
 @pytest.mark.parametrize(
-    "line", ["12345", "-", "***", "😀", "$5.00", "10:30", "+00 1 23", "♪", "?"]
+    "line", ["12345", "-", "***", "😀", "$5.00", "10:30", "+00 1 23", "♪", "?", "<2fr>", "<b>5</b>"]
 )
 def test_a_line_without_letters_is_copied_with_a_note(translator: Translator, line: str) -> None:
     translation = translator.translate(line, 2, 2)
@@ -37,7 +37,7 @@ def test_a_line_without_letters_is_copied_with_a_note(translator: Translator, li
 
 
 @pytest.mark.parametrize(
-    "affixes", [("1. ", ""), ("II. ", ""), ("", " 😀"), ("• ", "¹"), ("", " [1]")]
+    "affixes", [("1. ", ""), ("II. ", ""), ("", " 😀"), ("• ", "¹"), ("", " [1]"), ("<br> ", "")]
 )
 def test_affixes_are_put_back(translator: Translator, affixes: tuple[str, str]) -> None:
     head, tail = affixes
@@ -85,6 +85,44 @@ def test_sentences_with_symbols_between_them_are_all_translated(translator: Tran
         found = translator.translate(f"buda ki.{between}Modu na.")
         assert found.text == f"{first.text}{between}{second.text}"
         assert found.parts == 2
+
+
+def test_the_number_of_a_footnote_ends_no_sentence_s_mark(translator: Translator) -> None:
+    first, second = translator.translate(["buda ki.", "Modu na."])
+    assert translator.translate("buda ki.² Modu na.").text == f"{first.text}² {second.text}"
+
+
+def test_a_sentence_begins_in_a_capital_where_those_of_the_training_text_do(
+    translator: Translator,
+) -> None:
+    capitals = replace(translator, source=replace(PLAIN, begins_in_capitals=True))
+    expected, *found = capitals.translate(["Buda ki.", "buda ki.", "1. buda ki.", "- buda ki."])
+    assert [each.text.split(" ", 1)[-1] for each in found[1:]] == [expected.text] * 2
+    assert found[0].text == expected.text
+    note = "begins in lower case, unlike the training text; read with a capital"
+    assert [note in each.notes for each in (expected, *found)] == [False, True, True, True]
+    for text in ("iPhone ki.", "3rd ki.", "BUDA ki.", "..."):
+        assert capitals.source.with_capital(text) == text
+    assert PLAIN.with_capital("buda ki.") == "buda ki."
+
+
+def test_characters_that_the_training_text_lacks_are_noted(translator: Translator) -> None:
+    note = "characters that the training text hardly has, translated as they are: "
+    assert translator.translate("buda: ki; modu.").notes[-1] == f"{note}:;"
+    assert translator.translate("😀 buda ki. 😀").notes == []
+
+
+def test_numbers_that_one_side_lacks_are_noted(translator: Translator) -> None:
+    known = replace(PLAIN, numbers=True, characters="")
+    (note,) = known.notes_on_numbers("at 12:30, 05 men", "12 h 31, ५ gens")
+    assert note == "numbers that the source and the translation do not share: 30, 31"
+    assert PLAIN.notes_on_numbers("12", "13") == []
+    (found,) = replace(translator, source=known).translate("buda 77.").notes
+    assert found.endswith("share: 77")
+    same, other = [f"It is {n}." for n in range(200)], [f"It is {n + 1}." for n in range(200)]
+    assert [describe_source(same, tgt).numbers for tgt in (same, other)] == [True, False]
+    words = ["It is old."] * 200
+    assert not describe_source(words, words).numbers, "unknown"
 
 
 def test_a_profile_describes_the_form_of_lines() -> None:
