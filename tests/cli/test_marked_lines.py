@@ -12,6 +12,7 @@ from seq2seq.cli.main import main
 from seq2seq.runs.run_config import read_source_profile
 
 NOTE = "note: no final punctuation mark, unlike the training text; translated as if there were one"
+LACKING = "note: characters that the training text hardly has, translated as they are"
 COPIED = "note: no letters, unlike the training text; copied"
 LINES = ["buda ki.", "more ta", "", "zu ba?", '"more"', "ki:", "..."]
 
@@ -37,7 +38,7 @@ def test_lines_without_a_mark_are_noted_once(
     call = ["translate", "-m", str(run), "-i", str(run.parent / "text"), *options]
     capsys.readouterr()
     assert main(call) == 0
-    notes = f"{NOTE}: 2 lines (2, 5)\n{COPIED}: 1 line (7)\n"
+    notes = f"{NOTE}: 2 lines (2, 5)\n{LACKING}: 2 lines (5 '\"', 6 ':')\n{COPIED}: 1 line (7)\n"
     assert capsys.readouterr().err == notes
 
 
