@@ -1,6 +1,7 @@
 """Search over parallel lists, as tests build them, by both engines."""
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -101,7 +102,7 @@ class HostNetwork:
         self.memory: Any = None  # templates of the classes
         self.state: Any = None
 
-    @property
+    @functools.cached_property
     def outputs(self) -> dict[str, list[Any]]:
         engine = TorchEngine(copy.deepcopy(self.model), torch.device("cpu"))
         found: dict[str, list[Any]] = {LOG_PROBS: ["rows", engine.vocabulary_size]}

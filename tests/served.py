@@ -53,12 +53,10 @@ class Served(NamedTuple):
             response = connection.getresponse()
             return Reply(response.status, response.headers, response.read())
 
-    def figure(self, name: str) -> float:
-        """Return a sample of /metrics, 0 if it is missing."""
-        for line in self.call("/metrics").body.decode().splitlines():
-            if line.startswith(f"{name} "):
-                return float(line.rpartition(" ")[2])
-        return 0.0
+    def lines(self, state: str) -> int:
+        """Return the number of lines that are `waiting` or `translated`."""
+        number: int = self.call("/health").json[state]
+        return number
 
 
 @contextmanager

@@ -122,7 +122,7 @@ loaded = sorted(set(json.loads(sys.argv[2])) & set(sys.modules))
 print(json.dumps([code, Watcher.collecting, loaded]))
 """
 RARE = (  # slow to import, and needed by few commands
-    *("PIL", "fastapi", "ftfy", "matplotlib", "pandas", "sacrebleu"),
+    *("PIL", "fastapi", "matplotlib", "pandas", "sacrebleu"),
     *("scipy", "sympy", "tensorboard", "torch._dynamo", "torch._inductor", "torch.onnx"),
 )
 COMMANDS: dict[
@@ -134,7 +134,7 @@ COMMANDS: dict[
     "evaluate": (["evaluate", "-m", "RUN", "-i", "TEST.src", "-r", "TEST.tgt"], ["sacrebleu"]),
     "attention": (["attention", "-m", "RUN", "-i", "TEST.src"], []),
     "back-translate": (["back-translate", "-m", "RUN", "-i", "TEST.src", "-o", "OUT"], []),
-    "check": (["check", "CONFIG"], ["ftfy"]),
+    "check": (["check", "CONFIG"], []),
 }
 
 

@@ -8,21 +8,21 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1980, 1680),
-    "config": (1730, 1700),
-    "names": (1340, 1200),
-    "data": (4940, 4700),
-    "model": (2760, 2800),
-    "engines": (2970, 2300),
-    "runs": (2010, 1500),
-    "inference": (5840, 3620),
+    "runtime": (1920, 1680),
+    "config": (1710, 1700),
+    "names": (1330, 1200),
+    "data": (4880, 4700),
+    "model": (2750, 2800),
+    "engines": (2770, 2300),
+    "runs": (1940, 1500),
+    "inference": (5790, 3620),
     "evaluation": (640, 650),
     "training": (3210, 3210),
-    "analysis": (3580, 2960),
-    "serving": (1750, 1150),
-    "cli": (3870, 3300),
+    "analysis": (3310, 2960),
+    "serving": (1650, 1150),
+    "cli": (3670, 3300),
 }
-MODULES = 213  # at most; to come to: 230
+MODULES = 202  # at most; to come to: 230
 PRONOUNS = frozenset(
     [
         *("each", "found", "own", "kept", "given", "wanted", "known", "shown", "both", "other"),

@@ -15,7 +15,6 @@ MIN_SENTENCES = 20  # in a bucket; BLEU of fewer means little
 class ScoredText(NamedTuple):
     """Translations of a text with their scores."""
 
-    hypotheses: list[str]
     segmentation: Segmentation
     scores: Scores
     counts: Counts  # statistics of BLEU, a row for each sentence
@@ -37,7 +36,7 @@ def score_text(
     scores = metrics.score(hypotheses, [references], lowercase, segmentation, bootstrap)
     tokenize = segmentation.tokenize
     counts = metrics.bleu_counts(hypotheses, references, lowercase, tokenize)
-    return ScoredText(hypotheses, segmentation, scores, counts)
+    return ScoredText(segmentation, scores, counts)
 
 
 class LengthUnit(NamedTuple):

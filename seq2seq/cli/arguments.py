@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import LONE_SURROGATE, check_paths
+from seq2seq.runtime.file_types import is_table
+from seq2seq.runtime.files import check_paths
 from seq2seq.runtime.process_group import is_main_process
 
 if TYPE_CHECKING:
@@ -72,9 +73,7 @@ def add_output(
 
 
 def add_output_folder(parser: argparse.ArgumentParser, text: str, required: bool = False) -> None:
-    parser.add_argument(
-        "-o", "--output", type=folder, required=required, metavar="FOLDER", help=text
-    )
+    parser.add_argument("-o", "--output", type=Path, required=required, metavar="FOLDER", help=text)
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:
@@ -168,13 +167,6 @@ def positive(text: str) -> float:
     return number
 
 
-def folder(text: str) -> Path:
-    """Parse the name of a folder to write, which has to be valid UTF-8."""
-    if LONE_SURROGATE.search(text):
-        raise argparse.ArgumentTypeError("is not UTF-8; choose another name")
-    return Path(text)
-
-
 def is_file(text: str) -> bool:
     """Return whether a text is the name of a file."""
     try:
@@ -213,6 +205,17 @@ def parallel_files(
             f"{command}: {files.file} needs --columns SRC,TGT, the names of two columns"
         )
     return files
+
+
+def check_named_languages(paths: Sequence[Path], codes: tuple[str, str]) -> None:
+    """Raise UserError for a file of one language whose name ends in the code of the other one."""
+    for path, code, wrong in zip(paths, codes, codes[::-1], strict=False):
+        endings = {suffix[1:].lower() for suffix in path.suffixes}
+        if wrong.lower() in endings and code.lower() not in endings and not is_table(path):
+            raise UserError(
+                f"{path}: has to be in {code} here, but its name ends in {wrong}. Exchange the "
+                "files or the languages, or use another run"
+            )
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

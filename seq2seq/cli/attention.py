@@ -6,15 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
+from seq2seq.cli import input as input_lines
 from seq2seq.cli.arguments import load_translator
-from seq2seq.cli.input import (
-    LineReport,
-    check_texts,
-    is_stdin,
-    name_of,
-    open_input,
-    text_lines,
-)
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import is_blank
 from seq2seq.runtime.console import logger, say
@@ -59,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
-    check_texts("attention", options.input or Path("-"), options.ref)
-    if is_stdin(options.input):
+    input_lines.check_texts("attention", options.input or Path("-"), options.ref)
+    if input_lines.is_stdin(options.input):
         options.input = None
     _check(options)
     text = _read(options)
@@ -77,18 +70,18 @@ class _Text(NamedTuple):
 
     sources: list[str]
     references: list[str] | None
-    report: LineReport
+    report: input_lines.LineReport
 
 
 def _read(options: argparse.Namespace) -> _Text:
     """Read the source lines and the given translations; raise UserError if they do not match."""
-    report = LineReport(options.input)
-    with open_input(options.input) as lines:
+    report = input_lines.LineReport(options.input)
+    with input_lines.open_input(options.input) as lines:
         sources = report.decode(1, list(lines))
-    references = list(text_lines(options.ref)) if options.ref else None
+    references = list(input_lines.text_lines(options.ref)) if options.ref else None
     if references is not None and len(references) != len(sources):
         raise UserError(
-            f"{name_of(options.input)} has {len(sources)} lines but {options.ref} has "
+            f"{input_lines.name_of(options.input)} has {len(sources)} lines but {options.ref} has "
             f"{len(references)}: line n of one must translate line n of the other"
         )
     return _Text(sources, references, report)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from seq2seq.cli import arguments
 from seq2seq.cli.arguments import frozen_objects
-from seq2seq.cli.output import above_bar, open_output
-from seq2seq.runtime.console import logger, one_line
+from seq2seq.runtime.console import logger, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,17 +30,8 @@ def run(options: argparse.Namespace) -> int:
     """Average the checkpoints and print the validation BLEU of each."""
     with frozen_objects():
         from seq2seq.training.averaging import average
-    with open_output(None) as output:
-
-        def report(line: str) -> None:
-            with above_bar():
-                output.write(f"{one_line(line)}\n")
-                output.flush()
-
-        notes = average(
-            options.runs, options.output, options.device, options.last, options.overwrite, report
-        )
-    for note in notes:
+    how = options.device, options.last, options.overwrite, say
+    for note in average(options.runs, options.output, *how):
         logger.info(note)
     logger.info(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
     return 0

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from seq2seq.cli import arguments, synthetic
+from seq2seq.cli import arguments, distill
 from seq2seq.cli.arguments import add_sampling_options, sampling_options
 
 
@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model(parser)
     text = "monolingual text of the target language, one sentence per line, also compressed"
     parser.add_argument("-i", "--input", type=Path, required=True, metavar="FILE", help=text)
-    synthetic.add_arguments(parser)
+    distill.add_corpus(parser)
     add_sampling_options(
         parser.add_argument_group("sampling"),
         "draw N sources for each line, in place of beam search, and pair each with the line",
@@ -33,8 +33,8 @@ def run(options: argparse.Namespace) -> int:
     from seq2seq.inference.synthetic import SyntheticCorpus
 
     search = SearchSettings(sampling=sampling_options(options), written_names=False)
-    synthetic.check_file(options.input)
-    data = synthetic.config_of(options.model[0]).data
+    distill.check_file(options.input)
+    data = distill.config_of(options.model[0]).data
     languages = data.tgt_lang, data.src_lang
     corpus = SyntheticCorpus(options.input, options.output, languages, True, search, options.beam)
-    return synthetic.write_corpus(options, corpus)
+    return distill.write_corpus(options, corpus)

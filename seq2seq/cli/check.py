@@ -5,7 +5,8 @@ from typing import Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.arguments import frozen_objects, resolve_config
-from seq2seq.cli.output import above_bar, check_output, open_output, write_json
+from seq2seq.cli.output import check_output, write_json
+from seq2seq.runtime.console import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,13 +30,9 @@ def run(options: argparse.Namespace) -> int:
 
     tree: dict[str, Any] = {"name": config.name}
     printed = str(options.json) != "-"
-    with open_output(None) as output:
-        for part in check(config, options.device, options.init_from):
-            tree[part.key] = part.value
-            with above_bar():
-                if part.text and printed:
-                    separator = "" if part.key == "texts" else "\n"
-                    output.write(separator + part.text + "\n")
-                    output.flush()
+    for part in check(config, options.device, options.init_from):
+        tree[part.key] = part.value
+        if part.text and printed:
+            say("\n" * (part.key != "texts") + part.text)
     write_json(tree, options.json)
     return 0

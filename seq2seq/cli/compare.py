@@ -2,13 +2,12 @@
 
 import argparse
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.arguments import frozen_objects
-from seq2seq.cli.output import check_output, log_duration, write_report
+from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, part_of, same_file
@@ -40,10 +39,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output_folder(parser, text)
     text = "text to score: valid to choose a variant (default), test for the final score"
     parser.add_argument("--split", choices=("valid", "test"), default="valid", help=text)
-    text = "format of the figures (default: png)"
-    parser.add_argument("--figures", choices=("png", "svg", "pdf"), default="png", help=text)
-    text = "train runs again that diverged or ran out of memory before"
-    parser.add_argument("--retry", action="store_true", help=text)
     arguments.add_json_report(parser)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
@@ -66,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
-    written = plan.output_paths(options.split, options.figures)
+    written = plan.output_paths(options.split)
     check_paths(*map(part_of, written), *runs)
     inputs = [
         *configs,
@@ -84,23 +79,13 @@ def run(options: argparse.Namespace) -> int:
     from seq2seq.evaluation.bootstrap import seed_name
 
     seed_name()  # refused before the first training
-    began = time.monotonic()
     try:
-        result = compare(
-            plan,
-            options.split,
-            options.device,
-            options.beam,
-            options.lowercase,
-            options.retry,
-        )
+        result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except KeyboardInterrupt:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
     write_report(as_text(result), as_json(result), options.json)
-    for line in write_figures(result, options.figures):
-        logger.info(line)
-    log_duration("compared", len(runs), "run", began)
+    logger.info(write_figures(result))
     return 1 if result.failed else 0
 
 
@@ -123,7 +108,7 @@ def _title(result: "ComparisonResult") -> str:
 def _legend(result: "ComparisonResult") -> str:
     from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES
 
-    plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.scores
+    plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.text.scores
     lines = [
         "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds; values with *: "
         "the best of their column",
@@ -196,7 +181,7 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
         ),
         "bleu_mean": mean(scores),
         "bleu_deviation": deviation(scores),
-        "chrf_mean": mean(run.output.scores["chrf"].score for run in variant.runs),
+        "chrf_mean": mean(run.output.text.scores["chrf"].score for run in variant.runs),
         "difference": variant.difference,
         "parameters": variant.parameters,
         "ensemble": None if variant.ensemble is None else _scored(variant.ensemble),
@@ -218,5 +203,5 @@ def _scored(scored: "ScoredOutput") -> dict[str, Any]:
 
     return {
         "translations": scored.file.as_posix(),
-        **{key: scored.scores.get(key) for key in METRICS},
+        **{key: scored.text.scores.get(key) for key in METRICS},
     }

@@ -1,13 +1,24 @@
-"""`seq2seq distill`: sequence-level knowledge distillation, the corpus a student is trained on."""
+"""`seq2seq distill`: sequence-level knowledge distillation, the corpus a student is trained on.
+
+What it shares with `seq2seq back-translate` is here, too.
+"""
 
 import argparse
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.cli import arguments, synthetic
+from seq2seq.cli import arguments, output
+from seq2seq.cli.arguments import check_named_languages, frozen_objects, load_translator
+from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
+from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import write_errors
 
 if TYPE_CHECKING:
-    from seq2seq.config.schema import ParallelFiles
+    from seq2seq.config.schema import Config, ParallelFiles
+    from seq2seq.inference.synthetic import Journal, SyntheticCorpus
+    from seq2seq.inference.translator import Translator
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,24 +32,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
   seq2seq distill -m runs/a -m runs/b -b 3 -i train.en.gz -o distilled.jsonl.gz"""
     arguments.add_model(parser)
     arguments.add_input(parser, default="data.train of the teacher's config")
-    synthetic.add_arguments(parser)
+    add_corpus(parser)
+
+
+def add_corpus(parser: argparse.ArgumentParser) -> None:
+    text = (
+        "files of the pairs, source and target, compressed by their endings; or one, in the format "
+        "of its ending: TSV, .csv or .jsonl"
+    )
+    parser.add_argument(
+        "-o", "--output", type=Path, nargs="+", required=True, metavar="FILE", help=text
+    )
+    arguments.add_beam(parser)
+    text = "replace existing files, and translations of other settings that were interrupted"
+    parser.add_argument("--overwrite", action="store_true", help=text)
+    arguments.add_model_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Translate the training text of the teacher, or the given text, into a corpus."""
-    config = synthetic.config_of(options.model[0])
+    config = config_of(options.model[0])
     languages = config.data.src_lang, config.data.tgt_lang
     text = options.input
     if text is None:
         text = _training_text(config.data.train, options.model[0])
     else:
-        synthetic.check_file(text)
+        check_file(text)
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.inference.synthetic import SyntheticCorpus
 
     search = SearchSettings(written_names=False)
     corpus = SyntheticCorpus(text, options.output, languages, False, search, options.beam)
-    return synthetic.write_corpus(options, corpus)
+    return write_corpus(options, corpus)
 
 
 def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelFiles":
@@ -47,3 +72,76 @@ def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelF
         kind = f"{len(corpora)} corpora" if len(corpora) > 1 else "a text with a tag"
         raise UserError(f"{run}: was trained on {kind}; give the text to translate as -i FILE")
     return corpora[0]
+
+
+def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
+    """Translate the text, resuming where an earlier call was killed, and write the pairs."""
+    from seq2seq.config.fields import show_flow
+    from seq2seq.inference.synthetic import Journal
+
+    _check(corpus, options)
+    count = sum(1 for _ in corpus.lines())
+    how = options.model, config_of(options.model[0]).decoding, arguments.model_options(options)
+    settings = corpus.settings(*how)
+    translator = load_translator(options)
+    try:
+        with (
+            output.termination_raises(),
+            Journal.open(corpus.journal, settings, options.overwrite) as journal,
+        ):
+            if journal.done:
+                logger.info(f"{journal.path}: resumed after {journal.done:,} of {count:,} lines")
+            _translate(translator, corpus, journal, count)
+            if corpus.settings(*how) != settings:
+                raise UserError(f"{corpus.inputs[0]}: changed while being read. Try again")
+            pairs = corpus.write(journal)
+        with write_errors(journal.path):
+            journal.path.unlink()
+    except KeyboardInterrupt:
+        logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
+        raise
+    names = " ".join(map(str, corpus.outputs))
+    logger.info(f"{names}: {counted(pairs, 'pair')}")
+    logger.info(f"To train on them, list in data.train: {show_flow(corpus.config_entry())}")
+    return 0
+
+
+def config_of(run: str) -> "Config":
+    """Return the config of a run; raises UserError if it has none."""
+    with frozen_objects():
+        from seq2seq.runs.run_config import read_config
+
+    return read_config(Path(run))
+
+
+def check_file(path: Path) -> None:
+    """Raise UserError for a file that does not hold plain lines, or cannot be read twice."""
+    if is_stdin(path) or (path.exists() and not path.is_file() and not path.is_dir()):
+        raise UserError(f"{path}: is read twice; give a regular file")
+    check_texts("", path)
+
+
+def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
+    """Raise UserError for outputs that cannot be written or would replace another file."""
+    output.check_sides(corpus.outputs)
+    overwrite = options.overwrite or corpus.journal.exists()
+    for path in (*corpus.outputs, corpus.journal):
+        output.check_output(path, *corpus.inputs, runs=options.model, compressed=True)
+        output.check_replaced(path, overwrite)
+    check_named_languages(corpus.outputs, corpus.languages)
+    if isinstance(corpus.text, Path):
+        src, tgt = corpus.languages
+        codes = (tgt, src) if corpus.translates_targets else (src, tgt)
+        check_named_languages([corpus.text], codes)
+
+
+def _translate(
+    translator: "Translator", corpus: "SyntheticCorpus", journal: "Journal", count: int
+) -> None:
+    """Translate the lines that the journal lacks, and log notes on them."""
+    with (
+        LineReport(corpus.inputs[0]) as report,
+        output.progress("translated", count, done=journal.done) as advance,
+    ):
+        for translations in corpus.translate(translator, journal, BATCH_LINES, advance):
+            report.note_translations(journal.done + 1, translations)

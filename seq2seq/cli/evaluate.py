@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
-from seq2seq.cli.output import (
-    as_tree,
-    check_ending,
-    check_output,
-    open_output,
-    progress,
-    write_report,
-)
+from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
@@ -68,8 +61,6 @@ def run(options: argparse.Namespace) -> int:
     data, language = _recorded(options.model)
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
     check_output(options.output, *inputs, runs=options.model)
-    check_ending(options.output)
-    check_ending(options.sentences, as_tsv=True)
     check_output(options.json, *inputs, options.output, runs=options.model)
     check_output(options.sentences, *inputs, options.output, options.json, runs=options.model)
     from seq2seq.evaluation import metrics

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = """examples:
   seq2seq init my.yaml --src-lang en --tgt-lang de --train all.en all.de --minutes 30
   seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --valid valid.tsv"""
-    parser.add_argument("config", type=arguments.folder, metavar="CONFIG", help="file to write")
+    parser.add_argument("config", type=Path, metavar="CONFIG", help="file to write")
     text = "language code of the source, such as en"
     parser.add_argument("--src-lang", required=True, metavar="CODE", help=text)
     text = "language code of the target, such as de"
@@ -61,7 +61,9 @@ def run(options: argparse.Namespace) -> int:
         for part in ("train", "valid", "test")
         if (paths := getattr(options, part))
     }
-    _check_endings(options)
+    for files in texts.values():
+        codes = options.src_lang, options.tgt_lang
+        arguments.check_named_languages([*files.paths.values()], codes)
     inputs = [path for files in texts.values() for path in files.paths.values()]
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
@@ -84,19 +86,6 @@ def run(options: argparse.Namespace) -> int:
     data = _data(options, texts)
     _write(options.config, data, choose(facts, data, options.minutes, device))
     return 0
-
-
-def _check_endings(options: argparse.Namespace) -> None:
-    """Raise UserError if the endings of a text's files are the codes of the other side."""
-    codes = options.src_lang, options.tgt_lang
-    for part in ("train", "valid", "test"):
-        paths = getattr(options, part) or ()
-        endings = [{suffix[1:] for suffix in path.suffixes} & {*codes} for path in paths]
-        if endings == [{codes[1]}, {codes[0]}] and codes[0] != codes[1]:
-            raise UserError(
-                f"init --{part}: the endings are those of {codes[1]} to {codes[0]}, the languages "
-                f"{' to '.join(codes)}; pass --{part} {shlex.join(map(str, paths[::-1]))}"
-            )
 
 
 def _note_codes(options: argparse.Namespace) -> None:

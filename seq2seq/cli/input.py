@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Self
 
 from seq2seq.data.lines import (
     MAX_LINE_BYTES,
@@ -182,14 +182,12 @@ class LineReport:
         for index, scorable in enumerate(possible, start=number):
             self._note(_ONE_SIDED, index, not scorable)
 
-    @contextmanager
-    def logged_on_failure(self) -> Iterator[None]:
-        """Log the notes also if the block does not succeed."""
-        try:
-            yield
-        except BaseException:
-            self.log()
-            raise
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Log the notes, also if the block does not succeed."""
+        self.log()
 
     def log(self) -> None:
         """Log the notes collected since the last call."""

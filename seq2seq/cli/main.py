@@ -12,14 +12,8 @@ from pathlib import Path
 
 from seq2seq.cli.arguments import option
 from seq2seq.cli.parser import COMMANDS, parse
+from seq2seq.runtime import errors
 from seq2seq.runtime.console import console, logger
-from seq2seq.runtime.errors import (
-    RunError,
-    UserError,
-    arguments_spelled,
-    is_out_of_memory,
-    missing_extra,
-)
 from seq2seq.runtime.process_group import reports_errors
 
 _MEMORY = (
@@ -36,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _replace_closed_streams()
     _limit_spinning()
-    with arguments_spelled(option), console():
+    with errors.arguments_spelled(option), console():
         return _run(sys.argv[1:] if arguments is None else arguments)
 
 
@@ -48,9 +42,9 @@ def _run(arguments: Sequence[str]) -> int:
         code: int = options.run(options)
         sys.stdout.flush()
         return code
-    except UserError as error:
+    except errors.UserError as error:
         return _fail(error.lines, 2)
-    except RunError as error:
+    except errors.RunError as error:
         return _fail(error.lines, 1)
     except KeyboardInterrupt as stop:
         signal_number = getattr(stop, "signal_number", None)
@@ -59,7 +53,7 @@ def _run(arguments: Sequence[str]) -> int:
         return _fail(["interrupted"], 128 + getattr(stop, "number", signal.SIGINT))
     except ModuleNotFoundError as error:
         called = next((word for word in arguments if word in COMMANDS), "seq2seq")
-        if (message := missing_extra(error, called)) is None:
+        if (message := errors.missing_extra(error, called)) is None:
             raise
         return _fail(message.lines, 2)
     except BrokenPipeError:  # the reader of stdout has finished, as `head` does
@@ -68,7 +62,7 @@ def _run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _fail([f"{error.filename or 'input or output'}: {error.strerror or error}"], 1)
     except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
+        if not errors.is_out_of_memory(error):
             raise
         return _fail([f"out of memory; {_MEMORY}"], 1)
 

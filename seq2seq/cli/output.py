@@ -5,9 +5,9 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from types import FrameType
@@ -15,13 +15,12 @@ from typing import IO, Any
 
 from seq2seq.data.lines import is_compressed
 from seq2seq.runtime import files
-from seq2seq.runtime.console import counted, duration, logger, printable
+from seq2seq.runtime.console import counted, logger, printable
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.strict_json import json_text
 
 _BLOCK_BYTES = 1 << 20
-_SPREADSHEETS = (".xlsx", ".xls", ".ods")
 
 
 class Output:
@@ -208,17 +207,6 @@ def check_output(
         raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
 
 
-def check_ending(path: Path | None, as_json: bool = False, as_tsv: bool = False) -> None:
-    """Raise UserError for the ending of another format than lines of text, of JSON or of TSV."""
-    if path is None or not (is_table(path) or path.suffix.lower() in _SPREADSHEETS):
-        return
-    ending = path.suffix.lower()
-    if (as_json and ending in (".json", ".jsonl", ".ndjson")) or (as_tsv and ending == ".tsv"):
-        return
-    form = "JSON, an object a line" if as_json else "TSV" if as_tsv else "lines of plain text"
-    raise UserError(f"{path}: the output is {form}; choose a name that does not end in {ending}")
-
-
 def check_sides(outputs: Sequence[Path]) -> None:
     """Raise UserError unless parallel text has two files of lines, or one that is a table."""
     if len(outputs) > 2:
@@ -283,49 +271,20 @@ def _is_stdin(path: Path) -> bool:
 
 @contextmanager
 def progress(
-    task: str, total: int | None, unit: str = "line", visible: bool = True, done: int = 0
+    task: str, total: int | None, visible: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], object] | None]:
     """Yield a function that advances a bar on stderr; None if it is no terminal or not `visible`.
 
-    The bar starts after what is `done` already, such as by an earlier call.
-
-    After the block, the bar gives way to a summary, such as "translated 10,000 lines in 40.2 s".
-    A runtime without tqdm shows no bar.
+    The bar starts after what is `done` already, such as by an earlier call. It stays, with its
+    time. A runtime without tqdm shows no bar.
     """
-    tqdm = _bar_class() if visible and sys.stderr.isatty() else None
-    if tqdm is None:
+    if not visible or not sys.stderr.isatty() or find_spec("tqdm") is None:
         yield None
         return
-    began = time.monotonic()
-    with tqdm(
-        desc=task, total=total, initial=done, unit=f" {unit}s", leave=False, dynamic_ncols=True
-    ) as bar:
+    from tqdm import tqdm
+
+    with tqdm(desc=task, total=total, initial=done, unit=" lines", dynamic_ncols=True) as bar:
         yield bar.update
-        count = int(bar.n) - done
-    log_duration(task, count, unit, began)
-
-
-def above_bar() -> AbstractContextManager[object]:
-    """Return a context in which lines may be printed while a bar is shown."""
-    if (tqdm := sys.modules.get("tqdm")) is None:
-        return nullcontext()
-    context: AbstractContextManager[object] = tqdm.tqdm.external_write_mode(file=sys.stdout)
-    return context
-
-
-def log_duration(task: str, count: int, unit: str, began: float) -> None:
-    """Log the time since `began`, of `time.monotonic`, if stderr is a terminal."""
-    if sys.stderr.isatty():
-        logger.info(f"{task} {counted(count, unit)} in {duration(time.monotonic() - began)}")
-
-
-def _bar_class() -> Any:
-    """Return the class of bars, None where tqdm is not installed."""
-    try:
-        from tqdm import tqdm
-    except ModuleNotFoundError:
-        return None
-    return tqdm
 
 
 def count_lines(path: Path | None) -> int | None:

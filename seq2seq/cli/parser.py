@@ -1,4 +1,4 @@
-"""The parser of the `seq2seq` command: its subcommands, mistakes in options, shell completion."""
+"""The parser of the `seq2seq` command: its subcommands and mistakes in options."""
 
 import argparse
 import re
@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from seq2seq import __version__
 from seq2seq.cli.arguments import is_override
-from seq2seq.runtime.errors import UserError, did_you_mean, not_installed
+from seq2seq.runtime.errors import UserError, did_you_mean
 from seq2seq.runtime.files import check_paths
 
 GROUPS = {  # headings and their commands: modules beside this one, with _ for -
@@ -105,30 +105,6 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-") and " " not in argument
 
 
-class _PrintCompletion(argparse.Action):
-    """Option that prints the completion script of a shell and exits."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *values: Any) -> NoReturn:
-        """Print the script; raise UserError if shtab is not installed."""
-        try:
-            import shtab
-        except ImportError:
-            raise not_installed("--print-completion needs shtab", "all") from None
-        from seq2seq.cli.explain import config_keys
-
-        (commands,) = (action.choices for action in parser._actions if action.dest == "command")
-        assert isinstance(commands, dict)
-        for action in (action for command in commands.values() for action in command._actions):
-            if action.option_strings and action.metavar in ("RUN", "FOLDER"):
-                action.complete = shtab.DIRECTORY
-            elif action.type is Path:
-                action.complete = shtab.FILE
-            elif action.dest in ("keys", "overrides") and action.metavar != "CONFIG":
-                action.choices = config_keys()
-        print(shtab.complete(parser, values[1]))
-        parser.exit()
-
-
 def command_modules() -> dict[str, ModuleType]:
     """Import the modules of all subcommands."""
     return {name: _command_module(name) for name in COMMANDS}
@@ -136,19 +112,6 @@ def command_modules() -> dict[str, ModuleType]:
 
 def _command_module(name: str) -> ModuleType:
     return import_module(f"seq2seq.cli.{name.replace('-', '_')}")
-
-
-def _needed_modules(arguments: Sequence[str]) -> dict[str, ModuleType]:
-    """Import the module of the subcommand that is called; all of them for their completion.
-
-    `seq2seq --help` needs none. Others may need packages that are not installed.
-    """
-    if any(word.partition("=")[0] == "--print-completion" for word in arguments):
-        return command_modules()
-    called = next((word for word in arguments if word in COMMANDS), None)
-    if called is None:
-        return {}
-    return {called: _command_module(called)}
 
 
 class _MainParser(Parser):
@@ -178,21 +141,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         epilog="`seq2seq help COMMAND` describes a command.",
     )
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
-    text, shells = "print the completion script of a shell", ("bash", "zsh", "fish", "tcsh")
-    parser.add_argument("--print-completion", action=_PrintCompletion, choices=shells, help=text)
     commands = parser.add_subparsers(
-        title="commands",
-        required=True,
-        dest="command",
-        metavar="COMMAND",
-        parser_class=Parser,
+        title="commands", required=True, dest="command", metavar="COMMAND", parser_class=Parser
     )
-    modules = _needed_modules(arguments)
+    called = next((word for word in arguments if word in COMMANDS), None)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
-        if name in modules:
-            modules[name].add_arguments(command)
-            command.set_defaults(run=modules[name].run)
+        if name == called:  # others may need packages that are not installed
+            module = _command_module(name)
+            module.add_arguments(command)
+            command.set_defaults(run=module.run)
     options, unread = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
     if "decoding" in options:

@@ -8,16 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli import input as input_lines
 from seq2seq.cli.arguments import frozen_objects, load_translator
-from seq2seq.cli.input import (
-    BATCH_LINES,
-    LineReport,
-    check_texts,
-    is_stdin,
-    name_of,
-    open_input,
-)
-from seq2seq.cli.output import check_ending, check_output, open_output
+from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
@@ -45,11 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score all pairs and log the perplexity."""
-    check_texts("score", options.input or Path("-"), options.ref)
-    if is_stdin(options.input):
+    input_lines.check_texts("score", options.input or Path("-"), options.ref)
+    if input_lines.is_stdin(options.input):
         options.input = None
     check_output(options.output, options.input, options.ref, runs=options.model)
-    check_ending(options.output, as_json=options.json)
     with frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 
@@ -60,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
         open_output(options.output) as output,
         output.kept_on_failure("the scores of the first", "pair"),
     ):
-        for start in range(0, len(sources), BATCH_LINES):
-            rows = slice(start, start + BATCH_LINES)
+        for start in range(0, len(sources), input_lines.BATCH_LINES):
+            rows = slice(start, start + input_lines.BATCH_LINES)
             scored = score_lines(translator, sources[rows], targets[rows])
             _check_finite(scored, start + 1, options)
             output.write("".join(_format(line, options.json) for line in scored))
@@ -78,12 +70,15 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(paths: Sequence[Path | None]) -> list[tuple[LineReport, list[str]]]:
+def _read(paths: Sequence[Path | None]) -> list[tuple[input_lines.LineReport, list[str]]]:
     """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
     with ExitStack() as stack:
-        named = [(name_of(path), stack.enter_context(open_input(path))) for path in paths]
+        named = [
+            (input_lines.name_of(path), stack.enter_context(input_lines.open_input(path)))
+            for path in paths
+        ]
         lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
-    reports = [LineReport(path) for path in paths]
+    reports = [input_lines.LineReport(path) for path in paths]
     return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]
 
 

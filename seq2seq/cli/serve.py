@@ -114,9 +114,8 @@ def run(options: argparse.Namespace) -> int:
             "of that size would never be accepted"
         )
     with frozen_objects():
-        from seq2seq.serving.access import Access, Limits
+        from seq2seq.serving.access import Access, Limits, log_json
         from seq2seq.serving.app import address_of, create_app, listen, server_for
-        from seq2seq.serving.metrics import log_json
         from seq2seq.serving.service import load_pairs
     if options.log_format == "json":
         log_json()
@@ -149,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_installed() -> None:
     """Raise UserError without the extra."""
-    for module in ("fastapi", "jinja2", "prometheus_client", "uvicorn"):
+    for module in ("fastapi", "jinja2", "uvicorn"):
         if find_spec(module) is None:
             raise not_installed(f"serve needs {module}", "serve")
 

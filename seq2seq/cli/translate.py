@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
@@ -18,14 +18,7 @@ from seq2seq.cli.arguments import (
     search_settings,
 )
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
-from seq2seq.cli.output import (
-    Output,
-    check_ending,
-    check_output,
-    count_lines,
-    open_output,
-    progress,
-)
+from seq2seq.cli.output import Output, check_output, count_lines, open_output, progress
 from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
@@ -37,10 +30,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
-_LINE_OPTIONS = (
-    *("json", "n_best", "prefix", "prefix_file", "constraints"),
-    *("stream", "shard"),
-)
+_LINE_OPTIONS = (*("json", "n_best", "prefix", "prefix_file", "constraints"), *("stream", "shard"))
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
 
@@ -107,7 +97,6 @@ def run(options: argparse.Namespace) -> int:
     inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
     inputs.append(options.forbidden)
     check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
-    check_ending(options.output, as_json=options.json)
     form = options.format or document_format(options.input)
     _check(options, form)
     settings = search_settings(options)
@@ -117,8 +106,7 @@ def run(options: argparse.Namespace) -> int:
         _check_prefixes(text.prefixes or [options.prefix or ""])
         translator = _load(options, settings, text.phrases or ())
         with open_output(options.output) as output:
-            report = _translate(options, text, translator, settings, output)
-    report.log()
+            _translate(options, text, translator, settings, output)
     return 0
 
 
@@ -166,8 +154,8 @@ def _translate(
     translator: "Translator",
     settings: "SearchSettings",
     output: Output,
-) -> LineReport:
-    """Write the translations batch by batch; keep those of a call that fails. Return notes."""
+) -> None:
+    """Write the translations batch by batch, and log notes; keep those of a call that fails."""
     name = "the arguments" if options.text else options.input
     report = LineReport(name, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
@@ -176,7 +164,7 @@ def _translate(
     total = _total(options) if barred and sys.stderr.isatty() else None
     with (
         output.kept_on_failure("the translations of the first", "line", lines_of_each),
-        report.logged_on_failure(),
+        report,
         progress("translated", total, visible=barred) as advance,
     ):
         by_line = _arrives_by_line(options)
@@ -204,7 +192,6 @@ def _translate(
             output.flush()
             if by_line:
                 report.log()
-    return report
 
 
 def _writer(options: argparse.Namespace) -> "tuple[Callable[[Translation, int], str], int]":
@@ -267,15 +254,12 @@ def _in_step(options: argparse.Namespace, lines: Iterator[bytes], name: str) -> 
     files = {content: path for content, path in files.items() if path is not None}
     if not files:
         return _InputText(lines)
-    texts = [(str(path), (line.encode() for line in iter_lines(path))) for path in files.values()]
+    texts: list[Any] = [(str(path), iter_lines(path)) for path in files.values()]
     rule = f"line n must have the {' and '.join(files)} of input line n, blank for none"
     *columns, read = [
         list(column) for column in zip(*in_step([*texts, (name, lines)], rule), strict=True)
     ] or [[]] * (len(files) + 1)
-    by_line = {
-        content: [line.decode() for line in column]
-        for content, column in zip(files, columns, strict=True)
-    }
+    by_line = dict(zip(files, columns, strict=True))
     phrases = [line.split("\t") for line in by_line.get("constraints", ())]
     return _InputText(
         iter(read), 1, by_line.get("prefix"), phrases if options.constraints else None

@@ -62,10 +62,7 @@ class ParallelFiles(Section):
     )
     columns: Annotated[
         list[NonEmptyStr] | None, BeforeValidator(split_list), WithJsonSchema(_COLUMNS)
-    ] = key(
-        None,
-        "two columns of file, by name or number; null: [1, 2], or the language codes",
-    )
+    ] = key(None, "two columns of file, by name or number; null: [1, 2], or the language codes")
 
     tag: NonEmptyStr | None = key(
         None, "token put before each source line, such as <bt> for back-translations"
@@ -235,7 +232,7 @@ class VocabularyConfig(Section):
         PlainSerializer(dump_auto),
         WithJsonSchema({"anyOf": [_SIZE_SCHEMA, {"const": "auto"}]}),
     ] = key("auto", "tokens, special ones included, or auto: as many as suit the training text")
-    model: Annotated[tuple[FilePath, ...], BeforeValidator(split_list)] = key(
+    model: Annotated[tuple[FilePath, ...], Field(max_length=2), BeforeValidator(split_list)] = key(
         (), "existing SentencePiece models in place of type and size: one, or source and target"
     )
     joint: Bool = key(True, "share one vocabulary between both languages")
@@ -259,13 +256,6 @@ class VocabularyConfig(Section):
         if len(info.data.get("model", ())) == 2 and joint:
             raise ValueError("must be false with two models; a joint vocabulary has one")
         return joint
-
-    @field_validator("model")
-    @classmethod
-    def _count_models(cls, models: tuple[Path, ...]) -> tuple[Path, ...]:
-        if len(models) > 2:
-            raise ValueError("give one model, or two: source and target")
-        return models
 
     @field_validator("symbols")
     @classmethod

@@ -136,26 +136,23 @@ def _read_entry(node: yaml.Node, path: KeyPath, document: Document) -> object:
 def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
     """Set the key of an override `section.key=value`; return its path, or raise ValueError.
 
-    A number from 1 on is an entry of a list of maps. The value of a section may be a map in braces.
+    The value of a section may be a map in braces.
     """
     keys, equals, text = override.partition("=")
     path, text = tuple(keys.strip().split(".")), text.strip()
     if not equals or not all(path):
         raise ValueError("expected section.key=value, such as model.dropout=0.2")
-    section, depth = tree, 0
-    while depth < len(path) - 1:
-        key = path[depth]
-        depth += 1
+    section = tree
+    for depth, key in enumerate(path[:-1], start=1):
         if section.get(key) is None:
             section[key] = {}
         kind, below = section_at(schema, path[:depth]), section[key]
         if kind is not None and issubclass(kind, Shorthand) and below != {}:
             below = section[key] = kind.opened(below, path[depth])
-        if isinstance(below, list):
-            below = _entry(below, path, depth)
-            depth += 1
         if not isinstance(below, dict):
-            raise ValueError(f"{'.'.join(path[:depth])} has a single value; give it a new one")
+            is_list = isinstance(below, list)
+            text = "a list; change the file" if is_list else "a single value; give it a new one"
+            raise ValueError(f"{'.'.join(path[:depth])} has {text}")
         section = below
     value: object = None if text in _NULLS else text
     if text.startswith("{") and section_at(schema, path) is not None:
@@ -179,13 +176,3 @@ def _read_braces(text: str, path: KeyPath) -> object:
     for issue in document.issues:
         raise ValueError(issue.text)
     return value
-
-
-def _entry(entries: list[object], path: KeyPath, depth: int) -> object:
-    """Return the entry of the list at `path[:depth]` that the rest of the path names."""
-    numbers = [str(number) for number, entry in enumerate(entries, 1) if isinstance(entry, dict)]
-    if path[depth] in numbers and depth + 1 < len(path):
-        return entries[int(path[depth]) - 1]
-    name = ".".join(path[:depth])
-    remedy = f"set keys of entries, such as {name}.1.KEY=VALUE" if numbers else "set all of it"
-    raise ValueError(f"{name} is a list of {len(entries)}; {remedy}, or change the file")

@@ -73,6 +73,8 @@ _REASONS = {  # by the error types of pydantic
     "path_type": "must be a file name",
     "dict_type": "must be a section with keys",
     "model_type": "must be a section with keys",
+    "too_short": "must not be empty",
+    "too_long": "must be at most {max_length}",
     "greater_than": "must be greater than {gt}",
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be less than {lt}",

@@ -150,7 +150,9 @@ def show(value: object) -> str:
 def show_flow(value: Mapping[Any, Any] | Sequence[Any]) -> str:
     """Format a map or a list on one line, as YAML does."""
     tree = dict(value) if isinstance(value, Mapping) else list(value)
-    text: str = yaml.safe_dump(tree, default_flow_style=True, sort_keys=False, width=10_000)
+    text: str = yaml.safe_dump(
+        tree, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10_000
+    )
     return text.strip()
 
 

@@ -6,7 +6,7 @@ empty value means None.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -22,7 +22,6 @@ from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all
 from seq2seq.config.fields import (
     FilePath,
     Int,
-    KeyPath,
     LoadContext,
     NonEmptyStr,
     Section,
@@ -123,16 +122,11 @@ class Config(Section):
         model = info.data.get("model")
         if model is None or model.decoder != "none":
             return decoding
-        refused, off = [], {"coverage_penalty": 0.0, "replace_unknown": False}
+        off = {"coverage_penalty": 0.0, "replace_unknown": False}
         for name in off:
-            value, reason = getattr(decoding, name), f"decoder none has no attention for {name}"
-            try:
-                if value:
-                    ignore(("decoding", name), value, reason, info)
-            except ValueError:
-                refused.append(name)
-        if refused:
-            raise ValueError(f"decoder none has no attention for {' and '.join(refused)}")
+            if value := getattr(decoding, name):
+                reason = f"decoder none has no attention for {name}"
+                ignore(("decoding", name), value, reason, info)
         return decoding.model_copy(update=off)
 
 
@@ -167,8 +161,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> Config:
 
     The last override of a key wins; its value is taken literally, `null` means None. Notes on keys
     that have no effect with the decoder go to the logger `seq2seq`. Raises ConfigError with every
-    issue of the file and of the overrides at once, and TypeError for a path or overrides of another
-    type.
+    issue of the file and of the overrides at once, and TypeError for overrides of another type.
     """
     config, notes = read_config_file(path, overrides)
     for note in notes:
@@ -178,7 +171,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> Config:
 
 def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedConfig:
     """Return the config as `load_config` does, and its notes, which are not logged."""
-    path = argument_types.path(path, "path")
+    path = Path(path)
     overrides = argument_types.text_list(overrides, "overrides", "such as ['model.dropout=0.2']")
     document = read_document(path)
     if VARIANTS in document.tree:
@@ -247,8 +240,8 @@ def changed_keys(old: Config, new: Config) -> list[str]:
 
 def recorded_keys(config: Config) -> dict[str, object]:
     """Return the keys that a resumed run must keep: JSON values by dotted key."""
-    leaves = {".".join(path): value for path, value in _leaves(config.model_dump(mode="json"))}
-    return {key: value for key, value in leaves.items() if not _is_free(key)}
+    values = leaves(config.model_dump(mode="json"))
+    return {key: value for key, value in values.items() if not _is_free(key)}
 
 
 def _is_free(key: str) -> bool:
@@ -266,15 +259,16 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     ]
 
 
-def _leaves(tree: Tree, above: KeyPath = ()) -> Iterator[tuple[KeyPath, object]]:
-    """Yield the keys with a value."""
+def leaves(tree: Tree, above: str = "") -> dict[str, object]:
+    """Return the keys with a value, by their dotted names; entries of lists count from 1."""
+    values: dict[str, object] = {}
     for name, value in tree.items():
         if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
             value = {str(number): entry for number, entry in enumerate(value, start=1)}
-        if isinstance(value, dict):
-            yield from _leaves(value, (*above, name))
-        else:
-            yield (*above, name), value
+        values |= (
+            leaves(value, f"{above}{name}.") if isinstance(value, dict) else {above + name: value}
+        )
+    return values
 
 
 def json_schema() -> dict[str, Any]:

@@ -58,7 +58,6 @@ CORPORA = (MULTI30K_NAME, *ANKI_LANGUAGES)
 
 USER_AGENT = "seq2seq-attention"  # manythings.org refuses the defaults of libraries
 TIMEOUT = 60  # seconds without data
-RETRIES = 2  # after a broken connection or a server error
 MAX_UNPACKED = 512 * 2**20  # bytes
 HELD_OUT = 1000  # English sentences in each of dev and test
 
@@ -155,24 +154,18 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
 
 
 def download(url: str) -> bytes:
-    """Return the content of a URL; retry after a broken connection or a server error.
-
-    Raises RunError.
-    """
+    """Return the content of a URL; raises RunError."""
     request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT})
-    for further in range(RETRIES, -1, -1):
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-                content: bytes = response.read()
-                return content
-        except (OSError, HTTPException) as error:
-            if not further or getattr(error, "code", 500) < 500:
-                reason = " ".join(str(error).split())
-                raise RunError(
-                    f"{url}: download failed: {reason}. Check the network connection, its proxy "
-                    "and certificates, then repeat the command"
-                ) from error
-    raise AssertionError("returns or raises")
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
+            content: bytes = response.read()
+            return content
+    except (OSError, HTTPException) as error:
+        reason = " ".join(str(error).split())
+        raise RunError(
+            f"{url}: download failed: {reason}. Check the network connection, its proxy and "
+            "certificates, then repeat the command"
+        ) from error
 
 
 def read_at_most(read: Callable[[int], bytes], limit: int, name: str) -> bytes:

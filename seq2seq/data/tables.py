@@ -32,7 +32,7 @@ _HEADER_WORDS = frozenset(
     reference score segment sentence sentences source src target text tgt translated translation
     trg""".split()  # noqa: SIM905
 )
-WritePair = Callable[[str, str], None]
+WritePair = Callable[[str, str], object]
 
 
 def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, str]]:
@@ -199,16 +199,13 @@ def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def pair_writer(
-    paths: Sequence[Path],
-    columns: Sequence[str] = ("src", "tgt"),
-    later: Renames | None = None,
+    paths: Sequence[Path], columns: Sequence[str] = ("src", "tgt"), later: Renames | None = None
 ) -> Iterator[WritePair]:
     """Yield a function that writes a pair: into two files of lines, or into one table.
 
     The files appear together, or with others of `later` (see `appearing_together`).
-    `columns` are the names in the header of CSV and the keys of JSON lines, or the numbers of the
-    columns of a CSV without a header.
-    Raises errors as `new_file` does, and UserError for text that the format cannot hold.
+    `columns` are the names in the header of CSV and the keys of JSON lines. In a TSV a tab of a
+    sentence becomes a space. Raises errors as `new_file` does.
     """
     with ExitStack() as stack:
         if later is None:
@@ -225,50 +222,17 @@ def pair_writer(
 
 def _writer(files: Sequence[io.TextIOWrapper], path: Path, columns: Sequence[str]) -> WritePair:
     if len(files) == 2:
-        return _line_writer(*files)
+        src_file, tgt_file = files
+        return lambda src, tgt: (src_file.write(f"{src}\n"), tgt_file.write(f"{tgt}\n"))
     form = table_format(path)
     if form == "csv":
-        return _csv_writer(files[0], columns)
-    return _json_writer(files[0], columns) if form == "json" else _tsv_writer(files[0], path)
-
-
-def _line_writer(src_file: IO[str], tgt_file: IO[str]) -> WritePair:
-    def write(src: str, tgt: str) -> None:
-        src_file.write(f"{src}\n")
-        tgt_file.write(f"{tgt}\n")
-
-    return write
-
-
-def _csv_writer(file: IO[str], columns: Sequence[str]) -> WritePair:
-    table, numbers = csv.writer(file), as_numbers(columns)  # RFC 4180
-    if numbers is None:
+        table = csv.writer(files[0])  # RFC 4180
         table.writerow(columns)
-    src_place, tgt_place = numbers or (0, 1)
-
-    def write(src: str, tgt: str) -> None:
-        cells = [""] * (max(src_place, tgt_place) + 1)
-        cells[src_place], cells[tgt_place] = src, tgt
-        table.writerow(cells)
-
-    return write
+        return lambda *pair: table.writerow(pair)
+    if form == "json":
+        return lambda *pair: files[0].write(_as_json(dict(zip(columns, pair, strict=True))))
+    return lambda *pair: files[0].write("\t".join(x.replace("\t", " ") for x in pair) + "\n")
 
 
-def _json_writer(file: IO[str], columns: Sequence[str]) -> WritePair:
-    def write(src: str, tgt: str) -> None:
-        fields = dict(zip(columns, (src, tgt), strict=True))
-        file.write(json.dumps(fields, ensure_ascii=False) + "\n")
-
-    return write
-
-
-def _tsv_writer(file: IO[str], path: Path) -> WritePair:
-    def write(src: str, tgt: str) -> None:
-        if "\t" in src or "\t" in tgt:
-            raise UserError(
-                f"{path}: a sentence contains a tab ({src[:40]!r}), which TSV cannot hold. "
-                "Write two files, .csv or .jsonl"
-            )
-        file.write(f"{src}\t{tgt}\n")
-
-    return write
+def _as_json(fields: dict[str, str]) -> str:
+    return json.dumps(fields, ensure_ascii=False) + "\n"

@@ -30,14 +30,7 @@ from tqdm import tqdm
 from seq2seq.data import corpus as texts
 from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.length_windows import VERSION, BatchDivision
-from seq2seq.data.packed_sequences import (
-    Chunk,
-    Lengths,
-    PackedIds,
-    PackedLines,
-    Selected,
-    pack_ids,
-)
+from seq2seq.data.packed_sequences import Chunk, Lengths, PackedIds, PackedLines, Selected, pack_ids
 from seq2seq.data.pharaoh import iter_linked_pairs
 from seq2seq.runtime.console import hides_bars, one_line
 from seq2seq.runtime.files import PART_SUFFIX, atomic_write, sync, sync_folder, write_errors
@@ -109,11 +102,7 @@ class EntryCache:
                     folder.chmod(0o700)
 
     def load(
-        self,
-        name: str,
-        key: Key,
-        build: Callable[[Path], Counts],
-        recorded: str | None = None,
+        self, name: str, key: Key, build: Callable[[Path], Counts], recorded: str | None = None
     ) -> Entry:
         """Open the entry with this key; if it cannot be used, let `build` fill a new folder.
 

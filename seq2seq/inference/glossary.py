@@ -8,7 +8,6 @@ from typing import NamedTuple, Self
 from seq2seq.data.lines import is_blank, read_lines
 from seq2seq.data.vocabulary.vocabulary import normalized
 from seq2seq.inference.search.lexical import is_letter
-from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 
 
@@ -56,7 +55,7 @@ class Glossary:
     @classmethod
     def read(cls, path: Path | str) -> Self:
         """Read a TSV of source and target phrases; raises UserError with the line."""
-        path = argument_types.path(path, "glossary")
+        path = Path(path)
         terms, places = [], []
         for number, line in enumerate(read_lines(path), start=1):
             if is_blank(line):

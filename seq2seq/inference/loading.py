@@ -20,13 +20,13 @@ from seq2seq.engines.onnx.network import GraphFiles, Network, load_network
 from seq2seq.runs import engine_folder
 from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
 from seq2seq.runs.layout import DESCRIPTION
-from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
 
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.config.schema import Config, DecodingConfig
+    from seq2seq.config.schema import DecodingConfig
+    from seq2seq.runs.run_config import StoredRun
 
 AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
 
@@ -78,8 +78,8 @@ def load_folders(
     """Return run folders or exported folders as a model of this kind; see `Translator.load`."""
     if not runs:
         raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
-    paths = [argument_types.path(run, "runs") for run in runs]
-    options = replace(options, device=argument_types.device_name(options.device))
+    paths = [Path(run) for run in runs]
+    options = replace(options, device=str(options.device))
     exported = [path for path in paths if is_export(path)]
     if exported and len(exported) < len(paths):
         raise UserError(
@@ -160,20 +160,19 @@ def _networks(
 
 def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | None:
     """Return the fields of run folders with their graphs; None if one of them cannot be traced."""
-    from seq2seq.runs.graphs import check_runs, graphs_of, stored_run
+    from seq2seq.runs.graphs import check_runs, graphs_of
+    from seq2seq.runs.run_config import stored_run
 
     runs = [stored_run(path) for path in paths]
-    check_runs(paths, runs)
+    check_runs(runs)
     networks = []
-    for path, run in zip(paths, runs, strict=True):
-        if (graphs := graphs_of(path, run)) is None:
+    for run in runs:
+        if (graphs := graphs_of(run)) is None:
             return None
         networks.append(load_network(graphs, len(run.vocabularies.tgt), options.int8))
     return {
         "engine": OnnxEngine(networks),
-        "vocabularies": runs[0].vocabularies,
-        "limit": runs[0].limit,
-        **_of_config(paths[0], runs[0].config, options),
+        **_of_run(runs[0], options),
     }
 
 
@@ -189,14 +188,12 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     device = choose_device(options.device)
     _check_computed(paths[0], device, options)
     runs = [load_model(path, device) for path in paths]
-    check_runs(paths, runs)
+    check_runs(runs)
     models = [run.model.half() if options.float16 else run.model for run in runs]
     return {
         "engine": engine_for(models[0] if len(models) == 1 else Ensemble(models), device),
-        "vocabularies": runs[0].vocabularies,
-        "limit": runs[0].limit,
         "device": device,
-        **_of_config(paths[0], runs[0].config, options),
+        **_of_run(runs[0], options),
     }
 
 
@@ -213,13 +210,15 @@ def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -
         raise UserError(text, argument="float16", value=True)
 
 
-def _of_config(path: Path, config: "Config", options: ModelOptions) -> dict[str, Any]:
-    from seq2seq.runs import run_config
+def _of_run(run: "StoredRun", options: ModelOptions) -> dict[str, Any]:
+    from seq2seq.runs.run_config import overridden_decoding
 
     return {
-        "decoding": run_config.overridden_decoding(path, config, options.overrides),
-        "max_length": config.data.max_length,
-        "source": run_config.read_source_profile(path),
+        "vocabularies": run.vocabularies,
+        "limit": run.limit,
+        "decoding": overridden_decoding(run.path.parent, run.config, options.overrides),
+        "max_length": run.config.data.max_length,
+        "source": run.source,
     }
 
 

@@ -1,18 +1,17 @@
 """Corpora of machine translations, for distillation and back-translation, made so that they resume.
 
-The journal of a translation is one file. Its first line is a JSON object with the settings of the
-translation. Each further line is a batch: a JSON list with, for each source line, the list of its
-translations. A batch is appended and synced at once. If the process is killed meanwhile, the
-incomplete last line is dropped when the file is opened again.
+The journal of a translation is one file: a checksum of its settings, then, for each source line, a
+JSON list of its translations. The last line may be incomplete, and is dropped.
 """
 
+import fcntl
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, NamedTuple, Self
 
 from seq2seq.config.schema import DecodingConfig, ParallelFiles
 from seq2seq.data.corpus import iter_pairs
@@ -23,91 +22,71 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST
-from seq2seq.runtime.errors import DamagedFile, UserError, argument
+from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.file_types import table_format
 from seq2seq.runtime.files import sync, write_errors
-from seq2seq.runtime.locks import file_lock
-
-Settings = Mapping[str, Any]  # values that JSON holds
 
 
 class Journal:
     """Open journal: the number of lines that are translated, and their translations."""
 
     def __init__(self, path: Path, file: IO[bytes], done: int) -> None:
-        """Take a file whose position is the end of its last complete batch."""
+        """Take a file whose position is the end of its last complete line."""
         self.path, self.done = path, done
         self._file = file
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path, settings: Settings, overwrite: bool = False) -> Iterator[Self]:
+    def open(cls, path: Path, settings: str, overwrite: bool = False) -> Iterator[Self]:
         """Open a journal, or begin one if there is none or it is to be overwritten.
 
         A journal with the same settings is resumed, also with `overwrite`. Raises UserError if it
-        has other settings or another process writes it, DamagedFile if a batch before the last
-        cannot be read, and RunError if writing fails.
+        has other settings or another process writes it, and RunError if writing fails.
         """
-        with write_errors(path), file_lock(path), path.open("r+b") as file:
-            recorded, expected = file.readline(), _as_line({**settings})
-            if recorded != expected and not expected.startswith(recorded):
-                _loaded(recorded, f"{path}:1", dict)
-            journal = cls(path, file, _count(file, path, len(recorded)))
-            if recorded != expected:
-                if journal.done and not overwrite:
+        with write_errors(path), path.open("a+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(
+                    f"{path}: another process is writing it; wait until it ends"
+                ) from None
+            except OSError:  # this file system has no locks
+                pass
+            file.seek(0)
+            complete = [line for line in islice(file, 1) if line.endswith(b"\n")]
+            end, done = sum(map(len, complete)), 0
+            for line in file:
+                if line.endswith(b"\n"):
+                    end, done = end + len(line), done + 1
+            journal = cls(path, file, done)
+            file.seek(end)
+            if complete != [f"{settings}\n".encode()]:
+                if done and not overwrite:
                     raise UserError(
                         f"{path}: was begun with other settings. Repeat that command, or pass "
                         f"{argument('overwrite', True)} to begin again"
                     )
-                journal.done = 0
-                file.seek(0)
-                journal._append({**settings})
+                journal.done = file.seek(0)
+                journal._append(f"{settings}\n")
             yield journal
 
     def append(self, batch: Sequence[Sequence[str]]) -> None:
         """Record the translations of the next lines; they are on disk when this returns."""
-        self._append([list(texts) for texts in batch])
+        self._append("".join(f"{json.dumps(texts, ensure_ascii=False)}\n" for texts in batch))
         self.done += len(batch)
 
     def translations(self) -> Iterator[list[str]]:
         """Yield the translations of each line, in order."""
         with self.path.open("rb") as file:
             file.readline()  # settings
-            for line in file:
-                yield from json.loads(line)
+            yield from map(json.loads, file)
 
-    def _append(self, value: object) -> None:
+    def _append(self, text: str) -> None:
         with write_errors(self.path):
             self._file.truncate()
-            self._file.write(_as_line(value))
+            self._file.write(text.encode())
             self._file.flush()
             sync(self._file)
-
-
-def _as_line(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
-
-
-def _count(file: IO[bytes], path: Path, start: int) -> int:
-    """Return the number of lines in all batches; leave the file after the last complete one."""
-    done, end = 0, start
-    for number, line in enumerate(iter(file.readline, b""), start=2):
-        if not line.endswith(b"\n"):
-            break
-        done += len(_loaded(line, f"{path}:{number}", list))
-        end += len(line)
-    file.seek(end)
-    return done
-
-
-def _loaded(line: bytes, place: str, kind: type) -> Any:
-    with suppress(ValueError):  # also bytes that are not UTF-8
-        value = json.loads(line)
-        if isinstance(value, kind):
-            return value
-    raise DamagedFile(
-        f"{place}: is damaged, or not a journal of translations. Remove the file to begin again"
-    )
 
 
 class SyntheticCorpus(NamedTuple):
@@ -133,7 +112,7 @@ class SyntheticCorpus(NamedTuple):
 
     @property
     def is_tsv(self) -> bool:
-        """Return whether a pair is a line of TSV, which cannot hold a tab within a sentence."""
+        """Return whether a pair is a line of TSV."""
         return len(self.outputs) == 1 and table_format(self.outputs[0]) == "tsv"
 
     @property
@@ -148,33 +127,12 @@ class SyntheticCorpus(NamedTuple):
             return iter_lines(self.text)
         return (src for src, _ in iter_pairs(self.text))
 
-    def survey(self) -> tuple[int, str]:
-        """Return the number of lines and their SHA-256; raise UserError for text that is unfit."""
-        count, content = 0, hashlib.sha256()
-        for count, line in enumerate(self.lines(), start=1):
-            content.update(f"{line}\n".encode())
-            if self.is_tsv and "\t" in line:
-                raise UserError(
-                    f"{self.inputs[0]}:{count}: contains a tab, which TSV cannot hold. Write two "
-                    "files, .csv or .jsonl"
-                )
-        return count, content.hexdigest()
-
-    def settings(
-        self, runs: Sequence[str], decoding: DecodingConfig, options: ModelOptions
-    ) -> dict[str, Any]:
-        """Return all that decides the translations, but for the text, as JSON holds it."""
-        sampling = self.search.sampling
-        of_config = decoding.model_dump(mode="json")
-        return {
-            "models": [checksum_of_file(Path(run) / BEST) for run in runs],
-            "beam": self.beam_size,
-            "sampling": None if sampling is None else sampling._asdict(),
-            "decoding": list(options.overrides),
-            "int8": options.int8,
-            "float16": options.float16,
-            **{f"config.decoding.{key}": value for key, value in of_config.items()},
-        }
+    def settings(self, runs: Sequence[str], decoding: DecodingConfig, options: ModelOptions) -> str:
+        """Return a checksum of all that decides the translations."""
+        files = [*self.inputs, *(Path(run) / BEST for run in runs)]
+        how = decoding, [*options.overrides], options.int8, options.float16
+        facts = [*map(checksum_of_file, files), self.beam_size, self.search.sampling, *how]
+        return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def translate(
         self,
@@ -199,19 +157,14 @@ class SyntheticCorpus(NamedTuple):
             yield translations
             journal.append([[entry.text for entry in line.n_best] for line in translations])
 
-    def write(self, journal: Journal, checksum: str) -> int:
-        """Write the pairs and return their number; raise UserError if the text has changed."""
-        pairs, content = 0, hashlib.sha256()
+    def write(self, journal: Journal) -> int:
+        """Write the pairs and return their number."""
+        pairs = 0
         with pair_writer(self.outputs, self.columns) as write:
             for line, texts in zip(self.lines(), journal.translations(), strict=False):
-                content.update(f"{line}\n".encode())
-                for text in texts:
-                    translation = text.replace("\t", " ") if self.is_tsv else text
-                    pair = (translation, line)
+                for pair in ((text, line) for text in texts):
                     write(*(pair if self.translates_targets else pair[::-1]))
                     pairs += 1
-            if content.hexdigest() != checksum:
-                raise UserError(f"{self.inputs[0]}: changed while being read. Try again")
         return pairs
 
     def config_entry(self) -> dict[str, object]:

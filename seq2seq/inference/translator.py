@@ -65,8 +65,8 @@ class Translator(LoadedModel):
         """Return the requested beam size or the config's; raises UserError if below `n_best`."""
         size = self.decoding.beam_size
         if requested is not None:
-            size = argument_types.integer(requested, "beam_size")
-        n_best = argument_types.integer(n_best, "n_best")
+            size = argument_types.count(requested, "beam_size")
+        n_best = argument_types.count(n_best, "n_best")
         if n_best > size:
             raise UserError(
                 f"larger than the beam ({size}); increase {argument('beam_size')}",
@@ -259,12 +259,7 @@ class Translator(LoadedModel):
     def _search_size(
         self, requested: int | None, n_best: int, constrained: bool, settings: SearchSettings
     ) -> int:
-        """Return the beam size, 1 for sampling; raises UserError for too few candidates.
-
-        Raises TypeError for anything but settings.
-        """
-        remedy = "leave it out for those of the config"
-        argument_types.check_instance(settings, SearchSettings, "settings", remedy)
+        """Return the beam size, 1 for sampling; raises UserError for too few candidates."""
         sampling = settings.sampling
         size = self.beam_size(requested, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:

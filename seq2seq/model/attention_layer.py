@@ -83,7 +83,7 @@ class AttentionLayer(nn.Module):
     def attend(self, query: Tensor, state: DecoderState, memory: Memory) -> AttentionOutput:
         """Attend with the queries [N, Q] of N = B * K hypotheses."""
         batch = memory.keys.shape[0]
-        queries = query.reshape(batch, -1, query.shape[-1])  # [B, K, Q]
+        queries = query.reshape(batch, -1, int(query.shape[-1]))  # [B, K, Q]; a constant of graphs
         keys, window_weights = memory.keys, None
         coverage, position = state.coverage, state.position
         if self.coverage is not None:

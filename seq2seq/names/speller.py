@@ -16,14 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from seq2seq.names.native_speller import END, History, NativeSpeller, NgramModel, Symbol, normalized
-from seq2seq.names.sounds import (
-    MAX_LETTERS,
-    Link,
-    SoundModel,
-    ends_stem,
-    starts_unit,
-    units_of,
-)
+from seq2seq.names.sounds import MAX_LETTERS, Link, SoundModel, ends_stem, starts_unit, units_of
 
 BEAM = 12
 RELIABLE, RELIABLE_NATIVE = 0.9, 0.65  # least probabilities of a reliable spelling, by model
@@ -125,11 +118,7 @@ class Speller:
         return sorted(beam.items(), key=lambda item: (-item[1], item[0].text))[:BEAM]
 
     def _extend(
-        self,
-        beam: dict[_PartialSpelling, float],
-        state: _PartialSpelling,
-        score: float,
-        chunk: str,
+        self, beam: dict[_PartialSpelling, float], state: _PartialSpelling, score: float, chunk: str
     ) -> None:
         for unit in self._units.get(chunk, []):
             if not starts_unit(unit[0]) and not (state.text and ends_stem(state.text[-1])):

@@ -13,6 +13,7 @@ from seq2seq.data.vocabulary.vocabulary import checksums_of
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
+from seq2seq.runs.engine_folder import check_fit
 from seq2seq.runs.run_config import model_changes, provenance_of
 from seq2seq.runtime.errors import RunError, UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
@@ -40,8 +41,6 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
                 f"{run}: not a checkpoint; give a run folder, its {layout.BEST} or a "
                 "step-N.safetensors"
             )
-        if [same.resolve() for same in paths].count(path.resolve()) > 1:
-            raise UserError(f"{run}: given twice; name each checkpoint only once")
     return paths
 
 
@@ -89,13 +88,10 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Loaded
 
 def _check_compatible(added: LoadedRun, earlier: Sequence[LoadedRun]) -> None:
     path, first = added.path, earlier[0] if earlier else added
-    if checksums_of(added.vocabularies) != checksums_of(first.vocabularies):
-        raise UserError(
-            f"{path}: has another vocabulary than {first.path}; average runs that share one"
-        )
-    directions = [run.config.data.direction for run in (added, first)]
-    if directions[0] != directions[1]:
-        raise UserError(f"{path}: translates {directions[0]} but {first.path} {directions[1]}")
+    described = [
+        (checksums_of(run.vocabularies), run.config.data.direction) for run in (first, added)
+    ]
+    check_fit([first.path, path], described)
     if changes := model_changes(first.config, added.config, ("model.",)):
         raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
     for run in earlier:

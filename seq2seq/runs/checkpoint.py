@@ -14,19 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.schema import Config, dump_config, with_paths
-from seq2seq.data.source_profile import LengthLimit, SourceProfile
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, checksums_of, save_vocabularies
+from seq2seq.data.source_profile import LengthLimit
+from seq2seq.data.vocabulary.vocabulary import (
+    Vocabularies,
+    checksums_of,
+    load_vocabularies,
+    save_vocabularies,
+)
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import layout, run_config, tensor_file
-from seq2seq.runtime.errors import (
-    TooLarge,
-    UnreadableFile,
-    UserError,
-    argument,
-    is_out_of_memory,
-)
+from seq2seq.runs.run_config import StoredRun
+from seq2seq.runtime import errors
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
 
 # Remedies for a model that does not fit into memory.
@@ -49,17 +49,10 @@ class CheckpointHeader(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LoadedRun:
+class LoadedRun(StoredRun):
     """Weights of a run and all that belongs to them, for translation."""
 
-    path: Path  # file of the weights
-    step: int
-    checksum: str  # SHA-256 of the tensors
-    config: Config
     model: Seq2Seq
-    vocabularies: Vocabularies
-    limit: LengthLimit
-    source: SourceProfile
 
 
 def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None:
@@ -128,28 +121,22 @@ def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> L
     Raises UserError if files are missing or damaged, do not belong together, or if a weight is not
     finite.
     """
-    config, path = run_config.read_config(folder), folder / name
-    run_config.check_exists(path)
-    with layout.with_recovery_hint(path):
-        header, weights = tensor_file.read_file(path)
-        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
-        source = run_config.source_of(header, path)
-        with tensor_file.header_errors(path):
-            step, checksum = int(header["step"]), str(header["tensors"])
-        run_config.check_model_keys(path, header, config, folder / layout.CONFIG)
-        vocabularies = run_config.recorded_vocabularies(path, header, folder / layout.VOCABULARY)
-        model = new_model(config, vocabularies, "meta")
-        tensor_file.check_shapes(path, weights, named_weights(model))
-        tensor_file.check_finite(path, weights)
+    run, weights = run_config.read_run(folder, name, tensor_file.read_file)
+    with layout.with_recovery_hint(run.path):
+        model = new_model(run.config, run.vocabularies, "meta")
+        tensor_file.check_shapes(run.path, weights, named_weights(model))
+        tensor_file.check_finite(run.path, weights)
     with _enough_memory(
-        _TO_LOAD if device.type == "cpu" else f"{_TO_LOAD}, or use {argument('device', 'cpu')}"
+        _TO_LOAD
+        if device.type == "cpu"
+        else f"{_TO_LOAD}, or use {errors.argument('device', 'cpu')}"
     ):
         placed = {
             name: torch.empty(weight.shape, device=device) for name, weight in weights.items()
         }
-    tensor_file.copy_into(weights, placed, path)
+    tensor_file.copy_into(weights, placed, run.path)
     _put_weights(model, placed)
-    return LoadedRun(path, step, checksum, config, model.eval(), vocabularies, limit, source)
+    return LoadedRun(**vars(run), model=model.eval())
 
 
 def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> bool:
@@ -159,9 +146,9 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
         header, weights = tensor_file.read_file(path)
         tensor_file.check_finite(path, weights)
         run_config.check_model_keys(path, header, config, folder / layout.CONFIG)
-    except UnreadableFile:
+    except errors.UnreadableFile:
         raise
-    except UserError:
+    except errors.UserError:
         return False
     return bool(header.get("vocabulary") == checksums_of(vocabularies))
 
@@ -188,7 +175,7 @@ def _score_errors() -> Iterator[None]:
     try:
         yield
     except ScoreError as error:
-        raise UserError(f"model.score: {error}") from None
+        raise errors.UserError(f"model.score: {error}") from None
 
 
 @contextmanager
@@ -198,9 +185,9 @@ def _enough_memory(remedy: str) -> Iterator[None]:
         yield
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
-        if not (is_out_of_memory(error) or "calculation overflowed" in reason):
+        if not (errors.is_out_of_memory(error) or "calculation overflowed" in reason):
             raise
-        raise TooLarge(
+        raise errors.TooLarge(
             f"model: too large for the memory of this machine ({reason}); {remedy}"
         ) from None
 
@@ -214,3 +201,48 @@ def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             setattr(module, name, placed[parameter])
+
+
+class WarmStart(NamedTuple):
+    """Model of the run to start from, with its best weights, and its vocabulary."""
+
+    model: Seq2Seq
+    vocabularies: Vocabularies
+    note: str  # for the log
+
+    def initialise(self, model: Seq2Seq) -> None:
+        """Give a model of the new run the weights."""
+        weights = named_weights(model)
+        for name, weight in named_weights(self.model).items():
+            weights[name].copy_(weight)
+
+
+def read_warm_start(folder: Path, config: Config) -> WarmStart:
+    """Load the vocabulary and the best weights of a run, to start a run with this config.
+
+    Raises UserError if the weights cannot be read, do not fit the config, or would be overwritten.
+    """
+    if folder.resolve() == config.run_dir.resolve():
+        raise errors.UserError(
+            "is run_dir itself; set another run_dir", argument="init_from", value=folder
+        )
+    try:
+        run = load_model(folder, torch.device("cpu"))
+    except errors.UserError as error:
+        raise type(error)(errors.argument("init_from", error)) from None
+    changes, models = run_config.model_changes(run.config, config), config.vocabulary.model
+    if models and models != run.config.vocabulary.model:
+        changes.append("vocabulary.model: the run has its own vocabulary")
+    if changes:
+        raise errors.UserError(
+            "its weights do not fit the config; set these keys to its values:",
+            *(f"  {change}" for change in changes),
+            argument="init_from",
+            value=folder,
+        )
+    checksums, sampling = checksums_of(run.vocabularies), config.vocabulary.sampling
+    vocabularies = load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
+    note = f"initialised from the vocabulary and the best weights of {folder}"
+    if run.config.data.direction != config.data.direction:
+        note += f", which translates {run.config.data.direction}"
+    return WarmStart(run.model, vocabularies, note)

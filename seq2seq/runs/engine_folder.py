@@ -20,7 +20,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
 
 TOPK = "topk.onnx"  # in an export
-FORMAT = 2  # version of the description
+FORMAT = 3  # version of the description
 _DAMAGED = "export the run again"
 _MAX_BYTES = 1 << 31  # maximum size of a graph, as protocol buffers allow
 _MAX_DESCRIPTION = 1 << 24
@@ -130,18 +130,17 @@ def _check_type(key: str, value: Any, kind: Any) -> None:
 
 
 def check_fit(paths: Sequence[Path], runs: Iterable[tuple[object, str]]) -> None:
-    """Raise UserError for models that form no ensemble, given their vocabulary and direction."""
+    """Raise UserError unless all models have one vocabulary and one direction, as given."""
     (vocabulary, direction), *_ = runs = list(runs)
     for path, (other_vocabulary, other_direction) in zip(paths, runs, strict=True):
         if other_vocabulary != vocabulary:
             raise UserError(
-                f"{path}: has another vocabulary than {paths[0]}; combine runs that share one in "
-                "an ensemble"
+                f"{path}: has another vocabulary than {paths[0]}; combine runs that share one"
             )
         if other_direction != direction:
             raise UserError(
                 f"{path}: translates {other_direction} but {paths[0]} {direction}; combine runs "
-                "of one direction in an ensemble"
+                "of one direction"
             )
 
 

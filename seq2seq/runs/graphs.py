@@ -6,11 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq import __version__
-from seq2seq.config.schema import Config
-from seq2seq.data.source_profile import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -23,47 +20,25 @@ from seq2seq.data.vocabulary.vocabulary import (
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import topk_graph
 from seq2seq.engines.onnx.network import GraphFiles, quantized
-from seq2seq.runs import engine_folder, layout, run_config, tensor_file
+from seq2seq.runs import engine_folder, layout, tensor_file
+from seq2seq.runs.run_config import StoredRun, stored_run
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument, needs_train
 from seq2seq.runtime.files import atomic_write, write_errors
 
-if TYPE_CHECKING:
-    from seq2seq.runs.checkpoint import LoadedRun
 
-
-class StoredRun(NamedTuple):
-    """A run folder, but for its weights."""
-
-    config: Config
-    vocabularies: Vocabularies
-    limit: LengthLimit
-    checksum: str  # SHA-256 of the weights
-
-
-def stored_run(folder: Path) -> StoredRun:
-    """Read a run folder without its weights; raises UserError as `load_model` does."""
-    config, path = run_config.read_config(folder), folder / layout.BEST
-    run_config.check_exists(path)
-    with layout.with_recovery_hint(path):
-        header, _ = tensor_file.read_header(path)
-        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
-        run_config.check_model_keys(path, header, config, folder / layout.CONFIG)
-        vocabularies = run_config.recorded_vocabularies(path, header, folder / layout.VOCABULARY)
-    return StoredRun(config, vocabularies, limit, str(header["tensors"]))
-
-
-def check_runs(paths: Sequence[Path], runs: "Sequence[StoredRun | LoadedRun]") -> None:
+def check_runs(runs: Sequence[StoredRun]) -> None:
     """Raise UserError for runs that form no ensemble."""
     described = [(checksums_of(run.vocabularies), run.config.data.direction) for run in runs]
-    engine_folder.check_fit(paths, described)
+    engine_folder.check_fit([run.path.parent for run in runs], described)
 
 
-def graphs_of(path: Path, run: StoredRun) -> GraphFiles | None:
+def graphs_of(run: StoredRun) -> GraphFiles | None:
     """Return the graphs of a run, traced from its weights if its folder has no valid ones.
 
     None, with a note, if the model has a part that cannot be traced.
     """
+    path = run.path.parent
     graphs = engine_folder.stored_graphs(path, run.checksum)
     with suppress(GraphError):
         if graphs is not None:
@@ -88,10 +63,10 @@ def rebuild_engine(folder: Path) -> GraphFiles:
     from seq2seq.engines.onnx.trace import traced_graphs
     from seq2seq.runs.checkpoint import load_model
 
-    checksum = checksum_of_best(folder)
-    graphs = traced_graphs(load_model(folder, torch.device("cpu")).model)
+    run = load_model(folder, torch.device("cpu"))
+    graphs = traced_graphs(run.model)
     with suppress(OSError):
-        engine_folder.store_graphs(folder, checksum, graphs)
+        engine_folder.store_graphs(folder, run.checksum, graphs)
     return graphs
 
 
@@ -121,17 +96,17 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
     """
     _check_empty(folder)
     runs = [stored_run(path) for path in folders]
-    check_runs(folders, runs)
+    check_runs(runs)
     models, files = [], {engine_folder.TOPK: topk_graph().content()}
-    for number, (path, run) in enumerate(zip(folders, runs, strict=True), 1):
-        graphs = graphs_of(path, run)
+    for number, run in enumerate(runs, 1):
+        graphs = graphs_of(run)
         if graphs is None:
-            raise UserError(f"{path}: has no ONNX form; use the run folder")
+            raise UserError(f"{run.path.parent}: has no ONNX form; use the run folder")
         suffix = f"-{number}" if len(runs) > 1 else ""
         models.append({part: f"{part}{suffix}.onnx" for part in graphs._fields})
         contents = quantized(graphs) if int8 else graphs
         files |= zip(models[-1].values(), contents, strict=True)
-    description = _description(folders[0], runs[0])
+    description = _description(runs[0])
     description |= {"models": models, "int8": int8, "sha256": engine_folder.checksums(files)}
     _write_export(folder, files, runs[0].vocabularies, description)
     return [
@@ -167,7 +142,7 @@ def _write_export(
             raise
 
 
-def _description(path: Path, run: StoredRun) -> dict[str, object]:
+def _description(run: StoredRun) -> dict[str, object]:
     """Describe a run for programs that translate with its graphs."""
     return {
         "format": engine_folder.FORMAT,
@@ -181,6 +156,6 @@ def _description(path: Path, run: StoredRun) -> dict[str, object]:
         "limit": asdict(run.limit),
         "max_length": run.config.data.max_length,
         "decoding": run.config.decoding.model_dump(mode="json"),
-        "source": asdict(run_config.read_source_profile(path)),
+        "source": asdict(run.source),
         "vocabularies": checksums_of(run.vocabularies),
     }

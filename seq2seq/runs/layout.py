@@ -52,19 +52,6 @@ RESERVED = (
     LOCK,
     *FIGURES,
 )  # names in a run folder
-REPORT_MARK = "<!-- written by seq2seq report -->"  # in the first bytes of the page
-_FIRST_BYTES = 1 << 16
-
-
-def is_own_report(path: Path) -> bool:
-    """Return whether `seq2seq report` wrote a page, not the user."""
-    try:
-        if not path.is_file():  # reading a pipe would block
-            return False
-        with path.open("rb") as file:
-            return REPORT_MARK.encode() in file.read(_FIRST_BYTES)
-    except OSError:
-        return False
 
 
 def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":

@@ -1,9 +1,10 @@
 """Read a run folder without torch: its config, its vocabularies, and what its weights record."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import (
@@ -14,13 +15,8 @@ from seq2seq.config.schema import (
     read_config_file,
     recorded_keys,
 )
-from seq2seq.data.source_profile import SourceProfile
-from seq2seq.data.vocabulary.vocabulary import (
-    Vocabularies,
-    are_checksums,
-    checksums_of,
-    load_vocabularies,
-)
+from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.data.vocabulary import vocabulary
 from seq2seq.runs import layout, tensor_file
 from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime import argument_types
@@ -31,6 +27,8 @@ SOURCE = "source"  # header field of the source profile
 
 
 Header = dict[str, Any]
+T = TypeVar("T")
+Read = Callable[[Path], tuple[Header, T]]
 
 
 def _similar_run(folder: Path) -> str:
@@ -83,13 +81,42 @@ def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) 
         raise UserError("; ".join(lines)) from None
 
 
-def read_vocabularies(folder: Path) -> Vocabularies:
-    """Load the vocabularies of a run's best weights; raises UserError as `load_model` does."""
-    path = folder / layout.BEST
+@dataclass(frozen=True)
+class StoredRun:
+    """A run folder, but for its weights."""
+
+    path: Path  # file of the weights
+    step: int
+    checksum: str  # SHA-256 of the tensors
+    config: Config
+    vocabularies: vocabulary.Vocabularies
+    limit: LengthLimit
+    source: SourceProfile  # as the weights record it of the training text
+
+
+def stored_run(folder: Path, name: str = layout.BEST) -> StoredRun:
+    """Read a run folder without its weights; raises UserError as `load_model` does."""
+    return read_run(folder, name, tensor_file.read_header)[0]
+
+
+def read_run(folder: Path, name: str, read: Read[T]) -> tuple[StoredRun, T]:
+    """Read a run with what `read` returns beside the header of a file of weights.
+
+    Raises UserError if files are missing or damaged, or do not belong together.
+    """
+    config, path = read_config(folder), folder / name
     check_exists(path)
     with layout.with_recovery_hint(path):
-        header, _ = tensor_file.read_header(path)
-        return recorded_vocabularies(path, header, folder / layout.VOCABULARY)
+        header, tensors = read(path)
+        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
+        source = SourceProfile()
+        if SOURCE in header:
+            source = tensor_file.read_dataclass(SourceProfile, header, SOURCE, path)
+        with header_errors(path):
+            step, checksum = int(header["step"]), str(header["tensors"])
+        check_model_keys(path, header, config, folder / layout.CONFIG)
+        vocabularies = recorded_vocabularies(path, header, folder / layout.VOCABULARY)
+    return StoredRun(path, step, checksum, config, vocabularies, limit, source), tensors
 
 
 def check_exists(path: Path) -> None:
@@ -104,33 +131,19 @@ def check_exists(path: Path) -> None:
     )
 
 
-def read_source_profile(folder: Path) -> SourceProfile:
-    """Read what a run's best weights record of the training text, if anything."""
-    path = folder / layout.BEST
-    with layout.with_recovery_hint(path):
-        return source_of(tensor_file.read_header(path)[0], path)
-
-
-def source_of(header: Header, path: Path) -> SourceProfile:
-    """Return what the header of weights records of the training text; nothing, if it does not."""
-    if SOURCE not in header:
-        return SourceProfile()
-    return tensor_file.read_dataclass(SourceProfile, header, SOURCE, path)
-
-
 _MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
 _SHAPELESS = ("model.dropout.", "vocabulary.sampling:")  # act on training only
 _NAMES = "vocabulary.names."  # the same, unless names are placeholders
 
 
 def provenance_of(
-    config: Config, vocabularies: Vocabularies, model_keys_only: bool = False
+    config: Config, vocabularies: vocabulary.Vocabularies, model_keys_only: bool = False
 ) -> Header:
     """Return the header fields that record a config and a vocabulary."""
     keys = recorded_keys(config)
     if model_keys_only:
         keys = {key: value for key, value in keys.items() if key.startswith(_MODEL_KEYS)}
-    return {"config": keys, "vocabulary": checksums_of(vocabularies)}
+    return {"config": keys, "vocabulary": vocabulary.checksums_of(vocabularies)}
 
 
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
@@ -173,14 +186,14 @@ def check_model_keys(path: Path, header: Header, config: Config, config_path: Pa
 
 def recorded_vocabularies(
     path: Path, header: Header, folder: Path, sampling: float = 0.0
-) -> Vocabularies:
+) -> vocabulary.Vocabularies:
     """Load the vocabularies in `folder`; raises UserError if the header records other checksums."""
     with header_errors(path):
         checksums = header["vocabulary"]
-        if not are_checksums(checksums):
+        if not vocabulary.are_checksums(checksums):
             raise ValueError("vocabulary")
     try:
-        return load_vocabularies(folder, sampling, checksums)
+        return vocabulary.load_vocabularies(folder, sampling, checksums)
     except UnreadableFile:
         raise
     except UserError as error:

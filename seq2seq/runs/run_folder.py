@@ -9,16 +9,9 @@ from typing import NamedTuple
 
 from seq2seq.config.schema import Config, dump_config, read_config_file
 from seq2seq.data.training_data import FOLDER as CACHE
-from seq2seq.runs import layout
+from seq2seq.runs import layout, training_state
 from seq2seq.runs.checkpoint import check_score_class, remove_snapshots
 from seq2seq.runs.run_config import config_changes, that_change_weights
-from seq2seq.runs.training_state import (
-    TrainingState,
-    another_run,
-    read_state,
-    resumable,
-    train_again,
-)
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import PART_SUFFIX, check_paths, check_readable, part_of, refused_link
 from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
@@ -31,7 +24,7 @@ class OpenFolder(NamedTuple):
     """A run folder that this process has locked, if others might train there."""
 
     lock: FolderLock | None
-    state: TrainingState | None  # the state to resume from; None for a run to start
+    state: training_state.TrainingState | None  # the state to resume from; None for a run to start
 
 
 @contextmanager
@@ -83,19 +76,19 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         )
 
 
-def resumed_state(config: Config) -> TrainingState | None:
+def resumed_state(config: Config) -> training_state.TrainingState | None:
     """Read the state to resume from; None if the run was interrupted before its first save.
 
     Raises UserError as `read_state` does, and if the config is not the run's.
     """
     folder = config.run_dir
-    state = read_state(folder)
+    state = training_state.read_state(folder)
     if state is None:
         return None
     if changes := config_changes(state.path, state.header, config):
-        remedy = another_run(folder)
+        remedy = training_state.another_run(folder)
         if that_change_weights(changes, config):
-            remedy = train_again()
+            remedy = training_state.train_again()
         raise UserError(
             f"{folder}: {argument('resume', True)} needs the config that the run started with. "
             "These keys differ:",
@@ -152,7 +145,7 @@ def _check_holds_run(folder: Path) -> None:
     for name in (*layout.FIGURES, layout.VOCABULARY):  # other files are replaced, links included
         if (folder / name).is_symlink():
             raise refused_link(folder / name)
-    if resumable(folder) is not None or _is_empty(folder):
+    if training_state.resumable(folder) is not None or _is_empty(folder):
         return
     if not holds_run(folder):
         raise UserError(
@@ -181,8 +174,6 @@ def clear(folder: Path) -> None:
     with layout.writing(folder, folder):
         for name in (*_REPLACED, layout.PREVIOUS, layout.TIMING, layout.LOG):
             (folder / name).unlink(missing_ok=True)
-        if layout.is_own_report(folder / layout.PAGE):
-            (folder / layout.PAGE).unlink()
         for name in (layout.VOCABULARY, layout.ENGINE, layout.TENSORBOARD):
             if (folder / name).is_symlink():
                 (folder / name).unlink()

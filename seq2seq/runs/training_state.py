@@ -127,11 +127,7 @@ class StateTensors(NamedTuple):
 
 
 def save_state(
-    folder: Path,
-    state: StateTensors,
-    progress: Progress,
-    limit: LengthLimit,
-    provenance: Header,
+    folder: Path, state: StateTensors, progress: Progress, limit: LengthLimit, provenance: Header
 ) -> None:
     """Write last.safetensors; the file that it replaces becomes previous.safetensors.
 

@@ -1,9 +1,7 @@
 """Check the arguments that Python callers pass: one error with the argument, value and remedy."""
 
 import operator
-import os
 from collections.abc import Iterable, Mapping, Set
-from pathlib import Path
 from typing import Any
 
 from seq2seq.runtime.errors import UserError
@@ -42,40 +40,15 @@ def _kind(value: object) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def integer(value: Any, name: str, least: int | None = 1, most: int | None = _MAX_COUNT) -> int:
-    """Return an integer within the limits; raise TypeError or UserError for anything else."""
+def count(value: Any, name: str) -> int:
+    """Return an integer from 1 to a million; raise TypeError or UserError for anything else."""
     try:
         if isinstance(value, bool):
             raise TypeError
         number = operator.index(value)
     except TypeError:
         raise TypeError(f"{name}: must be an int, not {value!r}") from None
-    if least is not None and number < least:
-        raise UserError(f"{name}: must be at least {least}, not {number}")
-    if most is not None and number > most:
-        raise UserError(f"{name}: must be at most {most}, not {number}")
+    if not 1 <= number <= _MAX_COUNT:
+        limit = "least 1" if number < 1 else f"most {_MAX_COUNT}"
+        raise UserError(f"{name}: must be at {limit}, not {number}")
     return number
-
-
-def check_instance(value: object, kind: type, name: str, remedy: str) -> None:
-    """Raise TypeError, with a remedy, for anything but an object of a class."""
-    if not isinstance(value, kind):
-        raise TypeError(f"{name}: must be a {kind.__name__}, not {value!r:.60}; {remedy}")
-
-
-def path(value: object, name: str) -> Path:
-    """Return a str or path-like value as a Path; raise TypeError for anything else."""
-    if isinstance(value, list | tuple):
-        raise TypeError(f"{name}: must be one path, not a {type(value).__name__} of them")
-    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes):
-        raise TypeError(f"{name}: must be a path (str or pathlib.Path), not {value!r:.60}")
-    return Path(value)
-
-
-def device_name(value: object) -> str:
-    """Return the name of a device, given as a str or torch.device; raise TypeError if it is not."""
-    if isinstance(value, str):
-        return value
-    if type(value).__name__ == "device" and type(value).__module__ == "torch":
-        return str(value)
-    raise TypeError(f"device: must be a str such as 'cpu' or 'cuda:0', not {value!r:.60}")

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TextIO
 
 # Control characters except tab and line feed, bidi controls, line separators and lone surrogates.
 _UNSAFE = re.compile(
@@ -36,7 +37,16 @@ def one_line(text: str) -> str:
 
 def say(text: str) -> None:
     """Print a message on stdout, escaped; the logger does so on stderr."""
-    print(printable(text), flush=True)
+    _print(printable(text), sys.stdout)
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Print a text above any progress bar."""
+    if (tqdm := sys.modules.get("tqdm")) is not None:
+        tqdm.tqdm.write(text, file=stream)
+    else:
+        print(text, file=stream)
+    stream.flush()
 
 
 def in_notebook() -> bool:
@@ -51,10 +61,7 @@ class _ConsoleHandler(logging.Handler):
         """Write one message as one line; work continues if the reader of stderr is gone."""
         text, stream = one_line(self.format(record)), sys.stdout if in_notebook() else sys.stderr
         with suppress(OSError):
-            if (tqdm := sys.modules.get("tqdm")) is not None:
-                tqdm.tqdm.write(text, file=stream)
-            else:
-                print(text, file=stream, flush=True)
+            _print(text, stream)
 
 
 logger = logging.getLogger("seq2seq")

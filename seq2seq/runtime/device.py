@@ -23,7 +23,6 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # options of mallopt(3)
 _GIB = 1 << 30
 _MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts only the second
 _CLOCK_RESOLUTION = 1e-6  # seconds; a coarser clock of CPU time cannot measure a product
-_SLOW_BF16 = 1.5  # warn if bfloat16 takes this many times as long as float32
 DETERMINISTIC = "SEQ2SEQ_DETERMINISTIC"  # environment variable
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _WORKSPACES = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
@@ -68,21 +67,6 @@ def resolve_precision(name: str, device: torch.device) -> str:
     if name != "auto":
         return name
     return "bf16" if bf16_is_faster(device) else "float32"
-
-
-def bf16_note(device: torch.device, precision: str) -> str | None:
-    """Return a warning if bf16 products are slow: many devices have no instructions for them."""
-    if precision == "bf16" and device.type == "cuda" and not bf16_is_faster(device):
-        name = torch.cuda.get_device_name(device)
-        return f"training.precision: {name} emulates bf16; set it to fp16 or float32"
-    if precision != "bf16" or device.type != "cpu":
-        return None
-    if (ratio := _bf16_time()) < _SLOW_BF16:
-        return None
-    return (
-        f"training.precision: bf16 products take {ratio:.1f} times as long as float32 products on "
-        "this processor; set it to float32"
-    )
 
 
 def bf16_is_faster(device: torch.device) -> bool:

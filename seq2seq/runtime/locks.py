@@ -87,25 +87,6 @@ def exclusive_lock(folder: Path) -> Iterator[FolderLock]:
         lock.close()
 
 
-@contextmanager
-def file_lock(path: Path) -> Iterator[None]:
-    """Lock a file against other processes; create it if it does not exist.
-
-    Raises UserError if another process holds the lock or the path is not a file, and OSError if it
-    cannot be opened. A file system without locks is used without one.
-    """
-    descriptor = _open_regular(path)
-    try:
-        held = _try_lock(descriptor, path, wait=False)
-    except BlockingIOError:
-        raise UserError(f"{path}: another process is writing it; wait until it ends") from None
-    try:
-        yield
-    finally:
-        if held:
-            os.close(descriptor)
-
-
 def _lock_writable(folder: Path) -> FolderLock:
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -149,17 +149,14 @@ class ProcessGroup:
         return [shares[n % self.size][n // self.size] for n in range(sum(map(len, shares)))]
 
     def add_up(self, tensors: "Sequence[Tensor]") -> None:
-        """Replace tensors of one dtype by their sums over the ranks, the same bits on all."""
+        """Replace tensors by their sums over the ranks, the same bits on all."""
         if self.size == 1:
             return
-        import torch
         import torch.distributed as dist
 
-        flat = torch.cat([tensor.flatten() for tensor in tensors])
         with distributed_errors():
-            dist.all_reduce(flat)
-        for tensor, total in zip(tensors, flat.split([t.numel() for t in tensors]), strict=True):
-            tensor.copy_(total.view_as(tensor))
+            for sum_ in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+                sum_.wait()
 
 
 SINGLE_PROCESS = ProcessGroup()

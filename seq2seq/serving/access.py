@@ -2,6 +2,8 @@
 
 import asyncio
 import hmac
+import json
+import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.translation_queue import QueueFullError
 
 MAX_CONNECTIONS = 2_000  # further ones take the place of those that have waited longest
@@ -206,12 +207,8 @@ def _described(errors: Sequence[Mapping[str, Any]]) -> str:
 class Guard:
     """Outermost ASGI application: everything that holds for every request."""
 
-    def __init__(
-        self, app: ASGIApp, limits: Limits, access: Access, metrics: Metrics, paths: frozenset[str]
-    ) -> None:
-        """Guard an application with these paths, which metrics name."""
+    def __init__(self, app: ASGIApp, limits: Limits, access: Access) -> None:
         self._app, self._limits, self._access = app, limits, access
-        self._metrics, self._paths = metrics, paths
         self._active = 0  # requests being received or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -242,7 +239,7 @@ class Guard:
                 await error_response(503, text, {"Retry-After": "1"})(scope, receive, send_guarded)
         finally:
             self._active -= 1
-            self._count(scope, status or 500, time.monotonic() - start)
+            self._log(scope, status or 500, time.monotonic() - start)
 
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         """Return the answer to a request that is refused before it is read, or None."""
@@ -255,12 +252,9 @@ class Guard:
             return 403, "a page of another site asks, which this server does not allow", {}
         return None
 
-    def _count(self, scope: Scope, status: int, seconds: float) -> None:
-        """Count a request, and log it where the log is for machines."""
-        path = scope["path"] if scope["path"] in self._paths else "other"
-        self._metrics.requests.labels(path, status).inc()
-        self._metrics.seconds.labels(path).observe(seconds)
-        figures: dict[str, Any] = {"path": path, "status": status, "seconds": round(seconds, 3)}
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        """Log a request, where the log is for machines."""
+        figures = {"path": scope["path"], "status": status, "seconds": round(seconds, 3)}
         if client := scope.get("state", {}).get("client"):
             figures["client"] = client
         logger.debug("request", extra={"request": figures})
@@ -268,39 +262,56 @@ class Guard:
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """Return a `receive` that refuses a body that is too large, too slow or incomplete."""
         length = Headers(scope=scope).get("content-length", "0")
-        left, complete = self._limits.body_bytes, False
-        too_large = int(length) > left if length.isdigit() else False
+        most = left = self._limits.body_bytes
+        complete, is_too_large = False, length.isdigit() and int(length) > most
+        too_large = LimitError(f"the body is larger than {most:,} bytes; send less")
         end = time.monotonic() + self._limits.seconds
 
         async def receive_bounded() -> Message:
             nonlocal left, complete
             if complete:
                 return await receive()  # waits for the client to disconnect
-            if too_large:
-                raise self._body_error()
+            if is_too_large:
+                raise too_large
             try:
                 async with asyncio.timeout(end - time.monotonic()):
                     message = await receive()
             except TimeoutError:
                 raise HTTPException(408, "the request arrives too slowly") from None
             if message["type"] == "http.disconnect":
-                self._metrics.refused.labels("disconnected").inc()
                 raise DisconnectedError
             if message["type"] == "http.request":
                 left -= len(message.get("body", b""))
                 complete = not message.get("more_body", False)
             if left < 0:
-                raise self._body_error()
+                raise too_large
             return message
 
         return receive_bounded
-
-    def _body_error(self) -> LimitError:
-        self._metrics.refused.labels("limit").inc()
-        return LimitError(f"the body is larger than {self._limits.body_bytes:,} bytes; send less")
 
 
 def _host_name(host: str) -> str:
     """Return the name in a Host header, without port and brackets."""
     name, _, port = host.lower().rpartition(":")
     return (name if port.isdecimal() else host.lower()).strip("[]")
+
+
+class _JsonFormatter(logging.Formatter):
+    """Format a message, or the figures of a request, as a JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return one line."""
+        request = getattr(record, "request", None)
+        level = "info" if request else record.levelname.lower()
+        entry = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": level}
+        entry |= request or {"message": record.getMessage()}
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def log_json() -> None:
+    """Log each message from now on, and each request, as a JSON object."""
+    for handler in logger.handlers:
+        handler.setFormatter(_JsonFormatter())
+    logger.setLevel(logging.DEBUG)

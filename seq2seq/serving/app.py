@@ -1,4 +1,4 @@
-"""The ASGI application of both APIs, the page and the metrics, and the server that runs it."""
+"""The ASGI application of both APIs and the page, and the server that runs it."""
 
 import asyncio
 import errno
@@ -13,8 +13,7 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
-from fastapi import FastAPI, Request
-from fastapi.responses import Response
+from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -23,9 +22,8 @@ from seq2seq import __version__
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.serving import access as guarding
-from seq2seq.serving import libretranslate, metrics, page, v1
+from seq2seq.serving import libretranslate, page, v1
 from seq2seq.serving.access import MAX_CONNECTIONS, Access, Guard, Limits
-from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.service import LanguagePairs, Service
 from seq2seq.serving.translation_queue import TranslationQueue
 
@@ -51,9 +49,9 @@ def create_app(
 
     Its lifespan starts and stops the thread that translates.
     """
-    limits, access, figures = limits or Limits(), access or Access(), Metrics()
-    queue = TranslationQueue(limits.queue_lines, figures)
-    service = Service(pairs, queue, limits, access, figures, settings)
+    limits, access = limits or Limits(), access or Access()
+    queue = TranslationQueue(limits.queue_lines)
+    service = Service(pairs, queue, limits, access, settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -75,12 +73,6 @@ def create_app(
     app.include_router(v1.router(service))
     app.include_router(page.router(service))
 
-    @app.get("/metrics", tags=["server"], response_class=Response)
-    async def show_metrics(request: Request) -> Response:
-        """Return all figures in Prometheus' text format."""
-        access.client(request)
-        return Response(figures.text(), media_type=metrics.CONTENT_TYPE)
-
     if access.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -88,8 +80,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    paths = frozenset({*app.openapi()["paths"], "/", "/openapi.json"})
-    return Guard(app, limits, access, figures, paths)
+    return Guard(app, limits, access)
 
 
 class Connection(H11Protocol):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from email import message_from_bytes
 from email.message import EmailMessage
 from email.policy import HTTP
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, cast
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
@@ -144,11 +144,12 @@ def router(service: Service) -> APIRouter:
         }
 
     @routes.get("/health", responses={503: _STOPPING})
-    async def health() -> dict[str, Literal["ok"]]:
-        """Return 200 while the server accepts requests."""
+    async def health() -> dict[str, str | int]:
+        """Return 200 while the server accepts requests, with its lines that wait or are done."""
         if not service.queue.is_alive:
             raise HTTPException(503, "the server is shutting down")
-        return {"status": "ok"}
+        queue = service.queue
+        return {"status": "ok", "waiting": queue.waiting, "translated": queue.translated}
 
     return routes
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from fastapi import HTTPException, Request
@@ -18,11 +19,9 @@ from seq2seq.inference.loading import DEFAULT_OPTIONS, ModelOptions, languages_o
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.serving.access import Access, Client, DisconnectedError, LimitError, Limits
-from seq2seq.serving.metrics import Metrics
-from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
+from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"
@@ -110,7 +109,7 @@ def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> 
     """
     places: dict[LanguagePair, str] = {}
     for run in runs:
-        pair = LanguagePair(*languages_of(argument_types.path(run, "runs")))
+        pair = LanguagePair(*languages_of(Path(run)))
         if pair in places:
             raise UserError(
                 f"{run}: translates {pair.src} to {pair.tgt}, as {places[pair]} does, and a "
@@ -212,7 +211,6 @@ class Service:
     queue: TranslationQueue
     limits: Limits
     access: Access
-    metrics: Metrics
     settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
 
     def check_size(
@@ -232,7 +230,6 @@ class Service:
             (counted, self.limits.characters, texts, "characters"),
         ):
             if count > most:
-                self.metrics.refused.labels("limit").inc()
                 raise LimitError(f"{text}: the limit is {most:,} {unit} per request")
         client.spend(counted)
 
@@ -249,14 +246,7 @@ class Service:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
-            self.metrics.refused.labels("disconnected").inc()
             raise DisconnectedError
-        except QueueFullError:
-            self.metrics.refused.labels("queue").inc()
-            raise
-        except TimeoutError:
-            self.metrics.refused.labels("timeout").inc()
-            raise
         finally:
             answer.cancel()
             gone.cancel()

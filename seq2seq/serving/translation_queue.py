@@ -6,7 +6,6 @@ batch with.
 
 import asyncio
 import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runtime.cancellation import cancellable
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.serving.metrics import Metrics
 
 BATCH_LINES = 256  # lines per batch at most, by their weights
 BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
@@ -115,12 +113,12 @@ class TranslationQueue:
     it, and a request that needs further batches lets those of another search go first.
     """
 
-    def __init__(self, max_lines: int, metrics: Metrics) -> None:
+    def __init__(self, max_lines: int) -> None:
         """Hold at most `max_lines` lines that are not yet translated."""
-        self._max_lines, self._metrics = max_lines, metrics
+        self._max_lines = max_lines
+        self.waiting, self.translated = 0, 0  # lines accepted and not yet translated; translated
         self._requests: deque[_Waiting] = deque()
         self._changed = threading.Condition()
-        self._lines = 0  # accepted and not yet translated
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
 
@@ -161,10 +159,10 @@ class TranslationQueue:
 
     def _put(self, waiting: _Waiting) -> None:
         with self._changed:
-            if self._lines + waiting.left > self._max_lines:
+            if self.waiting + waiting.left > self._max_lines:
                 raise QueueFullError("the queue is full; try again in 1 s")
             self._requests.append(waiting)
-            self._count(waiting.left)
+            self.waiting += waiting.left
             self._changed.notify()
 
     def _drop(self, waiting: _Waiting) -> None:
@@ -173,18 +171,11 @@ class TranslationQueue:
             waiting.cancelled = True
             if waiting in self._requests:
                 self._requests.remove(waiting)
-                self._count(-waiting.left)
-
-    def _count(self, lines: int) -> None:
-        self._lines += lines
-        self._metrics.waiting.set(self._lines)
+                self.waiting -= waiting.left
 
     def _run(self) -> None:
         while batch := self._next_batch():
-            start = time.monotonic()
             self._translate(batch)
-            self._metrics.batch_seconds.observe(time.monotonic() - start)
-            self._metrics.batch_lines.observe(sum(len(share.lines) for share in batch))
 
     def _next_batch(self) -> list[_Share]:
         """Wait for requests and return a batch; an empty one once the queue is closed."""
@@ -259,21 +250,17 @@ class TranslationQueue:
         start, answered = 0, []
         with self._changed:
             for waiting, lines in batch:
-                self._count(-len(lines))
+                self.waiting -= len(lines)
                 if isinstance(result, list):
                     waiting.translations += result[start : start + len(lines)]
                     start += len(lines)
-                    self._count_translated(waiting.search.pair, lines)
+                    self.translated += len(lines)
                 if not waiting.left or isinstance(result, Exception):
                     answered.append(waiting)
         if answered:
             error = result if isinstance(result, Exception) else None
             loop = answered[0].future.get_loop()
             loop.call_soon_threadsafe(_answer, answered, error)
-
-    def _count_translated(self, pair: str, lines: Sequence[QueuedLine]) -> None:
-        self._metrics.lines.labels(pair).inc(len(lines))
-        self._metrics.characters.labels(pair).inc(sum(len(line.text) for line in lines))
 
 
 def _answer(answered: Sequence[_Waiting], error: Exception | None) -> None:

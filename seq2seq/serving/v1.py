@@ -12,11 +12,7 @@ from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DESCRIPTIONS
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.nbest import Metric
-from seq2seq.inference.settings import (
-    DEFAULT_SETTINGS,
-    SearchSettings,
-    refuse_together,
-)
+from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text

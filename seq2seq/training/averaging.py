@@ -11,7 +11,7 @@ from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import averaging
 from seq2seq.runs.checkpoint import LoadedRun
-from seq2seq.runtime.console import hides_bars
+from seq2seq.runtime.console import hides_bars, one_line
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError
 from seq2seq.training import validation
@@ -53,7 +53,9 @@ def average(
     scores = []
     for name, checkpoint in zip(names, (*checkpoints, averaged), strict=True):
         scores.append(None if valid is None else _bleu(checkpoint, valid))
-        report(name if scores[-1] is None else f"{name}: validation BLEU {scores[-1]:.2f}")
+        report(
+            one_line(name if scores[-1] is None else f"{name}: validation BLEU {scores[-1]:.2f}")
+        )
     bleu = scores.pop()
     averaging.save_average(folder, model, checkpoints, bleu, overwrite)
     best, path = max((score or 0.0, path) for score, path in zip(scores, paths, strict=True))

@@ -12,10 +12,9 @@ from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.run_folder import OpenFolder, open_folder
-from seq2seq.runtime import argument_types
 from seq2seq.runtime.console import console, fixed
 from seq2seq.runtime.cuda_graphs import Graphs
-from seq2seq.runtime.device import bf16_note, choose_device, deterministic
+from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import TrainingFailed
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training.batches import StepBatches
@@ -61,8 +60,8 @@ def train(
     """Train a model and return the run folder; see `trained_run.train`, which users call."""
     _check_config(config)
     called = check_callbacks(callbacks)
-    device = argument_types.device_name(device)
-    init_from = None if init_from is None else argument_types.path(init_from, "init_from")
+    device = str(device)
+    init_from = None if init_from is None else Path(init_from)
     with nullcontext() if quiet else console(), process_group() as group:
         chosen = choose_device(group.device_for(device))
         with deterministic(chosen):  # set before CUDA starts
@@ -98,8 +97,6 @@ def _set_up(
         group.start(_facts(session))
         return session, []
     session, notes = prepare(config, device, opened, init_from, group)
-    slow = None if session.progress.step else bf16_note(device, session.progress.precision)
-    notes += [f"warning: {slow}"] if slow else []
     if group.size > 1:
         notes.append(f"{group.size} processes, each with a share of every batch")
     group.start(_facts(session))

@@ -12,6 +12,7 @@ from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
 from seq2seq.runs import checkpoint, layout
+from seq2seq.runs.checkpoint import WarmStart, read_warm_start
 from seq2seq.runs.run_config import recorded_vocabularies
 from seq2seq.runs.run_folder import OpenFolder, clear, remove_parts
 from seq2seq.runs.training_state import (
@@ -22,7 +23,6 @@ from seq2seq.runs.training_state import (
     restore_metrics,
     text_checksums,
 )
-from seq2seq.runs.warm_start import WarmStart, read_warm_start
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError

@@ -18,7 +18,7 @@ from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, layout
-from seq2seq.runs.checkpoint import CheckpointHeader
+from seq2seq.runs.checkpoint import CheckpointHeader, WarmStart
 from seq2seq.runs.graphs import store_engine
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.run_config import SOURCE, provenance_of
@@ -29,7 +29,6 @@ from seq2seq.runs.training_state import (
     restore_tensors,
     save_state,
 )
-from seq2seq.runs.warm_start import WarmStart
 from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import derive_seed, resolve_precision
 from seq2seq.runtime.errors import UserError

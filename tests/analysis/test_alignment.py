@@ -113,7 +113,7 @@ def check_correct(found: Alignment) -> None:
 def test_a_text_shifted_by_one_line_is_found_even_if_sorted_by_length(
     name: str, arrange: Callable[[Pairs], Pairs], offset: int
 ) -> None:
-    src, tgt = arrange(corpus(name, "train"))
+    src, tgt = arrange(tuple(side[::2] for side in corpus(name, "train")))  # half, as it is slow
     found = measured((src[:-1], tgt[1:]) if offset < 0 else (src[1:], tgt[:-1]))
     (stretch,) = found.stretches
     assert stretch.offset == offset
@@ -151,7 +151,7 @@ def test_360_consecutive_shifted_lines_are_found(
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", CORPORA)
 def test_a_shuffled_side_is_found(name: str) -> None:
-    src, tgt = corpus(name, "train")
+    src, tgt = (side[::2] for side in corpus(name, "train"))
     found = measured((src, random.Random(2).sample(tgt, len(tgt))))
     (stretch,) = found.stretches
     assert stretch.offset is None

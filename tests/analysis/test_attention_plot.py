@@ -291,7 +291,7 @@ def test_sentences_beyond_the_limit_are_reported(
     monkeypatch.setattr(attention_plot, limit, 2)
     maps = [chain(3), BLANK, chain(4), chain(5)]
     (note,) = write_attention(maps, ["first", "", "second", "third"], tmp_path / name)
-    assert "first 2 of 3" in note
+    assert "shows the first 2 maps" in note
     content = (tmp_path / name).read_text(encoding="utf-8")
     assert "second" in content
     assert "third" not in content

@@ -1,7 +1,6 @@
 """Statistics of a corpus and the resulting findings: each planted fault is found, no others."""
 
 import subprocess
-import sys
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from conftest import tiny_config, toy_pairs
 
 from seq2seq.analysis.check.data_statistics import (
-    MOJIBAKE,
     NOT_NFC,
     PATTERNS,
     TABLE,
@@ -27,7 +25,6 @@ from seq2seq.analysis.check.findings import (
     data_findings,
     list_lines,
     overlap_findings,
-    weight_findings,
 )
 from seq2seq.analysis.check.forecast import (
     Forecast,
@@ -210,29 +207,11 @@ def windows_1252(data: bytes) -> str:
 
 @pytest.mark.parametrize("language", SENTENCES)
 def test_mojibake_of_each_language_is_found(language: str) -> None:
-    pytest.importorskip("ftfy")
     text = SENTENCES[language]
     lines = [text, text.encode().decode("latin-1"), text, windows_1252(text.encode())]
     found = unusual_characters(lines)
-    assert found[MOJIBAKE] == [2, 4]
+    assert found["mojibake"] == [2, 4]
     assert {number for numbers in found.values() for number in numbers} == {2, 4}
-
-
-def test_without_ftfy_a_note_says_that_mojibake_is_not_checked(
-    monkeypatch: pytest.MonkeyPatch, tiny_vocabularies: Vocabularies
-) -> None:
-    monkeypatch.setitem(sys.modules, "ftfy.badness", None)  # makes its import fail
-    text = planted(7, src=SENTENCES["German"].encode().decode("latin-1"))
-    assert MOJIBAKE not in unusual_characters(text.src)
-    (note,) = (
-        finding
-        for finding in data_findings([split_of(text, tiny_vocabularies)], 40)
-        if not finding.done
-    )
-    assert not note.warning
-    assert "mojibake: not checked" in note.text
-    assert "pip install 'seq2seq-attention[formats]'" in note.text
-    assert "\n" not in note.text
 
 
 def test_characters_that_scripts_need_are_not_unusual() -> None:
@@ -298,19 +277,6 @@ def test_a_fault_is_reported_with_its_place_and_remedy(
     assert list(found) == [check]
     for part in parts:
         assert part in found[check]
-
-
-def test_a_corpus_of_which_an_epoch_uses_a_part_is_mentioned(
-    tiny_vocabularies: Vocabularies,
-) -> None:
-    splits = [split_of(toy_text(), tiny_vocabularies, f"train {n}") for n in (1, 2)]
-    (share,) = weight_findings(splits, [1, 5])
-    assert share.text.startswith("train 1: about 80 in each epoch of 400 pairs: its weight is 1, ")
-    assert not share.warning
-    (few,) = weight_findings(splits, [1e9, 1])
-    assert few.text.startswith("train 2: fewer than one in each epoch of 400 pairs")
-    assert few.warning
-    assert list(weight_findings(splits, [2, 2])) == []
 
 
 def test_markers_in_the_training_text_are_not_reported_as_missing() -> None:

@@ -235,7 +235,7 @@ def test_a_figure_states_how_many_heads_it_shows(translator: Translator, tmp_pat
     pytest.importorskip("matplotlib")
     found = translator.translate(LINES[:4], settings=SETTINGS)
     (note,) = write_attention(found, LINES[:4], tmp_path / "a.svg")
-    assert "shows the first 8 maps, one for each head of a sentence; write .json" in note
+    assert "shows the first 8 maps; write .json" in note
     assert (tmp_path / "a.svg").read_text("utf-8").count(">head ") == 8
 
 

@@ -165,22 +165,6 @@ def test_runs_with_different_texts_are_not_compared(
 
 
 @pytest.mark.thorough
-def test_the_page_goes_with_its_run_unless_it_is_the_users(
-    small_corpus: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = small_corpus.parent
-    assert main(["train", str(small_corpus), *SHORT]) == 0
-    assert "Report:     seq2seq report" in capsys.readouterr().err
-    assert report(folder, "-b", "1") == 0
-    page = folder / "run" / "report.html"
-    assert page.exists()
-    assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
-    assert not page.exists()  # because it described another run
-    page.write_text("<!DOCTYPE html>\n<title>mine</title>\n", encoding="utf-8")
-    assert main(["train", str(small_corpus), *SHORT, "--overwrite"]) == 0
-    assert page.exists()
-
-
 def test_damaged_figures_are_left_out(trained: Path, tmp_path: Path) -> None:
     """Each value in turn is one that no training writes."""
     values = '[1]|{"a": 2}|"x"|null|true|NaN|-Infinity|1e999|1e308|-1|1e4000' + f"|{10**400}|[[[]]]"

@@ -18,7 +18,7 @@ from seq2seq.runs import checkpoint
 from seq2seq.runs.averaging import select_checkpoints
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, CONFIG, snapshots
-from seq2seq.runs.run_config import read_config, read_source_profile
+from seq2seq.runs.run_config import read_config, stored_run
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.training.averaging import average
@@ -82,7 +82,7 @@ def test_a_single_run_gives_the_mean_of_its_snapshots(
     assert [each["step"] for each in header["averaged"]] == STEPS[-(last or 3) :]
     source = load_model(run, CPU, taken[0].name).source
     assert source.sentences == 1
-    assert read_source_profile(new) == source
+    assert stored_run(new).source == source
     assert header["step"] == 8
     for path, line in zip(taken, printed, strict=False):  # measured again, as in training
         assert line.startswith(f"{path}, step {read_header(path)[0]['step']}: ")
@@ -237,7 +237,7 @@ def test_invalid_inputs_are_refused(run: Path, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert ": 3 of 4;" in refused([run], new, "cpu", 4)
     assert "last=2" in refused([run, run], new, "cpu", 2)
-    assert "given twice" in refused([run, run / BEST], new, "cpu")
+    assert "has the same weights as" in refused([run, run / BEST], new, "cpu")
     assert "at least 2 checkpoints" in refused([run / BEST], new, "cpu")
     again = other_run(run, tmp_path / "again", str)
     assert f"has the same weights as {run / BEST}" in refused([run, again], new, "cpu")

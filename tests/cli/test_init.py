@@ -63,15 +63,15 @@ def test_files_of_the_other_languages_are_refused(capsys: pytest.CaptureFixture[
     words = ["init", "my.yaml", "--src-lang", "de", "--tgt-lang", "en", *ALL]
     assert main(words) == 2
     assert capsys.readouterr().err == (
-        "seq2seq: error: init --train: the endings are those of en to de, the languages de to en; "
-        "pass --train all.de all.en\n"
+        "seq2seq: error: all.en: has to be in de here, but its name ends in en. Exchange the "
+        "files or the languages, or use another run\n"
     )
     assert sorted(path.name for path in Path().iterdir()) == ["all.de", "all.en"]
     valid = ["--valid", "all.de.gz", "all.en.gz"]
     for name in valid[1:]:
         Path(name).touch()
     assert main(["init", "my.yaml", *LANGUAGES, *ALL, *valid]) == 2
-    assert "init --valid: the endings are those of de to en" in capsys.readouterr().err
+    assert "all.de.gz: has to be in en here, but its name ends in de" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("folder")
@@ -180,7 +180,8 @@ def test_held_out_text_replaces_no_input(
     if kind != "itself":
         given.symlink_to(output) if kind == "link" else given.hardlink_to(output)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    for texts in (["--train", "all.en", str(given)], [*ALL, "--test", "all.en", str(given)]):
+    sides = ["all.en", str(given)] if ".de" in name else [str(given), "all.de"]
+    for texts in (["--train", *sides], [*ALL, "--test", *sides]):
         assert main(["init", "my.yaml", *LANGUAGES, *texts, "--overwrite"]) == 2
         target = name.removesuffix(".part")
         assert f"my-data/{target}: is read by this command; choose" in capsys.readouterr().err

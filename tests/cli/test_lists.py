@@ -1,6 +1,7 @@
 """`seq2seq help`, `configs`, `runs` and `explain`: what there is, without training anything."""
 
 import os
+import re
 import shutil
 import tomllib
 from functools import cache
@@ -41,7 +42,7 @@ def test_no_argument_and_help_print_the_help(capsys: pytest.CaptureFixture[str])
 def test_the_help_has_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed([], capsys)
     assert "\n\n\n" not in text
-    names = [line.split()[0] for line in text.splitlines() if line.startswith("    ")]
+    names = re.findall(r"^ {4}(\S+)", text, re.MULTILINE)
     assert [name for name in names if name in COMMANDS] == list(COMMANDS)
     for heading, group in GROUPS.items():
         assert f"\n\n{heading}:\n    {next(iter(group))} " in text

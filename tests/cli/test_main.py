@@ -109,25 +109,6 @@ def test_a_hyphen_is_standard_input(call: Call, luong: Path, src: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "form"),
-    [
-        ("translate -o out.csv", "lines of plain text"),
-        ("translate -o out.TSV", "lines of plain text"),
-        ("translate --n-best 2 -o out.jsonl", "lines of plain text"),
-        ("translate --json -o out.xlsx", "JSON, an object a line"),
-        ("evaluate -r TGT -o out.tsv", "lines of plain text"),
-        ("evaluate -r TGT --sentences out.csv", "TSV"),
-    ],
-)
-def test_an_output_is_not_named_like_a_table(
-    call: Call, luong: Path, src: Path, words: str, form: str
-) -> None:
-    command, *options = words.replace("TGT", str(src.with_suffix(".tgt"))).split()
-    refused(call(command, "-m", luong, "-i", src, *options), f"the output is {form}; choose a name")
-    assert not list(Path.cwd().glob("out.*"))
-
-
 def refused(result: Result, *parts: object) -> None:
     """Check for exit code 2 and a one-line message."""
     assert result.code == 2, result.err

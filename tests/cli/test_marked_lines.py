@@ -9,7 +9,7 @@ import pytest
 from conftest import write_small_corpus
 
 from seq2seq.cli.main import main
-from seq2seq.runs.run_config import read_source_profile
+from seq2seq.runs.run_config import stored_run
 
 NOTE = "note: no final punctuation mark, unlike the training text; translated as if there were one"
 LACKING = "note: characters that the training text hardly has, translated as they are"
@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_training_records_the_marks(run: Path) -> None:
-    assert read_source_profile(run).final_marks == [".", "!"]
+    assert stored_run(run).source.final_marks == [".", "!"]
 
 
 @pytest.mark.parametrize("options", [(), ("-b", "1"), ("--json",), ("--n-best", "2")])

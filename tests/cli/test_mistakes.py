@@ -724,12 +724,12 @@ MODELS = {
     ),
     "an ensemble of two vocabularies": Row(
         "translate -m luong -m own",
-        "own: has another vocabulary than luong; combine runs that share one in an ensemble",
+        "own: has another vocabulary than luong; combine runs that share one",
         another_vocabulary,
     ),
     "an ensemble of two directions": Row(
         "translate -m luong -m own",
-        "own: translates yy to xx but luong xx to yy; combine runs of one direction in an ensemble",
+        "own: translates yy to xx but luong xx to yy; combine runs of one direction",
         the_other_direction,
     ),
 }
@@ -900,7 +900,7 @@ SCORES = {
     ),
     "scores of two vocabularies": Row(
         "score -m luong -m own -i test.src -r test.tgt",
-        "own: has another vocabulary than luong; combine runs that share one in an ensemble",
+        "own: has another vocabulary than luong; combine runs that share one",
         another_vocabulary,
     ),
 }
@@ -921,7 +921,8 @@ AVERAGES = {
     ),
     "an average of one twice": Row(
         "average luong luong/best.safetensors -o new",
-        "luong: given twice; name each checkpoint only once",
+        "luong/best.safetensors: has the same weights as luong/best.safetensors; name each "
+        "checkpoint only once",
     ),
     "an average of text": Row(
         "average luong test.src -o new",
@@ -941,7 +942,7 @@ AVERAGES = {
     "an average of two vocabularies": Row(
         "average luong own -o new",
         "own/best.safetensors: has another vocabulary than luong/best.safetensors; "
-        "average runs that share one",
+        "combine runs that share one",
         another_vocabulary,
     ),
     "an average of one": Row(
@@ -950,7 +951,8 @@ AVERAGES = {
     ),
     "an average of two directions": Row(
         "average luong own -o new",
-        "own/best.safetensors: translates yy to xx but luong/best.safetensors xx to yy",
+        "own/best.safetensors: translates yy to xx but luong/best.safetensors xx to yy; combine "
+        "runs of one direction",
         the_other_direction,
     ),
     "an average over its input": Row(

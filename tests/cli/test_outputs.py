@@ -138,7 +138,7 @@ def test_an_interrupted_output_replaces_no_input(
     assert contents(here) == before
 
 
-@pytest.mark.parametrize("output", ["cmp/curves.png", "cmp/small-seed2.valid.hyp"])
+@pytest.mark.parametrize("output", ["cmp/curves.svg", "cmp/small-seed2.valid.hyp"])
 def test_a_comparison_does_not_replace_its_inputs(
     here: Path, capsys: pytest.CaptureFixture[str], output: str
 ) -> None:
@@ -301,12 +301,11 @@ def test_an_output_that_cannot_be_created_is_named_as_given(
     assert error == (f"seq2seq: error: /proc/{name}: cannot be written (No such file or directory)")
 
 
-@one_quick("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", "link"])
+@one_quick("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_an_open_descriptor_is_written_where_it_stands(
     tiny_run: Path, tmp_path: Path, name: str
 ) -> None:
     """Other programs write to it before and after."""
-    (tmp_path / "link").symlink_to("/dev/stdout")
     program = "from seq2seq.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
     log = tmp_path / "job.log"
     with log.open("wb") as file:

@@ -1,8 +1,6 @@
-"""Argument parser: no abbreviated options, suggestions, and shell completion scripts."""
+"""Argument parser: no abbreviated options, and suggestions."""
 
 import argparse
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -159,96 +157,6 @@ def test_the_help_does_not_import_training_packages(
     monkeypatch.setitem(sys.modules, "seq2seq.config.schema", None)
     monkeypatch.delitem(sys.modules, "seq2seq.cli.schema", raising=False)
     assert "--resume" in printed_help("train", capsys)
-
-
-def printed_completion(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
-    pytest.importorskip("shtab")
-    with pytest.raises(SystemExit) as stop:
-        main(["--print-completion", shell])
-    assert stop.value.code == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    return out
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
-def test_a_completion_script_names_all_subcommands(
-    shell: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    script = printed_completion(shell, capsys)
-    assert all(command in script for command in COMMANDS)
-    assert "overwrite" in script  # tcsh lists the dashes separately
-    assert "training.decay" in script
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="runs bash")
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["tra"], {"train", "translate"}),
-        (["translate", "--pre"], {"--prefix", "--prefix-file"}),
-        (["translate", "-i", "te"], {"text.en", "texts"}),  # files, and folders that lead to them
-        (["translate", "-m", "te"], {"texts"}),  # a run is a folder
-        (["train", "te"], {"text.en", "texts"}),
-        (["compare", "--split", "v"], {"valid"}),
-        (
-            ["train", "text.en", "training.max_"],
-            {"training.max_epochs", "training.max_minutes", "training.max_steps"},
-        ),
-        (["explain", "training.dec"], {"training.decay"}),
-    ],
-)
-def test_bash_completes_commands_options_and_paths(
-    words: list[str],
-    expected: set[str],
-    capsys: pytest.CaptureFixture[str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    script = printed_completion("bash", capsys)
-    folder = tmp_path_factory.mktemp("here")
-    (folder / "text.en").touch()
-    (folder / "texts").mkdir()
-    line = " ".join(["seq2seq", *words])
-    program = (
-        f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; COMP_LINE='{line}'; "
-        'COMP_POINT=${#COMP_LINE}; _shtab_seq2seq; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(
-        ["bash", "-c", program], cwd=folder, capture_output=True, text=True, check=True
-    )
-    assert {word.rstrip("/ ") for word in done.stdout.splitlines()} == expected
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="runs bash")
-def test_bash_completes_every_option_of_every_subcommand(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    program = printed_completion("bash", capsys)
-    for command in COMMANDS:
-        program += (
-            f"COMP_WORDS=(seq2seq {command} --); COMP_CWORD=2; COMP_LINE='seq2seq {command} --'\n"
-            "COMP_POINT=${#COMP_LINE}; _shtab_seq2seq; echo ${COMPREPLY[@]}\n"
-        )
-    done = subprocess.run(
-        ["bash", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    for command, line in zip(COMMANDS, done.stdout.splitlines(), strict=True):
-        assert set(line.split()) == {"--help", *(name for name, _ in long_options(command))}
-
-
-def test_without_shtab_one_line_says_how_to_install_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    error = refusal(["--print-completion", "bash"], capsys)
-    assert error == (
-        "seq2seq: error: --print-completion needs shtab. "
-        "Run: pip install 'seq2seq-attention[all]'\n"
-    )
-
-
-def test_an_unknown_shell_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'cmd' (choose from" in refusal(["--print-completion", "cmd"], capsys)
 
 
 def test_a_config_may_have_an_equals_sign_in_its_name(

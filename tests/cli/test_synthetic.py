@@ -14,7 +14,7 @@ import yaml
 from conftest import toy_pairs
 from tiers import one_quick
 
-from seq2seq.cli import synthetic
+from seq2seq.cli import distill
 from seq2seq.cli.main import main
 from seq2seq.config.schema import DataConfig, ParallelFiles, load_config
 from seq2seq.data.corpus import read_pairs
@@ -30,7 +30,7 @@ Pairs = list[tuple[str, str]]
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(synthetic, "BATCH_LINES", 5)
+    monkeypatch.setattr(distill, "BATCH_LINES", 5)
     Path("mono.xx").write_text("".join(f"{line}\n" for line in TEXT), encoding="utf-8")
     yield tmp_path
     assert not list(tmp_path.glob("*.part"))
@@ -78,11 +78,20 @@ def test_distillation_pairs_the_training_text_with_its_translations(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("distill -i mono.xx -o a.yy b.xx", "a.yy: receives xx, not yy, by the languages of the"),
-        ("distill -i mono.xx -o a b.XX.gz", "b.XX.gz: receives yy, not xx, by the languages"),
-        ("distill -i mono.yy -o a b", "mono.yy: has to have xx, not yy, by the languages"),
-        ("back-translate -i mono.xx -o a.xx b.yy", "a.xx: receives yy, not xx, by the languages"),
-        ("back-translate -i mono.yy -o a b", "mono.yy: has to have xx, not yy, by the"),
+        ("distill -i mono.xx -o a.yy b.xx", "a.yy: has to be in xx here, but its name ends in yy."),
+        (
+            "distill -i mono.xx -o a b.XX.gz",
+            "b.XX.gz: has to be in yy here, but its name ends in xx.",
+        ),
+        ("distill -i mono.yy -o a b", "mono.yy: has to be in xx here, but its name ends in yy."),
+        (
+            "back-translate -i mono.xx -o a.xx b.yy",
+            "a.xx: has to be in yy here, but its name ends in xx.",
+        ),
+        (
+            "back-translate -i mono.yy -o a b",
+            "mono.yy: has to be in xx here, but its name ends in yy.",
+        ),
     ],
 )
 def test_a_file_named_by_the_other_language_is_refused(
@@ -139,10 +148,10 @@ def test_blank_lines_keep_the_pairs_aligned(run: str) -> None:
 
 KILLED = """\
 import sys, time
-from seq2seq.cli import synthetic
+from seq2seq.cli import distill
 from seq2seq.cli.main import main
 from seq2seq.inference.synthetic import Journal
-synthetic.BATCH_LINES = 5
+distill.BATCH_LINES = 5
 append = Journal.append
 def slowly(journal, batch):
     append(journal, batch)
@@ -162,7 +171,7 @@ def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     if not hasattr(signal, number):
         pytest.skip("this system has no such signal")
     command = ["back-translate", "-m", run, "-i", "mono.xx", "--device", "cpu", "-o", "a", "b"]
-    root = str(Path(synthetic.__file__).parents[2])
+    root = str(Path(distill.__file__).parents[2])
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, *command],
         stdout=subprocess.PIPE,
@@ -178,7 +187,7 @@ def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
         assert "Resume with: seq2seq back-translate -m " in err
     assert sorted(path.name for path in folder.iterdir()) == ["a.journal", "mono.xx"]
     with (folder / "a.journal").open("ab") as file:
-        file.write(b'[["cut sho')  # as left by a kill during a write
+        file.write(b'["cut sho')  # as left by a kill during a write
     capsys.readouterr()
     assert main(command) == 0
     assert "a.journal: resumed after 10 of 23 lines\n" in capsys.readouterr().err
@@ -279,7 +288,6 @@ def test_a_text_changed_while_being_read_is_detected(
         ("-i x.tsv.gz -o a b", "x.tsv.gz: is a table; give a file with one sentence per line"),
         ("-i empty -o a b", "empty: the file is empty"),
         ("-i bytes -o a b", "bytes:2: byte 0xff at column 1 is not UTF-8"),
-        ("-i tabs -o x.tsv", "tabs:2: contains a tab, which TSV cannot hold. Write two files, "),
         ("-i mono.xx -o kept b", "kept: exists; pass --overwrite to replace it"),
         ("-i mono.xx -o a -", "-: standard output cannot receive this output; give a file name"),
         ("-i mono.xx -o a b -b 0", "argument -b/--beam: must be an integer of at least 1"),
@@ -290,7 +298,6 @@ def test_invalid_arguments_are_refused_without_output(
 ) -> None:
     Path("empty").touch()
     Path("bytes").write_bytes(b"a\n\xff\n")
-    Path("tabs").write_text("a\nb\tc\n", encoding="utf-8")
     Path("kept").write_text("mine", encoding="utf-8")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     for command in ("distill", "back-translate"):
@@ -345,20 +352,15 @@ def training_text(corpora: object, run: str) -> object:
 def test_progress_on_a_terminal_starts_where_the_call_resumes(
     run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The summary counts only the lines of this call, and reports its duration."""
     with monkeypatch.context() as patch:
         patch.setattr(SyntheticCorpus, "write", _refuse)
-        patch.setattr(synthetic, "BATCH_LINES", 99)
+        patch.setattr(distill, "BATCH_LINES", 99)
         assert main(["distill", "-m", run, "-i", "mono.xx", "-o", "a", "b"]) == 1
     journal = Path("a.journal").read_text(encoding="utf-8").splitlines(keepends=True)
-    import json
-
-    Path("a.journal").write_text(
-        journal[0] + json.dumps(json.loads(journal[1])[:10]) + "\n", encoding="utf-8"
-    )
+    Path("a.journal").write_text("".join(journal[:11]), encoding="utf-8")
     capsys.readouterr()
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert main(["distill", "-m", run, "-i", "mono.xx", "-o", "a", "b"]) == 0
     err = capsys.readouterr().err
-    assert "translated 13 lines in " in err
     assert "10/23" in err
+    assert "23/23" in err

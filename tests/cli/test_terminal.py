@@ -76,7 +76,7 @@ def test_a_translation_is_escaped_on_a_terminal_only(
     assert ESCAPED in shown.decode() or "--json" in options
     code, notes, piped = on_a_terminal(*command, pipe_stdout=True)
     assert code == 0
-    assert re.fullmatch(rb"\r[^\n]*\rtranslated 1 line in \d+\.\d s\n", notes)
+    assert re.fullmatch(rb"\r[^\n]*\rtranslated: 100%[^\n]*1/1[^\n]*\n", notes)
     if "--json" in options:
         text = json.loads(piped)["text"]
         assert json.loads(shown)["text"] == text
@@ -188,7 +188,7 @@ def test_a_separator_in_a_translation_is_escaped_in_n_best_lists(
 
 
 @pytest.mark.thorough
-def test_progress_and_a_summary_are_shown_only_on_a_terminal(
+def test_progress_is_shown_only_on_a_terminal(
     tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = tmp_path / "in"
@@ -198,9 +198,9 @@ def test_progress_and_a_summary_are_shown_only_on_a_terminal(
     assert code == 0
     assert piped.count(b"\n") == 13
     assert b"/13" in shown
-    assert re.search(rb"translated 13 lines in \d+\.\d s\n", shown)
+    assert re.search(rb"13/13 \[\d\d:\d\d", shown)
     _, shown, _ = on_a_terminal(*command)  # with translations on the same terminal
-    assert b"13 lines" not in shown
+    assert b"/13" not in shown
     assert main([str(word) for word in command]) == 0
     assert capsys.readouterr().err == ""
 
@@ -260,7 +260,7 @@ def _read_until(terminal: int, end: bytes) -> bytes:
 
 
 @pytest.mark.thorough
-def test_average_shows_progress_only_on_a_terminal_and_compare_its_time(
+def test_average_shows_progress_only_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -269,7 +269,6 @@ def test_average_shows_progress_only_on_a_terminal_and_compare_its_time(
     call = ["compare", str(config), *keys, "decoding.max_length=9", "--seeds", "1"]
     code, shown, _ = on_a_terminal(*call, "-o", folder)
     assert code == 0, shown
-    assert re.search(rb"compared 1 run in \d+\.\d s\n", shown)
     (run,) = (each for each in folder.glob("*-seed1") if each.is_dir())
     code, shown, _ = on_a_terminal("average", run, "-o", tmp_path / "mean")
     assert code == 0, shown

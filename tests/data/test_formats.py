@@ -129,10 +129,10 @@ def test_pairs_survive_two_files(tmp_path: Path) -> None:
     assert list(zip(text.src, text.tgt, strict=True)) == pairs
 
 
-def test_a_tab_cannot_be_written_into_tsv(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="contains a tab"), pair_writer([tmp_path / "a.tsv"]) as add:
+def test_a_tab_becomes_a_space_in_tsv(tmp_path: Path) -> None:
+    with pair_writer([tmp_path / "a.tsv"]) as add:
         add("a\tb", "c")
-    assert list(tmp_path.iterdir()) == []
+    assert pairs_of(tmp_path / "a.tsv", None) == [("a b", "c")]
 
 
 # ------------------------------------------------------------------------------------------- TSV

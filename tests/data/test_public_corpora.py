@@ -12,7 +12,7 @@ import pytest
 
 from seq2seq.cli.main import main
 from seq2seq.data import public_corpora
-from seq2seq.data.public_corpora import download, read_pairs, split_pairs
+from seq2seq.data.public_corpora import read_pairs, split_pairs
 from seq2seq.runtime.errors import RunError
 
 TEXTS = {"train.en.gz": b"A dog.\nTwo cats.\n", "val.en.gz": b"A bird.\n"}
@@ -30,9 +30,6 @@ class Mirror(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Answer)
         self.files: dict[str, bytes] = {}
         self.missing_bytes = 0  # number of bytes promised in Content-Length but never sent
-        self.failures = (
-            0  # number of failing responses (an error or a truncated body) before the first success
-        )
         self.reason: str | None = None  # reason phrase of a 404; None: the standard phrase
         self.requests: list[str] = []
         self.user_agents: set[str | None] = set()
@@ -50,12 +47,6 @@ class Answer(BaseHTTPRequestHandler):
             self.send_error(404, self.server.reason)
             return
         missing = self.server.missing_bytes
-        if self.server.failures > 0:
-            self.server.failures -= 1
-            missing = 1
-            if self.server.failures % 2:
-                self.send_error(503)
-                return
         body = self.server.files[name]
         self.send_response(200)
         self.send_header("Content-Length", str(len(body) + missing))
@@ -69,7 +60,6 @@ class Answer(BaseHTTPRequestHandler):
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(public_corpora, "RETRIES", 0)
     with Mirror() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -219,22 +209,6 @@ def test_an_unreachable_server_is_reported(
     line = error_line(capsys)
     assert f"{gone.url}/train.en.gz: download failed: <urlopen error" in line
     assert "Check the network connection" in line
-
-
-def test_a_failed_download_is_retried(
-    multi30k: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(public_corpora, "RETRIES", 2)
-    multi30k.failures = 2
-    assert fetch(multi30k, "multi30k", tmp_path) == 0
-    assert multi30k.requests == ["train.en.gz"] * 3 + ["val.en.gz"]
-
-
-def test_a_missing_file_is_not_retried(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(public_corpora, "RETRIES", 2)
-    with pytest.raises(RunError, match="404"):
-        download(f"{mirror.url}/nothing.gz")
-    assert mirror.requests == ["nothing.gz"]
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import onnxruntime
 import pytest
 import torch
 from model_cases import (
-    CASES,
     LENGTHS,
     ONE_OF_EACH,
+    PAIRWISE,
     SRC,
     UNITS,
     Case,
@@ -72,15 +72,16 @@ def with_encoder(
     return model
 
 
-@one_quick("case", CASES[::2], ids=str, quick={0, 12})
-def test_every_model_is_quantized(case: Case) -> None:
-    models = [make_model(case)]
-    if case.kind != "plain":
-        models.append(make_copying_model(case))
-    for model in models:
-        graphs = quantized(model)
-        check_graphs(*(graph.content() for graph in graphs), V)
-        assert {"MatMulIntegerToFloat"} <= {node.op_type for node in graphs[1].nodes}
+@one_quick(
+    ("case", "copies"),
+    [(case, bool(n % 2) and case.kind != "plain") for n, case in enumerate(PAIRWISE[::2])],
+    ids=str,
+    quick={0, 13},
+)
+def test_every_model_is_quantized(case: Case, copies: bool) -> None:
+    graphs = quantized(make_copying_model(case) if copies else make_model(case))
+    check_graphs(*(graph.content() for graph in graphs), V)
+    assert {"MatMulIntegerToFloat"} <= {node.op_type for node in graphs[1].nodes}
 
 
 @LAYERS
@@ -107,10 +108,9 @@ def test_an_int8_encoder_is_close_to_the_model_and_zero_at_padding(
     found = run(quantized(model)[0], src=src.numpy(), src_lengths=LENGTHS.numpy())
     memory, state = model.start(model.encode(src, LENGTHS))
     expected = {"memory_values": memory.values.detach().numpy()}
-    for level in range(layers):
-        expected[f"hidden_{level}"] = state.hidden[:, level].detach().numpy()
-        if layer_class.has_cell:
-            expected[f"cell_{level}"] = state.cell[:, level].detach().numpy()
+    expected["hidden"] = state.hidden.detach().numpy()
+    if layer_class.has_cell:
+        expected["cell"] = state.cell.detach().numpy()
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, rtol=0, atol=0.1)
         assert np.abs(found[name] - values).mean() < 0.01
@@ -147,14 +147,14 @@ def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
     level: int, layer_class: type[RecurrentLayer], gate: int
 ) -> None:
     """Rounding to integers loses NaN, which the decoder's first state has to keep."""
-    for case in (Case("luong", "general", True, 1), Case("bahdanau", "scaled_dot", False, 1)):
-        model = with_encoder(layer_class, case=case)
-        with torch.no_grad():
-            layer: Any = model.encoder.directions[1][level]
-            layer.bias[gate * H // 2] = torch.nan
-        src = SRC.clamp(max=V - 1).numpy()
-        found = run(quantized(model)[0], src=src, src_lengths=LENGTHS.numpy())
-        assert np.isnan(found["hidden_0"]).all()
+    cases = (Case("luong", "general", True, 1), Case("bahdanau", "scaled_dot", False, 1))
+    model = with_encoder(layer_class, case=cases[(level + gate) % 2])
+    with torch.no_grad():
+        layer: Any = model.encoder.directions[1][level]
+        layer.bias[gate * H // 2] = torch.nan
+    src = SRC.clamp(max=V - 1).numpy()
+    found = run(quantized(model)[0], src=src, src_lengths=LENGTHS.numpy())
+    assert np.isnan(found["hidden"]).all()
 
 
 @one_quick("case", [*ONE_OF_EACH, *UNITS], ids=str, quick={0, 3, 8})
@@ -195,8 +195,7 @@ def test_bounds_are_inferred() -> None:
     assert not bounds.keys() & {"free", "sum", "product", "open", "projected"}
 
 
-def test_rows_of_a_table_are_multiplied_as_they_are_stored() -> None:
-    """The product of stored integers is exact but for the scales."""
+def test_a_table_is_stored_in_int8() -> None:
     generator = np.random.default_rng(3)
     table, weight = (generator.normal(size=size).astype(np.float32) for size in ((9, 16), (5, 16)))
     nodes = [
@@ -208,8 +207,8 @@ def test_rows_of_a_table_are_multiplied_as_they_are_stored() -> None:
     inputs, outputs = [declare("ids", INT, ["rows"])], [declare("log_probs", FLOAT, ["rows", 5])]
     graph = Graph(nodes, weights, inputs, outputs)
     quantize_graphs(Graph([], {}, [], []), graph)
-    assert not {node.op_type for node in graph.nodes} & {"Sub", "Round", "QuantizeLinear"}
-    (values,) = run(graph, ids=np.arange(9)).values()
-    (rows, scales), (columns, factors) = quantize_rows(table), quantize_rows(weight)
-    exact = (rows.astype(float) @ columns.T) * scales * factors.T + 1
-    np.testing.assert_allclose(values, exact, rtol=1e-5, atol=1e-5)
+    values = run(graph, ids=np.arange(9))["log_probs"]
+    assert graph.weights.keys().isdisjoint({"table", "matrix"})
+    rows, scales = quantize_rows(table)
+    expected = (rows * scales) @ weight.T + 1
+    assert np.abs(values - expected).max() < 0.02 * np.abs(expected).max()

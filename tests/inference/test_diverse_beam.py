@@ -77,7 +77,7 @@ def test_diverse_beam_search_equals_a_search_written_with_lists(
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("batch", [1, 7, 64])
+@pytest.mark.parametrize("batch", [1, 7])
 def test_diverse_beam_search_is_batch_invariant(batch: int) -> None:
     model, sources = MAKERS["luong"](), random_sources(70, seed=5)
     options = SearchOptions(6, groups=3, diversity=0.7, coverage_penalty=0.2)

@@ -99,7 +99,7 @@ def test_impossible_tokens_are_never_drawn() -> None:
     assert truncated(values, Sampling(top_p=1e-9)).tolist() == [[1.0, 0.0, 0.0, 0.0]]
 
 
-@one_quick("batch", [1, 7, 64], quick=1)
+@one_quick("batch", [1, 7], quick=1)
 def test_sampling_is_batch_invariant(batch: int) -> None:
     model, sources = MAKERS["luong"](), random_sources(70, seed=5)
     options = SearchOptions(1, sampling=Sampling(2, 1.5, 20, 0.9))

@@ -13,13 +13,13 @@ from seq2seq.runs.checkpoint import (
     CheckpointHeader,
     best_is_intact,
     load_model,
+    read_warm_start,
     save_snapshot,
     save_weights,
 )
 from seq2seq.runs.layout import BEST, LAST, PREVIOUS
 from seq2seq.runs.tensor_file import read_file, save_tensors
 from seq2seq.runs.training_state import Progress, StateTensors, read_state, save_state
-from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import DamagedFile, RunError, UserError
 
 CPU = torch.device("cpu")

@@ -10,11 +10,10 @@ from torch import Tensor
 from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import load_model
+from seq2seq.runs.checkpoint import load_model, read_warm_start
 from seq2seq.runs.layout import BEST, LAST, LOG
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_tensors
-from seq2seq.runs.warm_start import read_warm_start
 from seq2seq.runtime.errors import UserError
 from seq2seq.training import validation
 from seq2seq.training.loop import train

@@ -58,6 +58,8 @@ def test_parts_already_in_the_file_are_not_repeated(
 
     monkeypatch.setattr(benchmark_gpu, "isolated", counted)
     monkeypatch.setattr(benchmark_gpu, "matmul_gflops", lambda *_: 100.0)
+    sizes = {"embedding_size": 16, "hidden_size": 32}
+    monkeypatch.setitem(random_text.MODELS, "luong", (200, random_text.MODELS["luong"][1] | sizes))
     file = tmp_path / "gpu.json"
     arguments = ["--device", "cpu", "--small", "--json", str(file)]
     before = {"date": "2026-11-01", "tokens_per_second": 1.5}

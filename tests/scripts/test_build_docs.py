@@ -136,11 +136,14 @@ def test_the_site_builds_without_a_warning() -> None:
 SHORTENED = {
     "attention": {},
     "language-pair": {
+        "MINUTES = 2 ": "MINUTES = 600 ",  # enough for the first model that init measures
         '"vocabulary.size=800"]': (
-            '"vocabulary.size=800", "training.max_steps=9", "decoding.max_length=9"]'
+            '"vocabulary.size=800", "training.max_steps=9", "decoding.max_length=9", '
+            '"model.layers=1", "model.hidden_size=64"]'
         ),
     },
     "comparison": {
+        "embedding_size: 128, hidden_size: 256": "embedding_size: 16, hidden_size: 32",
         "max_epochs: {EPOCHS}\n": "max_steps: 9\n",
         "seeds: [1, 2]\n": "seeds: [1]\n",
         "log_every: 1000\n": "log_every: 1000\ndecoding: {{max_length: 9}}\n",

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+import measure_init
 from measure_init import CORPORA, print_table, write_config
+from seq2seq.analysis import recipe
+from seq2seq.analysis.check.forecast import Forecast
+from seq2seq.cli.main import main
 from seq2seq.config.schema import load_config, read_config_file
 
 
@@ -27,7 +31,13 @@ def test_manual_and_default_configs_load(tmp_path: Path, corpus: str, minutes: f
 
 
 @pytest.mark.thorough
-def test_a_config_of_init_for_a_small_corpus(tmp_path: Path) -> None:
+def test_a_config_of_init_for_a_small_corpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs here, at a given speed, as tests/cli/test_init.py measures that of a model."""
+    speed = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0)
+    monkeypatch.setattr(recipe, "forecast", lambda _session: speed)
+    monkeypatch.setattr(measure_init, "seq2seq", lambda *words: main([*map(str, words)]))
     folder = tmp_path / "multi30k"
     folder.mkdir()
     for name in ("train.en.gz", "train.de.gz", "val.en.gz", "val.de.gz"):

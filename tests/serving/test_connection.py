@@ -114,9 +114,9 @@ def test_a_client_that_closes_both_sides_is_noticed(
     """A closed connection is half-closed to the server until it writes to it."""
     with serve(tiny_pairs, Limits(characters=1_000_000)) as served:
         with connected(served, post(1000, version)):
-            until(lambda: served.figure("seq2seq_waiting_lines") > 0)
-        until(lambda: served.figure("seq2seq_waiting_lines") == 0)
-        assert served.figure('seq2seq_lines_total{pair="xx-yy"}') < 1000
+            until(lambda: served.lines("waiting") > 0)
+        until(lambda: served.lines("waiting") == 0)
+        assert served.lines("translated") < 1000
 
 
 def test_pipelined_requests_wait_in_the_network(tiny_pairs: LanguagePairs) -> None:

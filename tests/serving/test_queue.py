@@ -17,7 +17,6 @@ from seq2seq.inference.translation import Translation
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.serving import translation_queue
-from seq2seq.serving.metrics import Metrics
 from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
 
 
@@ -27,8 +26,7 @@ class Echo:
     Until `open` is set, it holds each batch; a line "bad" is refused.
     """
 
-    def __init__(self, metrics: Metrics) -> None:
-        self.metrics = metrics  # metrics of the queue
+    def __init__(self) -> None:
         self.decoding = SimpleNamespace(beam_size=5)
         self.batches: list[list[str]] = []
         self.text_only: list[bool] = []  # by batch
@@ -62,14 +60,13 @@ def lines_of(*texts: str) -> list[QueuedLine]:
 
 def run(
     body: Callable[[TranslationQueue, Echo], Any], max_lines: int = 1000
-) -> tuple[Any, Echo, Metrics]:
+) -> tuple[Any, Echo, TranslationQueue]:
     """Run a coroutine function with a queue, which then closes."""
-    metrics = Metrics()
-    echo = Echo(metrics)
-    queue = TranslationQueue(max_lines, metrics)
+    echo = Echo()
+    queue = TranslationQueue(max_lines)
     queue.start()
     try:
-        return asyncio.run(body(queue, echo)), echo, metrics
+        return asyncio.run(body(queue, echo)), echo, queue
     finally:
         echo.open.set()
         queue.close()
@@ -94,10 +91,9 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def until_waiting(echo: Echo, lines: int) -> None:
+async def until_waiting(queue: TranslationQueue, lines: int) -> None:
     """Wait until the queue has accepted `lines` lines that are not yet translated."""
-    sample = f"seq2seq_waiting_lines {lines:.1f}".encode()
-    await until(lambda: sample in echo.metrics.text().splitlines())
+    await until(lambda: queue.waiting == lines)
 
 
 def test_waiting_requests_form_one_batch() -> None:
@@ -107,16 +103,16 @@ def test_waiting_requests_form_one_batch() -> None:
             asyncio.create_task(queue.translate(search(echo), lines_of(f"a{n}", f"b{n}"), 60))
             for n in range(5)
         ]
-        await until_waiting(echo, 11)
+        await until_waiting(queue, 11)
         echo.open.set()
         await first
         return [[each.text for each in await task] for task in tasks]
 
-    found, echo, metrics = run(body)
+    found, echo, queue = run(body)
     assert found == [[f"A{n}", f"B{n}"] for n in range(5)]
     assert [len(batch) for batch in echo.batches] == [1, 10]
-    assert b'seq2seq_lines_total{pair="xx-yy"} 11.0' in metrics.text()
-    assert b"seq2seq_waiting_lines 0.0" in metrics.text()
+    assert queue.translated == 11
+    assert queue.waiting == 0
 
 
 def test_different_searches_are_different_batches() -> None:
@@ -126,7 +122,7 @@ def test_different_searches_are_different_batches() -> None:
             asyncio.create_task(queue.translate(search(echo, 1 + n % 2), lines_of(f"a{n}"), 60))
             for n in range(4)
         ]
-        await until_waiting(echo, 5)
+        await until_waiting(queue, 5)
         echo.open.set()
         await asyncio.gather(first, *tasks)
 
@@ -142,7 +138,7 @@ def test_requests_with_and_without_attention_share_a_batch() -> None:
             asyncio.create_task(queue.translate(each, lines_of(f"a{n}"), 60))
             for n, each in enumerate(searches)
         ]
-        await until_waiting(echo, 3)
+        await until_waiting(queue, 3)
         echo.open.set()
         await asyncio.gather(first, *tasks)
 
@@ -174,7 +170,7 @@ def test_a_large_request_does_not_hold_up_small_ones(monkeypatch: pytest.MonkeyP
                 ("other", 2, lines_of("o")),
             )
         ]
-        await until_waiting(echo, 23)
+        await until_waiting(queue, 23)
         echo.open.set()
         await asyncio.gather(first, *tasks)
         return order
@@ -201,7 +197,7 @@ def test_a_full_queue_refuses_requests() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> None:
         first = await held(queue, echo)
         waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
-        await until_waiting(echo, 5)
+        await until_waiting(queue, 5)
         with pytest.raises(QueueFullError, match="try again in 1 s"):
             await queue.translate(search(echo), lines_of("e"), 60)
         echo.open.set()
@@ -217,16 +213,16 @@ def test_cancelled_requests_are_dropped() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> None:
         first = await held(queue, echo)
         second = asyncio.create_task(queue.translate(search(echo), lines_of("b", "c"), 60))
-        await until_waiting(echo, 3)
+        await until_waiting(queue, 3)
         second.cancel()
         first.cancel()  # its batch is being translated, and never ends by itself
-        await until_waiting(echo, 0)
+        await until_waiting(queue, 0)
         echo.open.set()
         assert (await queue.translate(search(echo), lines_of("d"), 60))[0].text == "D"
 
-    _, echo, metrics = run(body)
+    _, echo, queue = run(body)
     assert echo.batches == [["first"], ["d"]]
-    assert b"seq2seq_waiting_lines 0.0" in metrics.text()
+    assert queue.waiting == 0
 
 
 def test_a_request_that_takes_too_long_is_dropped() -> None:
@@ -239,9 +235,9 @@ def test_a_request_that_takes_too_long_is_dropped() -> None:
         echo.open.set()
         await first
 
-    _, echo, metrics = run(body)
+    _, echo, queue = run(body)
     assert echo.batches == [["first"]]
-    assert b"seq2seq_waiting_lines 0.0" in metrics.text()
+    assert queue.waiting == 0
 
 
 @pytest.mark.parametrize(
@@ -263,23 +259,23 @@ def test_a_failing_request_does_not_affect_others(
             asyncio.create_task(queue.translate(search(echo), lines_of(*each), 60))
             for each in (["a"], ["b", word], ["c"])
         ]
-        await until_waiting(echo, 5)
+        await until_waiting(queue, 5)
         echo.open.set()
         await first
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    (one, failed, three), _, metrics = run(body)
+    (one, failed, three), _, queue = run(body)
     assert isinstance(failed, kind)
     assert [each.exc_info and each.exc_info[0] for each in caplog.records] == [kind] * is_logged
     assert [one[0].text, three[0].text] == ["A", "C"]
-    assert b"seq2seq_waiting_lines 0.0" in metrics.text()
+    assert queue.waiting == 0
 
 
 def test_closing_translates_accepted_requests() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> list[str]:
         first = await held(queue, echo)
         second = asyncio.create_task(queue.translate(search(echo), lines_of("b"), 60))
-        await until_waiting(echo, 2)
+        await until_waiting(queue, 2)
         closing = asyncio.create_task(asyncio.to_thread(queue.close))
         await until(lambda: not queue.is_alive)
         echo.open.set()

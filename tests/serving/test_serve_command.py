@@ -69,7 +69,7 @@ def test_accepted_requests_complete_after_a_signal(
             target=lambda: replies.append(served.call("/v1/translate", fields))
         )
         thread.start()
-        while not served.figure("seq2seq_waiting_lines"):
+        while not served.lines("waiting"):
             time.sleep(0.01)
         started.send_signal(number)
         thread.join()
@@ -94,7 +94,7 @@ def test_a_second_interruption_stops_at_once(tiny_runs: dict[str, Path]) -> None
 
         thread = threading.Thread(target=ask)
         thread.start()
-        while not served.figure("seq2seq_waiting_lines"):
+        while not served.lines("waiting"):
             time.sleep(0.01)
         started.send_signal(signal.SIGINT)
         until_refused(served)  # so that the second signal is not merged with the first

@@ -163,7 +163,7 @@ def test_an_error_has_the_number_of_the_line_in_the_request(
         reply = served.call(PATH, {"text": [*["ba"] * 299, "ke"], **fields})
         assert reply.status == 400
         assert reply.error.startswith(message)
-        assert served.figure('seq2seq_lines_total{pair="xx-yy"}') == 0
+        assert served.lines("translated") == 0
 
 
 @pytest.mark.parametrize("name", ["Glossary", "translation_as_json"])

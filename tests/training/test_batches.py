@@ -18,6 +18,8 @@ from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
 
+pytestmark = pytest.mark.usefixtures("no_engine")
+
 SAMPLED = ("vocabulary.sampling=0.3", "training.batch_tokens=90", "training.accumulate=2")
 
 
@@ -128,9 +130,8 @@ def test_a_training_with_workers_is_the_same_and_logs_a_lost_one(
 
     for workers in (0, 2):
         folder = small_corpus.parent / f"run-{workers}"
-        config = load_config(
-            small_corpus, (f"run_dir={folder}", f"training.batch_workers={workers}", *SAMPLED)
-        )
+        own = (f"run_dir={folder}", f"training.batch_workers={workers}", "training.max_epochs=1")
+        config = load_config(small_corpus, (*own, *SAMPLED))
         if workers:
             monkeypatch.setattr(StepBatches, "of_steps", killing)
         train(config, "cpu", quiet=True)

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.lines import is_blank
 from seq2seq.inference.attention_map import (
     AttentionMap,
     heat_map,
@@ -71,23 +70,24 @@ def write_attention(
     """
     check_plot_path(path)
     suffix = path.suffix.lower()
-    limited = _Limited(MAX_TABLES if suffix == ".html" else MAX_PANELS)
+    limit, notes = MAX_TABLES if suffix == ".html" else MAX_PANELS, list[str]()
     pairs = zip(translations, sources, strict=False)  # not all may be taken
-    maps = limited.first_of(
-        chain.from_iterable(translation.attention_maps(source) for translation, source in pairs)
+    all_maps = (
+        map_ for translation, source in pairs for map_ in translation.attention_maps(source)
     )
+    maps = _shown(all_maps, limit, path, notes)
     first = next(maps, None)
     if first is None:
         raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
-    notes: list[str] = []
     with write_errors(path), output_file(path) as file:
         if suffix == ".html":
             for text in page(chain([first], maps), model):
                 file.write(text.encode("utf-8"))
         else:
-            content, notes = save(map_figure([first, *maps]), suffix)
+            content, more = save(map_figure([first, *maps]), suffix)
             file.write(content)
-    return [*limited.notes(path, sum(not is_blank(source) for source in sources)), *notes]
+            notes += more
+    return notes
 
 
 def page(maps: Iterable[AttentionMap], model: str = "") -> Iterator[str]:
@@ -104,40 +104,23 @@ def page(maps: Iterable[AttentionMap], model: str = "") -> Iterator[str]:
     yield foot
 
 
-class _Limited:
-    """Maps that a file has room for."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._more, self._large, self._heads = limit, False, 0, False
-
-    def first_of(self, maps: Iterable[AttentionMap]) -> Iterator[AttentionMap]:
-        """Yield maps of at most MAX_CELLS cells, up to the limit."""
-        number = 0
-        for attention in maps:
-            self._heads = self._heads or bool(attention.head)
-            if attention.weights.size > MAX_CELLS:
-                self._large += 1
-                continue
-            if number == self._limit:
-                self._more = True
-                return
-            number += 1
-            yield attention
-
-    def notes(self, path: Path, sentences: int) -> list[str]:
-        """Return notes on what is not shown of a number of sentences."""
-        notes = []
-        if self._more:
-            what = f"of {sentences} sentences" if sentences > self._limit else "parts of sentences"
-            if self._heads:
-                what = "maps, one for each head of a sentence"
-            notes.append(f"{path} shows the first {self._limit} {what}; write .json for all")
-        if self._large:
-            notes.append(
-                f"{path} leaves out {self._large} sentences of more than {MAX_CELLS:,} cells; "
-                "write .json for all"
-            )
-        return notes
+def _shown(
+    maps: Iterable[AttentionMap], limit: int, path: Path, notes: list[str]
+) -> Iterator[AttentionMap]:
+    """Yield maps of at most MAX_CELLS cells, up to the limit; add notes on those left out."""
+    count = large = 0
+    for attention in maps:
+        if attention.weights.size > MAX_CELLS:
+            large += 1
+            continue
+        if count == limit:
+            notes.append(f"{path} shows the first {limit} maps; write .json for all")
+            break
+        count += 1
+        yield attention
+    if large:
+        text = f"{large} maps of more than {MAX_CELLS:,} cells"
+        notes.append(f"{path} leaves out {text}; write .json for all")
 
 
 def map_of(translation: Translation, source: str) -> AttentionMap:

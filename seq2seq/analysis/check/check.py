@@ -25,22 +25,15 @@ from seq2seq.analysis.check.forecast import (
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
 from seq2seq.data.batching import encode_pairs
-from seq2seq.data.corpus import (
-    ParallelText,
-    check_directions,
-    joined,
-    source_name,
-    tagged,
-    usable,
-)
+from seq2seq.data.corpus import ParallelText, check_directions, joined, source_name, tagged, usable
 from seq2seq.data.pharaoh import iter_linked_pairs
 from seq2seq.data.training_data import cache_of, check_regular
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
+from seq2seq.runs.checkpoint import WarmStart, read_warm_start
 from seq2seq.runs.run_folder import check_folder, holds_run
-from seq2seq.runs.warm_start import WarmStart, read_warm_start
 from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
-from seq2seq.runtime.device import bf16_note, choose_device, deterministic, resolve_precision
+from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import argument
 from seq2seq.training.session import TrainingSession, new_session, session_data
 
@@ -54,9 +47,7 @@ class ReportPart(NamedTuple):
 
 
 def check(
-    config: Config,
-    device: str = "auto",
-    init_from: Path | None = None,
+    config: Config, device: str = "auto", init_from: Path | None = None
 ) -> Iterator[ReportPart]:
     """Examine the data, the vocabulary and the cost of a training; yield each part once known.
 
@@ -73,18 +64,12 @@ def check(
         tqdm(desc="check", leave=False, disable=hides_bars(), bar_format=bar_format) as bar,
     ):
         yield from _parts(
-            config,
-            chosen,
-            init_from,
-            lambda stage: bar.set_description_str(f"check: {stage}"),
+            config, chosen, init_from, lambda stage: bar.set_description_str(f"check: {stage}")
         )
 
 
 def _parts(
-    config: Config,
-    device: torch.device,
-    init_from: Path | None,
-    stage: Callable[[str], None],
+    config: Config, device: torch.device, init_from: Path | None, stage: Callable[[str], None]
 ) -> Iterator[ReportPart]:
     """Yield the parts of a report; `stage` is called with the name of the next one."""
     data = config.data
@@ -129,14 +114,16 @@ def _parts(
             for name, alignment in alignments.items()
             for finding in alignment_findings(splits[name], alignment)
         ),
-        *findings.weight_findings(
-            [split for name, split in splits.items() if is_train(name)],
-            [corpus.weight for corpus in data.train],
-        ),
         *_form_findings(data, splits, texts),
-        *_comparison_findings(splits, comparisons),
+        *(
+            finding
+            for comparison in comparisons
+            for finding in findings.overlap_findings(
+                splits[comparison.split], splits[comparison.other], comparison.shared
+            )
+        ),
         *cost_findings(config.training, cost),
-        *_setup_findings(config, device),
+        *_setup_findings(config),
     ]
     everything.sort(key=lambda finding: not finding.warning)
     yield ReportPart(_list_of_findings(everything), "findings", everything)
@@ -235,17 +222,7 @@ def _form_findings(
         yield Finding("form", False, text_)
 
 
-def _comparison_findings(
-    splits: dict[str, Split], comparisons: Sequence[SplitComparison]
-) -> Iterator[Finding]:
-    for comparison in comparisons:
-        split, reference = splits[comparison.split], splits[comparison.other]
-        yield from findings.overlap_findings(split, reference, comparison.shared)
-
-
-def _setup_findings(config: Config, device: torch.device) -> Iterator[Finding]:
-    if slow := bf16_note(device, resolve_precision(config.training.precision, device)):
-        yield Finding("precision", True, slow)
+def _setup_findings(config: Config) -> Iterator[Finding]:
     if holds_run(config.run_dir):
         text = (
             f"run_dir: {config.run_dir} holds a run. Pass {argument('resume', True)} or "

@@ -19,12 +19,10 @@ RATIO_SLACK = 10  # characters added to both sides: ratios of short lines vary f
 
 TABLE = yaml.safe_load(Path(__file__).with_name("findings.yaml").read_text(encoding="utf-8"))
 PATTERNS = {  # unusual characters by kind
-    kind: re.compile(row["pattern"])
-    for kind, row in TABLE["characters"].items()
-    if "pattern" in row
+    kind: re.compile(row["pattern"]) for kind, row in TABLE["characters"].items()
 }
-MOJIBAKE, NOT_NFC = "mojibake", "not NFC"
-UNUSUAL_KINDS = (*PATTERNS, MOJIBAKE, NOT_NFC)
+NOT_NFC = "not NFC"
+UNUSUAL_KINDS = (*PATTERNS, NOT_NFC)
 
 
 class SideStatistics(NamedTuple):
@@ -85,30 +83,16 @@ def text_statistics(
 
 
 def unusual_characters(lines: Sequence[str]) -> dict[str, list[int]]:
-    """Return the lines with each kind of unusual character; kinds that do not occur are omitted.
-
-    Mojibake is detected only if ftfy is installed.
-    """
-    tests: dict[str, Callable[[str], object] | None] = {
+    """Return the lines with each kind of unusual character; kinds that do not occur are omitted."""
+    tests: dict[str, Callable[[str], object]] = {
         **{kind: pattern.search for kind, pattern in PATTERNS.items()},
-        MOJIBAKE: mojibake_test(),
         NOT_NFC: lambda line: not unicodedata.is_normalized("NFC", line),
     }
     numbers = {
         kind: [number for number, line in enumerate(lines, start=1) if test(line)]
         for kind, test in tests.items()
-        if test is not None
     }
     return {kind: lines for kind, lines in numbers.items() if lines}
-
-
-def mojibake_test() -> Callable[[str], bool] | None:
-    """Return the mojibake heuristic of ftfy, or None if ftfy is not installed."""
-    try:
-        from ftfy.badness import is_bad
-    except ImportError:
-        return None
-    return lambda line: not line.isascii() and is_bad(line)
 
 
 def overlap(text: ParallelText, reference: ParallelText) -> Overlap:

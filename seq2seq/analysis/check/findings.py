@@ -5,20 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from seq2seq.analysis.check.data_statistics import (
-    MOJIBAKE,
     NOT_NFC,
     TABLE,
     Overlap,
     SideStatistics,
     TextStatistics,
-    mojibake_test,
 )
-from seq2seq.data.batching import describe_share
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.errors import install_command
 
 FEW_PAIRS = 1000
 LISTED = 5  # line numbers in a message
@@ -140,9 +136,6 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
         yield from (Finding(check.name, True, text) for text in texts)
         if not texts:
             yield Finding(check.name, False, check.passed)
-    if mojibake_test() is None:
-        text = f"mojibake: not checked; it needs ftfy. Run: {install_command('formats')}"
-        yield Finding(MOJIBAKE, False, text, done=False)
     train = [split for split in splits if split.name.startswith("train")]
     yield from (_too_long(split, max_length) for split in train)
     usable = sum(
@@ -152,20 +145,6 @@ def data_findings(splits: Sequence[Split], max_length: int) -> Iterator[Finding]
     few = usable < FEW_PAIRS
     remedy = f", fewer than {FEW_PAIRS:,}: expect low quality. Add data if you can." if few else ""
     yield Finding("size", few, f"train: {usable:,} usable pairs{remedy}")
-
-
-def weight_findings(splits: Sequence[Split], weights: Sequence[float]) -> Iterator[Finding]:
-    """Yield how many pairs of each training corpus an epoch uses, unless it uses all."""
-    largest = max(weights)
-    for split, weight in zip(splits, weights, strict=True):
-        size = split.statistics.lines
-        if weight < largest:
-            share = describe_share(size, weight, largest)
-            text = (
-                f"{split.name}: {share} of {counted(size, 'pair')}: its weight is {weight:g}, the "
-                f"largest {largest:g}. A weight repeats no corpus, but leaves pairs of others out"
-            )
-            yield Finding("weights", size * weight < largest, f"{text}.")
 
 
 def _too_long(train: Split, max_length: int) -> Finding:

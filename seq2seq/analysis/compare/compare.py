@@ -1,29 +1,18 @@
 """Train the variants of a comparison on the same data and seeds, then score them."""
 
-import hashlib
-import json
 from pathlib import Path
 
 from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
-from seq2seq.analysis.compare.variants import Plan, other_text
+from seq2seq.analysis.compare.variants import Plan
 from seq2seq.analysis.scored_text import LengthUnit, length_unit
-from seq2seq.config.schema import Config, ParallelFiles
+from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, read_pairs, usable
 from seq2seq.data.training_data import training_data
 from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
 from seq2seq.runs.training_state import TrainingState, check_texts, text_checksums
+from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
-from seq2seq.runtime.errors import (
-    ReportedError,
-    RunError,
-    UnsuitableRun,
-    UserError,
-    argument,
-    argument_spelled,
-    is_out_of_memory,
-)
-from seq2seq.runtime.files import atomic_write, write_errors
 from seq2seq.training.loop import train
 from seq2seq.training.session import other_texts
 from seq2seq.training.stopping import is_finished
@@ -35,18 +24,17 @@ def compare(
     device: str = "auto",
     beam: int | None = None,
     lowercase: bool = False,
-    retry: bool = False,
 ) -> ComparisonResult:
     """Train the runs that are not finished, translate with all of them, and score the output.
 
     `beam` overrides the beam size of the variants. A run that diverges or needs too much memory is
-    noted beside its folder and not trained again with the same config unless `retry`.
+    reported, and trained again by the next call.
 
     Raises UserError before the first training if a run cannot start or resume, RunError if a run
     fails for another reason or all do, and Interrupted as `train` does.
     """
     task, states = _check(plan, split, device, beam, lowercase)
-    failures = _train_all(plan, states, device, retry)
+    failures = _train_all(plan, states, device)
     return score_all(plan, task, states, failures)
 
 
@@ -57,7 +45,7 @@ def _check(
     data = plan.variants[0].config.data
     files = data.valid if split == "valid" else data.test
     if files is None:
-        raise UserError(
+        raise errors.UserError(
             "the config has no data.test. Set it, or score valid", argument="split", value="test"
         )
     chosen = choose_device(device)
@@ -76,27 +64,8 @@ def _check(
             prepared[key] = _prepare_data(config, unit)
         if config.run_dir in states:
             check_texts(config.run_dir, states[config.run_dir].header, prepared[key][1])
-    _check_scored_texts(plan)
     longest = max(length for length, _ in prepared.values())
     return ScoringTask(split, text, unit, longest, device, beam, lowercase), states
-
-
-def _check_scored_texts(plan: Plan) -> None:
-    """Raise UserError if a variant has another validation or test text than the first one.
-
-    The text counts, not its files.
-    """
-    first = plan.variants[0]
-    for split in ("valid", "test"):
-        shared = getattr(first.config.data, split)
-        for variant in plan.variants[1:]:
-            files = getattr(variant.config.data, split)
-            if files != shared and len({*map(_text_checksum, (files, shared))}) > 1:
-                raise other_text(variant.name, split, first.name)
-
-
-def _text_checksum(files: ParallelFiles) -> str:
-    return checksum_of_text(read_pairs(files))
 
 
 def _read_run(config: Config) -> TrainingState | None:
@@ -108,11 +77,13 @@ def _read_run(config: Config) -> TrainingState | None:
     try:
         check_folder(config, resume=exists, overwrite=False)
         state = resumed_state(config) if exists else None
-    except UserError as error:
+    except errors.UserError as error:
         remedy = (
-            [f"  Set another folder ({argument('output')}), or remove that run."] if exists else []
+            [f"  Set another folder ({errors.argument('output')}), or remove that run."]
+            if exists
+            else []
         )
-        raise UserError(*error.lines, *remedy) from None
+        raise errors.UserError(*error.lines, *remedy) from None
     if state is None:
         return None
     state.tensors.clear()
@@ -123,9 +94,9 @@ def _read_run(config: Config) -> TrainingState | None:
         ("max_epochs", limits.max_epochs, epochs),
     ):
         if limit is not None and done > limit:
-            raise UserError(
+            raise errors.UserError(
                 f"{config.run_dir}: already trained to {done}, beyond training.{key}={limit}. "
-                f"Set another folder ({argument('output')}), or remove that run."
+                f"Set another folder ({errors.argument('output')}), or remove that run."
             )
     return state
 
@@ -137,7 +108,7 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
         usable(valid)  # raises if no pair has text
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):
-            raise UserError(
+            raise errors.UserError(
                 f"{config.name}: data.max_length: every training pair is longer than "
                 f"{config.data.max_length} tokens. Raise it."
             )
@@ -145,61 +116,34 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
         return longest, text_checksums(data.checksum, checksum_of_text(valid))
 
 
-def _train_all(
-    plan: Plan, states: dict[Path, TrainingState], device: str, retry: bool
-) -> dict[Path, str]:
+def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> dict[Path, str]:
     """Train the runs that are not finished, and remove their old states.
 
     Returns why runs failed, by their folders.
     """
     configs, failures = plan.run_configs(), dict[Path, str]()
     for number, config in enumerate(configs, start=1):
-        state, note = states.get(config.run_dir), plan.failure_path(config)
-        if not retry and (reason := _read_failure(note, config)) is not None:
-            failures[config.run_dir] = reason
-            logger.info(
-                f"Run {number} of {len(configs)}: {config.run_dir} failed before: {reason}; "
-                f"{argument('retry', True)} trains it again"
-            )
-            continue
+        state = states.get(config.run_dir)
         if state is not None and is_finished(config, state.progress):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
             continue
         logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
         states.pop(config.run_dir, None)
         try:
-            with argument_spelled("resume", "the same command"):
+            with errors.argument_spelled("resume", "the same command"):
                 train(config, device, resume=holds_run(config.run_dir))
-        except (UserError, RunError, MemoryError, RuntimeError) as error:
+        except (errors.UserError, errors.RunError, MemoryError, RuntimeError) as error:
             failures[config.run_dir] = _failure(error, config)
-            with write_errors(note):
-                record = {"config": _digest(config), "reason": failures[config.run_dir]}
-                atomic_write(note, json.dumps(record).encode())
             logger.info(f"warning: {config.name} failed: {failures[config.run_dir]}")
-            continue
-        note.unlink(missing_ok=True)
     return failures
 
 
 def _failure(error: Exception, config: Config) -> str:
     """Return why a run failed if that lies in its config; raise RunError, or the error, if not."""
-    if isinstance(error, UnsuitableRun):
+    if isinstance(error, errors.UnsuitableRun):
         return " ".join(error.lines)
-    if isinstance(error, ReportedError):
-        raise RunError(f"{config.name}: {error.lines[0]}", *error.lines[1:]) from None
-    if is_out_of_memory(error):
+    if isinstance(error, errors.ReportedError):
+        raise errors.RunError(f"{config.name}: {error.lines[0]}", *error.lines[1:]) from None
+    if errors.is_out_of_memory(error):
         return "out of memory; reduce training.batch_tokens or the size of the model"
     raise error
-
-
-def _read_failure(note: Path, config: Config) -> str | None:
-    """Return why a run with this config failed before, if it did."""
-    try:
-        record = json.loads(note.read_bytes())
-        return str(record["reason"]) if record["config"] == _digest(config) else None
-    except (OSError, ValueError, TypeError, LookupError):
-        return None
-
-
-def _digest(config: Config) -> str:
-    return hashlib.sha256(config.model_dump_json(exclude={"decoding"}).encode()).hexdigest()

@@ -40,8 +40,8 @@ def _variant(result: VariantResult) -> list[str]:
         result.variant.name,
         cell(mean(scores), ".1f"),
         cell(deviation(scores), ".2f"),
-        cell(mean(run.output.scores["chrf"].score for run in result.runs), ".1f"),
-        cell(result.ensemble and result.ensemble.scores["bleu"].score, ".1f"),
+        cell(mean(run.output.text.scores["chrf"].score for run in result.runs), ".1f"),
+        cell(result.ensemble and result.ensemble.text.scores["bleu"].score, ".1f"),
         cell(tested and tested.mean, "+.1f"),
         cell(tested and tested.deviation, ".2f"),
         cell(tested and tested.p_value, ".3f"),
@@ -92,34 +92,25 @@ def _curves(result: ComparisonResult) -> list[Curve]:
     return curves
 
 
-def write_figures(result: ComparisonResult, form: str = "png") -> list[str]:
-    """Write the curves and the lengths into the folder, as png, svg or pdf; return messages.
+def write_figures(result: ComparisonResult) -> str:
+    """Write the curves and the lengths into the folder as SVG; return a message.
 
     Raises RunError if they cannot be written.
     """
     if (note := matplotlib_note()) is not None:
-        return [f"note: {note}"]
-    notes: list[str] = []
-    curves, buckets = _curves(result), result.buckets
+        return f"note: {note}"
     figures = {}
-    if curves:
-        title = "Validation BLEU (greedy), mean of seeds"
-        figures[result.plan.figure_path(CURVES, form)] = line_chart(title, curves)
-    if buckets:
+    if curves := _curves(result):
+        figures[CURVES] = line_chart("Validation BLEU (greedy), mean of seeds", curves)
+    if buckets := result.buckets:
         title = f"BLEU by source length ({result.task.split}), in {result.task.unit.name}"
         ticks = [f"{bucket.label}\n{len(bucket.rows):,}" for bucket in buckets]
         lines = [
-            Curve(
-                variant.variant.name,
-                [(float(n), score) for n, score in enumerate(variant.by_length)],
-            )
+            Curve(variant.variant.name, [*enumerate(variant.by_length)])
             for variant in result.variants
         ]
-        figures[result.plan.figure_path(LENGTHS, form)] = line_chart(title, lines, ticks)
-    for path, figure in figures.items():
-        content, more = save(figure, f".{form}")
-        notes += more
-        with write_errors(path):
-            atomic_write(path, content)
-    paths = f"Figures: {' and '.join(map(str, figures))}"
-    return [paths, *(f"note: {note}" for note in dict.fromkeys(notes))]
+        figures[LENGTHS] = line_chart(title, lines, ticks)
+    for name, figure in figures.items():
+        with write_errors(path := result.plan.folder / name):
+            atomic_write(path, save(figure, ".svg")[0])
+    return f"Figures: {' and '.join(str(result.plan.folder / name) for name in figures)}"

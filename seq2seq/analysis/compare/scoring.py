@@ -16,7 +16,6 @@ from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation import bootstrap, metrics
 from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples
-from seq2seq.evaluation.metrics import Scores
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics
@@ -44,11 +43,6 @@ class ScoredOutput(NamedTuple):
 
     file: Path
     text: ScoredText
-
-    @property
-    def scores(self) -> Scores:
-        """Return the scores of the translations."""
-        return self.text.scores
 
 
 class TrainingCost(NamedTuple):
@@ -172,7 +166,7 @@ def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[
 
 def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
     """Return the BLEU of each run."""
-    return [run.output.scores["bleu"].score for run in runs]
+    return [run.output.text.scores["bleu"].score for run in runs]
 
 
 def _score_run(

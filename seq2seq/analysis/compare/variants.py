@@ -2,22 +2,21 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from pydantic import BeforeValidator, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError
 
 from seq2seq.config.document import Document, read_document
-from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
-from seq2seq.config.fields import FilePath, Section, check_path, show, show_flow
+from seq2seq.config.errors import ConfigError, Places, describe_all, summary
+from seq2seq.config.fields import FilePath, Section, show, show_flow
 from seq2seq.config.schema import VARIANTS, Config, DecodingConfig, read_config_file
 from seq2seq.runtime.errors import UserError, argument
 
 SEEDS = (1, 2, 3)  # default
 FOLDER = Path("runs/compare")
-CURVES, LENGTHS = "curves", "lengths"  # figures, without the suffix of their format
+CURVES, LENGTHS = "curves.svg", "lengths.svg"  # figures
 _NAME = re.compile(r"[\w+][\w.+-]*")
 _NAMING = "becomes a file name: use letters, digits, + . - and _ only, not starting with . or -"
 _EXAMPLE = "for example `wide: {model.hidden_size: 700, model.dropout: 0.4}`"
@@ -66,21 +65,12 @@ class Plan(NamedTuple):
         """Return the file of the translations by `name`, a run or an ensemble."""
         return self.folder / f"{name}.{split}.hyp"
 
-    def figure_path(self, name: str, form: str) -> Path:
-        """Return the file of a figure, CURVES or LENGTHS, in a format such as png."""
-        return self.folder / f"{name}.{form}"
-
-    def failure_path(self, config: Config) -> Path:
-        """Return the file that has the reason for which a run failed."""
-        return self.folder / f"{config.name}.failed"
-
-    def output_paths(self, split: str, form: str = "png") -> list[Path]:
-        """Return all files that the comparison writes beside its runs, with figures in a format."""
+    def output_paths(self, split: str) -> list[Path]:
+        """Return all files that the comparison writes beside its runs."""
         suffixes = [*(f"seed{seed}" for seed in self.seeds), "ensemble"]
         names = [f"{variant.name}-{suffix}" for variant in self.variants for suffix in suffixes]
-        figures = [self.figure_path(name, form) for name in (CURVES, LENGTHS)]
-        failures = map(self.failure_path, self.run_configs())
-        return [*(self.output_path(name, split) for name in names), *figures, *failures]
+        figures = [self.folder / name for name in (CURVES, LENGTHS)]
+        return [*(self.output_path(name, split) for name in names), *figures]
 
 
 def parse_seeds(value: object) -> tuple[int, ...]:
@@ -101,7 +91,7 @@ class _VariantList(Section):
     base: FilePath  # config to change, relative to this file
     folder: FilePath = FOLDER  # parent of the run folders, relative to the working directory
     seeds: Annotated[tuple[int, ...], BeforeValidator(parse_seeds)] = SEEDS
-    variants: dict[str, object]  # name -> dotted keys and their values
+    variants: Annotated[dict[str, object], Field(min_length=1)]  # dotted keys by name
 
 
 def read_plan(
@@ -155,101 +145,47 @@ def _read_configs(paths: Sequence[Path], overrides: Sequence[str]) -> Plan:
 
 
 def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan:
-    """Read the variants that a file lists."""
-    issues, listed = document.issues, None
+    """Read the variants that a file lists: the errors of the list, or else of its variants."""
+    issues = document.issues
     try:
         listed = _VariantList.model_validate(document.tree)
     except ValidationError as error:
         if not document.incomplete:
             issues += describe_all(error, _VariantList, Places(document.lines))
-    base, base_errors = document.tree.get("base"), list[str]()
+    if issues:
+        raise ConfigError(*summary(path, issues))
+    base, errors, notes = path.parent / listed.base, list[str](), list[str]()
+    read_config_file(base)  # the errors that it has alone are of no variant
     variants: list[Variant] = []
-    notes: list[str] = []
-    if isinstance(base, str) and base:
-        with suppress(ValueError):  # an issue above
-            base = check_path(base)
-        place = path.parent / str(base)
+    for name, settings in listed.variants.items():
         try:
-            read_config_file(place)
+            config, ignored = read_config_file(base, [*_overrides(name, settings), *overrides])
         except ConfigError as error:
-            if error.issues:
-                base_errors = error.lines
-            else:
-                issues.append(ConfigIssue(document.lines["base",], f"base: {error}"))
-        else:
-            variants, listed_issues, notes = _apply(place, document, overrides)
-            issues += dict.fromkeys(listed_issues)  # overrides have theirs in every variant
-    if issues or base_errors:
-        raise ConfigError(*summary(path, issues), *base_errors)
-    assert listed is not None, "a failed validation is among the issues"
-    return Plan(tuple(variants), listed.seeds, listed.folder, tuple(notes))
-
-
-def _apply(
-    base: Path, document: Document, overrides: Sequence[str]
-) -> tuple[list[Variant], list[ConfigIssue], list[str]]:
-    """Apply the keys of each variant to the base config; return variants, issues and notes."""
-    variants, issues, notes = [], [], []
-    listed = document.tree[VARIANTS]
-    if listed == {}:
-        line = document.lines[VARIANTS,]
-        issues.append(ConfigIssue(line, f"{VARIANTS}: is empty; add some, {_EXAMPLE}"))
-    for name, settings in listed.items() if isinstance(listed, dict) else ():
-        own_issues = list(_variant_issues(name, settings, document))
-        issues += own_issues
-        if own_issues:
-            continue
-        keys = (settings or {}).items()
-        chosen = [f"{key}={_written(value)}" for key, value in keys]
-        try:
-            config, ignored = read_config_file(base, [*chosen, *overrides])
-        except ConfigError as error:
-            issues += [_at_variant(e, name, base, document, overrides) for e in error.issues]
+            line = document.lines[VARIANTS, name]
+            errors += [f"{path}:{line}: {VARIANTS}.{name}: {text}" for text in error.lines]
         else:
             variants.append(Variant(name, config))
             notes += [f"{name}: {note}" for note in ignored]
-    return variants, issues, notes
+    if errors:
+        raise ConfigError(*errors)
+    return Plan(tuple(variants), listed.seeds, listed.folder, tuple(notes))
 
 
-def _written(value: object) -> object:
-    """Return a value as an override has it."""
-    if isinstance(value, Mapping):
-        return show_flow(value)
-    return "null" if value is None else value
-
-
-def _variant_issues(name: str, settings: object, document: Document) -> Iterator[ConfigIssue]:
-    """Yield the issues of a variant that are independent of the base config."""
-    place, line = f"{VARIANTS}.{name}", document.lines[VARIANTS, name]
+def _overrides(name: str, settings: object) -> list[str]:
+    """Return the keys of a variant as overrides; raise ConfigError for what cannot be one."""
     if not _NAME.fullmatch(name):
-        yield ConfigIssue(line, f"{place}: {_NAMING}")
-    if settings is not None and not isinstance(settings, Mapping):
-        yield ConfigIssue(
-            line, f"{place}: must be a section of keys; {_EXAMPLE}; got {show(settings)}"
-        )
-        return
+        raise ConfigError(_NAMING)
+    if not isinstance(settings, Mapping | None):
+        raise ConfigError(f"must be a section of keys, {_EXAMPLE}; got {show(settings)}")
+    overrides = []
     for key, value in (settings or {}).items():
-        line = document.lines[VARIANTS, name, key]
         if key in _RESERVED:
-            yield ConfigIssue(line, f"{place}.{key}: {_RESERVED[key]}")
-        elif isinstance(value, list) or (isinstance(value, dict) and "." not in key):
-            yield ConfigIssue(line, f"{place}.{key}: must be a single value; {_EXAMPLE}")
-
-
-def _at_variant(
-    issue: ConfigIssue, name: str, base: Path, document: Document, overrides: Sequence[str]
-) -> ConfigIssue:
-    """Move an issue of the base config to the place where its variant is listed."""
-    line = document.lines[VARIANTS, name]
-    if not issue.command_line:
-        where = f"{base}:{issue.line}" if issue.line else f"{base}"
-        return ConfigIssue(line, f"{VARIANTS}.{name}: {where}: {issue.text}")
-    key = issue.text.partition(" (override)")[0].partition("=")[0].strip()
-    if key in {override.partition("=")[0].strip() for override in overrides}:
-        return issue
-    text = issue.text.replace(" (override)", "", 1)
-    line = document.lines.get((VARIANTS, name, key), line)
-    return ConfigIssue(line, f"{VARIANTS}.{name}.{text}")
+            raise ConfigError(f"{key}: {_RESERVED[key]}")
+        if isinstance(value, list) or (isinstance(value, dict) and "." not in key):
+            raise ConfigError(f"{key}: must be a single value, {_EXAMPLE}")
+        text = show_flow(value) if isinstance(value, dict) else value
+        overrides.append(f"{key}={'null' if text is None else text}")
+    return overrides
 
 
 def _check(plan: Plan) -> Iterator[str]:
@@ -273,19 +209,13 @@ def _check(plan: Plan) -> Iterator[str]:
             )
         for split in ("train", "valid", "test"):
             files, shared = (getattr(compared.config.data, split) for compared in (variant, first))
-            if split != "train":
-                if (files is None) != (shared is None):
-                    raise other_text(variant.name, split, first.name)
-            elif files != shared:
+            if files != shared and split != "train":
+                raise UserError(
+                    f"{variant.name}: data.{split} differs from that of {first.name}; scores on "
+                    "different text are not comparable. Use the same text"
+                )
+            if files != shared:
                 yield f"{variant.name}: trained on other files than {first.name} (data.train)"
-
-
-def other_text(name: str, split: str, first: str) -> UserError:
-    """Return the error for a variant that would be scored on another text than the first one."""
-    return UserError(
-        f"{name}: data.{split} differs from that of {first}; scores on different text are not "
-        "comparable. Use the same text"
-    )
 
 
 def _without_names(config: Config) -> Config:

@@ -9,12 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from seq2seq.analysis.scored_text import (
-    LengthUnit,
-    length_buckets,
-    length_unit,
-    score_text,
-)
+from seq2seq.analysis.scored_text import LengthUnit, length_buckets, length_unit, score_text
 from seq2seq.config.schema import Config, with_paths
 from seq2seq.data.corpus import read_pairs
 from seq2seq.data.languages import language_name

@@ -1,10 +1,9 @@
 """Report of a run, or of two side by side, as one HTML page without scripts or resources."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
-from typing import Any
 
 from seq2seq.analysis.attention.plot import MAX_CELLS
 from seq2seq.analysis.report.facts import (
@@ -18,21 +17,13 @@ from seq2seq.analysis.report.facts import (
 )
 from seq2seq.analysis.scored_text import WORDS, length_unit
 from seq2seq.config.fields import LoadContext, show
-from seq2seq.config.schema import Config, dump_config
+from seq2seq.config.schema import Config, dump_config, leaves
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import METRICS
 from seq2seq.inference.attention_map import SCALE, heat_map, style
-from seq2seq.runs.layout import REPORT_MARK
 from seq2seq.runtime.console import counted, printable
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.figures import (
-    SMALL,
-    Curve,
-    as_svg,
-    bar_chart,
-    line_chart,
-    matplotlib_note,
-)
+from seq2seq.runtime.figures import SMALL, Curve, as_svg, bar_chart, line_chart, matplotlib_note
 
 _MARKED = "Marked: words that the translation and the reference do not share."
 
@@ -41,11 +32,7 @@ def page(*runs: RunFacts) -> str:
     """Return the page of a run, or of two side by side; raises UserError for different texts."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
-    for name, value in {
-        "$mark": REPORT_MARK,
-        "$style": style(),
-        "$title": _text(" and ".join(_names(runs))),
-    }.items():
+    for name, value in {"$style": style(), "$title": _text(" and ".join(_names(runs)))}.items():
         head = head.replace(name, value)
     return head + "\n".join(_sections(runs)) + foot
 
@@ -95,27 +82,13 @@ def changed_keys(config: Config) -> dict[str, str]:
         "training": {"max_epochs": 1},
     }
     defaults = Config.model_validate(least, context=LoadContext()).model_dump(mode="json")
-    default_values = dict(_leaves(defaults))
+    default_values, values = leaves(defaults), leaves(tree)
     always = ("model.decoder", "training.max_epochs")
     return {
         key: show(value)
-        for key, value in _leaves(tree)
+        for key, value in values.items()
         if value != default_values.get(key) or (key in always and value is not None)
     }
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, list) and value and isinstance(value[0], dict):
-            value = (
-                value[0]
-                if len(value) == 1
-                else {str(n): entry for n, entry in enumerate(value, start=1)}
-            )
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
 
 
 def _columns(runs: Sequence[RunFacts], values: Sequence[dict[str, str]]) -> str:

@@ -15,14 +15,8 @@ import sentencepiece
 from seq2seq.data.subword_sampling import SPACE, SubwordSampler
 from seq2seq.names.names import Names
 from seq2seq.names.words import PLACEHOLDERS, any_of
+from seq2seq.runtime import files
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import (
-    LONE_SURROGATE,
-    atomic_write,
-    check_readable,
-    read_bounded,
-    refused_link,
-)
 
 Ids = list[int]
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
@@ -257,7 +251,7 @@ def normalized(text: str) -> str:
     Thousands of characters without a space are normalized in parts, since the time for reordering
     combining marks is quadratic in their number.
     """
-    text = LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    text = files.LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     parts = _PARTS.findall(text) if _LONG_WORD.search(text) else [text]
     return "".join(unicodedata.normalize("NFC", part) for part in parts)
 
@@ -268,12 +262,12 @@ def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
     Raises OSError, and UserError if the folder is a symbolic link.
     """
     if folder.is_symlink():
-        raise refused_link(folder)
+        raise files.refused_link(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for stem, vocabulary in _named(vocabularies).items():
-        atomic_write(folder / file_of(stem), vocabulary.model)
+        files.atomic_write(folder / file_of(stem), vocabulary.model)
     if vocabularies.names is not None:
-        atomic_write(folder / file_of(NAMES), vocabularies.names.stored)
+        files.atomic_write(folder / file_of(NAMES), vocabularies.names.stored)
 
 
 def file_of(stem: str) -> str:
@@ -340,7 +334,7 @@ def _read(path: Path, checksum: str | None) -> bytes:
     """Read a file of a vocabulary, and verify it if a checksum is given."""
     if path.exists() and not path.is_file():  # reading a pipe would block
         raise OSError("not a file")
-    content = read_bounded(path, _MAX_MODEL_BYTES)
+    content = files.read_bounded(path, _MAX_MODEL_BYTES)
     if checksum is not None and _checksum(content) != checksum:
         raise UserError(
             f"{path}: its checksum differs from the one recorded with the weights; "
@@ -352,7 +346,7 @@ def _read(path: Path, checksum: str | None) -> bytes:
 @contextmanager
 def _reading(path: Path, kind: str) -> Iterator[None]:
     """Convert a failure to read a file of this kind into a UserError."""
-    check_readable(path)
+    files.check_readable(path)
     try:
         yield
     except UserError:

@@ -2,11 +2,10 @@
 
 Weights have one scale for each output. Inputs are rounded to int8, too: with a fixed scale if they
 are within known bounds, and with one scale for each row otherwise, so that the result for a row
-does not depend on the others. Rows of an embedding table are multiplied as they are stored.
+does not depend on the others. Embedding tables are stored in int8, with a scale for each row.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from onnx import NodeProto, TensorProto
@@ -29,14 +28,6 @@ from seq2seq.engines.onnx.graph import (
 
 UNDEFINED = "undefined"  # output [N]: NaN where a rounded value was NaN
 ZERO = 128  # zero point of rounded inputs, which are unsigned
-
-
-class TableRows(NamedTuple):
-    """Rows of a table in int8, with the scale of each."""
-
-    integers: str  # [..., E], unsigned
-    scales: str  # [..., 1]
-    width: int
 
 
 def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
@@ -70,12 +61,11 @@ class _Quantizer:
 
     def __init__(self, graph: Graph, bounds: Bounds, inner: bool = False) -> None:
         self.graph, self.bounds, self.inner = graph, bounds, inner
-        self.producers = graph.producers()
         self.nodes: list[NodeProto] = []
         self.rounded: list[str] = []  # values whose rounding loses NaN
         self.loops: list[str] = []  # results [S, B, H] of loops that round their states
-        self.tables: dict[str, TableRows] = {}
-        self.quantized: dict[tuple[str, bool, int, int], tuple[str, str]] = {}
+        self.tables: dict[str, tuple[str, str]] = {}  # integers and scales by rows
+        self.quantized: dict[tuple[str, bool], tuple[str, str]] = {}  # likewise, by columns
         self.inputs = {value.name for value in graph.inputs}
 
     def rewrite(self) -> None:
@@ -87,8 +77,6 @@ class _Quantizer:
                 continue
             elif node.op_type == "Gather":
                 self._table(node)
-            elif node.op_type == "Mul":
-                self._scaled_table(node)
             self.nodes.append(node)
         self.graph.nodes = self.nodes
 
@@ -111,8 +99,8 @@ class _Quantizer:
         sums += [self._sum(name, [0, 2]) for name in self.loops]
         if sums:
             total = self._op("Mul", self._total(sums), self._constant(np.float32(0)))
-            column = self._op("Unsqueeze", total, self._constant(np.array([1])))
-            self._replace_output("hidden_0", column)
+            column = self._op("Unsqueeze", total, self._constant(np.array([1, 2])))
+            self._replace_output("hidden", column)
         self.graph.nodes = self.nodes
         self.graph.prune()
 
@@ -151,78 +139,20 @@ class _Quantizer:
             return None
         return node.input[1], node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
 
-    def _quantized(self, weight: tuple[str, bool], start: int, end: int) -> tuple[str, str]:
-        """Return rows `start` to `end` of a matrix [D, out] in int8, with the scales [out]."""
-        key = (*weight, start, end)
+    def _quantized(self, weight: str, is_transposed: bool) -> tuple[str, str]:
+        """Return a matrix [D, out] in int8, with the scales [out]."""
+        key = weight, is_transposed
         if key not in self.quantized:
-            array = self.graph.weights[weight[0]]
-            by_output = array if weight[1] else array.T
-            rows, scales = quantize_rows(by_output[:, start:end])
+            array = self.graph.weights[weight]
+            rows, scales = quantize_rows(array if is_transposed else array.T)
             names = self._constant(np.ascontiguousarray(rows.T)), self._constant(scales[:, 0])
             self.quantized[key] = names
         return self.quantized[key]
 
     def _product(self, node: NodeProto, weight: tuple[str, bool]) -> None:
         """Replace a product with a constant matrix."""
-        array = self.graph.weights[weight[0]]
-        depth = array.shape[1] if weight[1] else array.shape[0]
-        bias = node.input[2] if len(node.input) > 2 else None
-        terms, vector, start, end = self._of_tables(node.input[0], weight, depth)
-        if vector is not None:
-            terms.append(
-                self._rounded_product(vector, weight, start, end, bias if not terms else None)
-            )
-            bias = bias if len(terms) > 1 else None
-        if bias is not None:
-            terms.append(bias)
-        if len(terms) == 1:
-            self._op("Identity", terms[0], result=node.output[0])
-            return
-        for name in terms[1:-1]:
-            terms[0] = self._op("Add", terms[0], name)
-        self._op("Add", terms[0], terms[-1], result=node.output[0])
-
-    def _of_tables(
-        self, source: str, weight: tuple[str, bool], depth: int
-    ) -> tuple[list[str], str | None, int, int]:
-        """Return products with rows of tables, and the other input with its rows of the matrix."""
-        if source in self.tables:
-            return [self._table_product(source, weight, 0, depth)], None, 0, 0
-        node = self.producers.get(source)
-        parts = list(node.input) if node is not None and node.op_type == "Concat" else []
-        start, end, terms = 0, depth, []
-        if len(parts) > 1 and parts[0] in self.tables:
-            start = self.tables[parts[0]].width
-            terms.append(self._table_product(parts.pop(0), weight, 0, start))
-        elif len(parts) > 1 and parts[-1] in self.tables:
-            end -= self.tables[parts[-1]].width
-            terms.append(self._table_product(parts.pop(), weight, end, depth))
-        if not terms:
-            return terms, source, start, end
-        vector = parts[0] if len(parts) == 1 else self._op("Concat", *parts, axis=-1)
-        part_bounds = [self.bounds.get(name) for name in parts]
-        if None not in part_bounds:
-            self.bounds[vector] = max(bound for bound in part_bounds if bound is not None)
-        return terms, vector, start, end
-
-    def _table_product(self, source: str, weight: tuple[str, bool], start: int, end: int) -> str:
-        rows = self.tables[source]
-        factor = self._constant(np.float32(1))
-        product = self._multiply(rows.integers, factor, self._quantized(weight, start, end), None)
-        return self._op("Mul", product, rows.scales)
-
-    def _multiply(
-        self, rows: str, scale: str, weight: tuple[str, str], bias: str | None, result: str = ""
-    ) -> str:
-        """Return `W x + b` of unsigned rows x = scale (r - ZERO), in one pass over the results."""
-        zero = self._constant(np.array(ZERO, np.uint8))
-        inputs = [rows, weight[0], scale, weight[1], zero, *(["", bias] if bias else [])]
-        return self._op("MatMulIntegerToFloat", *inputs, result=result, domain=CONTRIB)
-
-    def _rounded_product(
-        self, source: str, weight: tuple[str, bool], start: int, end: int, bias: str | None
-    ) -> str:
-        matrix, bound = self._quantized(weight, start, end), self.bounds.get(source)
+        source, bias = node.input[0], node.input[2] if len(node.input) > 2 else None
+        matrix, bound = self._quantized(*weight), self.bounds.get(source)
         guarded = self.inner and source not in self.inputs
         if not guarded:
             self.rounded.append(source)
@@ -233,11 +163,17 @@ class _Quantizer:
             product = self._multiply(rows, scale, matrix, bias)
         else:
             product = self._by_rows(source, matrix, bias)
-        if not guarded:
-            return product
-        total = self._op("ReduceSum", source, self._constant(np.array([-1])), keepdims=1)
-        lost = self._op("Mul", total, self._constant(np.float32(0)))
-        return self._op("Add", product, lost)
+        if guarded:
+            total = self._op("ReduceSum", source, self._constant(np.array([-1])), keepdims=1)
+            lost = self._op("Mul", total, self._constant(np.float32(0)))
+            product = self._op("Add", product, lost)
+        self._op("Identity", product, result=node.output[0])
+
+    def _multiply(self, rows: str, scale: str, weight: tuple[str, str], bias: str | None) -> str:
+        """Return `W x + b` of unsigned rows x = scale (r - ZERO), in one pass over the results."""
+        zero = self._constant(np.array(ZERO, np.uint8))
+        inputs = [rows, weight[0], scale, weight[1], zero, *(["", bias] if bias else [])]
+        return self._op("MatMulIntegerToFloat", *inputs, domain=CONTRIB)
 
     def _by_rows(self, source: str, matrix: tuple[str, str], bias: str | None) -> str:
         """Return the product of an input that is rounded with a scale for each row."""
@@ -253,7 +189,7 @@ class _Quantizer:
         return product if bias is None else self._op("Add", product, bias)
 
     def _table(self, node: NodeProto) -> None:
-        """Take rows of a table in int8 wherever they are multiplied; elsewhere as floats."""
+        """Store a table in int8; the rows that are taken of it are floats."""
         table = self.graph.weights.get(node.input[0])
         if (
             table is None
@@ -262,25 +198,13 @@ class _Quantizer:
             or table.dtype != np.float32
         ):
             return
-        key = (node.input[0], True, -1, -1)
-        if key not in self.quantized:
-            integers, scales = quantize_rows(table)
-            unsigned = integers.view(np.uint8) ^ 128
-            self.quantized[key] = self._constant(unsigned), self._constant(scales)
-        names = self.quantized[key]
-        integers_, scales_ = (self._op("Gather", name, node.input[1]) for name in names)
-        self.tables[node.output[0]] = TableRows(integers_, scales_, table.shape[1])
-        floats = self._op("Cast", integers_, to=FLOAT)
-        signed = self._op("Sub", floats, self._constant(np.float32(ZERO)))
-        node.CopyFrom(make("Mul", [signed, scales_], node.output))
-
-    def _scaled_table(self, node: NodeProto) -> None:
-        """Follow rows of a table that are multiplied by a constant."""
-        rows = self.tables.get(node.input[0])
-        factor = self.graph.weights.get(node.input[1])
-        if rows is not None and factor is not None and factor.ndim == 0:
-            scales = self._op("Mul", rows.scales, node.input[1])
-            self.tables[node.output[0]] = rows._replace(scales=scales)
+        if node.input[0] not in self.tables:
+            parts = quantize_rows(table)
+            self.tables[node.input[0]] = self._constant(parts[0]), self._constant(parts[1])
+        integers, scales = (
+            self._op("Gather", name, node.input[1]) for name in self.tables[node.input[0]]
+        )
+        node.CopyFrom(make("Mul", [self._op("Cast", integers, to=FLOAT), scales], node.output))
 
     def _loop(self, node: NodeProto) -> None:
         """Rewrite the body of a loop."""

@@ -27,8 +27,6 @@ def simplify(graph: Graph) -> None:
     for _ in range(2):  # ranks are known from others
         _optimize(graph)
     _name_constants(graph)
-    _fold_moves(graph)
-    _read_sizes(graph)
     graph.prune()
     _separate_biases(graph)
     _join_products(graph)
@@ -66,92 +64,6 @@ def _name_constants(graph: Graph) -> None:
         if node.op_type == "Constant":
             graph.weights[node.output[0]] = numpy_helper.to_array(attribute(node, "value"))
     graph.nodes = [node for node in graph.nodes if node.op_type != "Constant"]
-
-
-def _fold_moves(graph: Graph) -> None:
-    """Replace values that are only moved or converted to their own type by what they are."""
-    types, producers = types_of(graph), graph.producers()
-    outputs = {value.name for value in graph.outputs}
-    replaced: dict[str, str] = {}
-    for node in graph.nodes:
-        node.input[:] = [replaced.get(name, name) for name in node.input]
-        source = _moved(graph, node, producers, types)
-        if source is not None:
-            replaced[node.output[0]] = source
-    for name in outputs & replaced.keys():
-        _produce(graph, name, replaced)
-    graph.rename(replaced)
-
-
-def _produce(graph: Graph, name: str, replaced: dict[str, str]) -> None:
-    """Let the operator of a value that is moved to an output produce this output."""
-    source = replaced.pop(name)
-    producer = graph.producers().get(source)
-    outputs = {value.name for value in graph.outputs}
-    (mover,) = (node for node in graph.nodes if name in node.output)
-    if producer is None or source in outputs:
-        mover.CopyFrom(make("Identity", [source], [name]))
-        return
-    graph.nodes.remove(mover)
-    producer.output[:] = [name if output == source else output for output in producer.output]
-    replaced[source] = name
-
-
-def _moved(
-    graph: Graph, node: NodeProto, producers: dict[str, NodeProto], types: Types
-) -> str | None:
-    """Return the value that the result of an operator is equal to; None if it is another one."""
-    source = node.input[0] if node.input else ""
-    if node.op_type == "Identity" or (node.op_type == "Concat" and len(node.input) == 1):
-        return source
-    if node.op_type == "Cast" and source in types:
-        return source if types[source].elem_type == attribute(node, "to") else None
-    before = producers.get(source)
-    if node.op_type == "Gather" and before is not None:
-        return _taken(graph, node, before, producers)
-    return None
-
-
-def _taken(
-    graph: Graph, node: NodeProto, before: NodeProto, producers: dict[str, NodeProto]
-) -> str | None:
-    """Return the part of stacked values that an operator takes."""
-    axis, place = attribute(node, "axis", 0), graph.weights.get(node.input[1])
-    if place is None or place.ndim or axis == 0:
-        return None
-    parts = [before]
-    if before.op_type == "Concat" and attribute(before, "axis") == axis:
-        parts = [producers[name] for name in before.input if name in producers]
-        if len(parts) < len(before.input):
-            return None
-    if all(_inserts(graph, part, axis) for part in parts):
-        return str(parts[int(place)].input[0])
-    return None
-
-
-def _inserts(graph: Graph, node: NodeProto, axis: int) -> bool:
-    return node.op_type == "Unsqueeze" and graph.weights[node.input[1]].tolist() == [axis]
-
-
-def _read_sizes(graph: Graph) -> None:
-    """Read a size as a vector [1] in one operator, in place of two or three."""
-    producers = graph.producers()
-    for node in graph.nodes:
-        taken = producers.get(node.input[0]) if node.op_type == "Unsqueeze" else node
-        if taken is None or taken.op_type != "Gather":
-            continue
-        before, place = producers.get(taken.input[0]), graph.weights.get(taken.input[1])
-        if (
-            before is None
-            or before.op_type != "Shape"
-            or attribute(before, "start", 0)
-            or place is None
-        ):
-            continue
-        if place.size == 1 and (place.ndim or node is not taken):
-            start = int(place.ravel()[0])
-            end = {} if start == -1 else {"end": start + 1}
-            node.CopyFrom(make("Shape", before.input, node.output, start=start, **end))
 
 
 def _separate_biases(graph: Graph) -> None:

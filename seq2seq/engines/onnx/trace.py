@@ -26,8 +26,7 @@ from seq2seq.model.recurrent import RecurrentLayer, last_of
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, Memory
 
-_LAYERED = ("hidden", "cell")  # parts of a state with a tensor for each layer in the graphs
-_BY_SOURCE = ("coverage", "copied")  # parts of a state with a value for each source position
+_BY_SOURCE = ("coverage", "copied", "attention_weights")  # a value for each source position
 _TOLERANCE = 1e-4  # nats
 _MEMORY = "memory_"  # prefix of the parts of a memory in the graphs
 _RECURRENCE = "Recurrence"  # placeholder of a recurrent layer, which a loop replaces
@@ -56,13 +55,12 @@ def trace(model: Seq2Seq) -> TracedGraphs:
     try:
         with _trace_errors(), torch.no_grad(), _recorded(model.eval()) as layers:
             memory, state = model.start(model.encode(src, lengths))
-            names = _names(memory, state)
             encoder = _export(
-                _Start(model, names),
+                _Start(model),
                 {"src": (src, ["batch", "source"]), "src_lengths": (lengths, ["batch"])},
-                {name: _dims(name, "batch") for name in (*names.memory, *names.state)},
+                {name: _dims(name, "batch") for name in _parts_of(memory, state)},
             )
-            decoder = _step_graph(model, names, memory, state)
+            decoder = _step_graph(model, memory, state)
             bodies = [_layer_graph(layer) for layer in layers]
     finally:
         model.train(training)
@@ -107,106 +105,71 @@ def _trace_errors() -> Iterator[None]:
         raise TraceError(f"{type(error).__name__}: {reason}") from error
 
 
-class _Names(NamedTuple):
-    memory: list[str]  # parts in use
-    state: list[str]  # likewise; of each layer its own
-
-
-def _names(memory: Memory, state: DecoderState) -> _Names:
-    return _Names(list(_parts_of(memory)), list(_used(_separated(state))))
-
-
-def _used(parts: dict[str, Tensor | None]) -> dict[str, Tensor]:
+def _parts_of(memory: Memory, state: DecoderState) -> dict[str, Tensor]:
+    """Return the parts of a memory and a state that are in use, by their names in the graphs."""
+    parts = {f"{_MEMORY}{name}": part for name, part in memory._asdict().items()}
+    parts |= state._asdict()
     return {name: part for name, part in parts.items() if part is not None and part.numel()}
 
 
-def _parts_of(memory: Memory) -> dict[str, Tensor]:
-    return _used({f"{_MEMORY}{name}": part for name, part in memory._asdict().items()})
+class _Start(nn.Module):
+    def __init__(self, model: Seq2Seq) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, ...]:
+        memory, state = self.model.start(self.model.encode(src, src_lengths))
+        return tuple(_parts_of(memory, state).values())
 
 
-def _separated(state: DecoderState) -> dict[str, Tensor | None]:
-    """Return the parts of a state by name, those of layers separately."""
-    parts: dict[str, Tensor | None] = {}
-    for name, part in state._asdict().items():
-        if name in _LAYERED:
-            parts |= {f"{name}_{level}": part[:, level] for level in range(part.shape[1])}
-        else:
-            parts[name] = part
-    return parts
-
-
-def _joined(parts: dict[str, Tensor], hidden: Sequence[str], cell: Sequence[str]) -> DecoderState:
-    """Return the state whose parts `_separated` returned."""
-    stacked = torch.stack([parts[name] for name in hidden], dim=1)
-    cells = torch.stack([parts[name] for name in cell], dim=1) if cell else stacked[..., :0]
-    feed = parts.get("input_feed")
-    copied = {name: parts.get(name) for name in DecoderState._fields[3:]}
-    return DecoderState(stacked, cells, stacked[:, 0, :0] if feed is None else feed, **copied)
-
-
-class _Traced(nn.Module):
-    def __init__(self, model: Seq2Seq, names: _Names) -> None:
+class _Step(nn.Module):
+    def __init__(self, model: Seq2Seq, names: Sequence[str]) -> None:
         super().__init__()
         self.model, self.names = model, names
 
-
-class _Start(_Traced):
-    def forward(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, ...]:
-        memory, state = self.model.start(self.model.encode(src, src_lengths))
-        parts = _parts_of(memory) | _used(_separated(state))
-        return tuple(parts[name] for name in (*self.names.memory, *self.names.state))
-
-
-class _Step(_Traced):
     def forward(self, ids: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-        step, log_probs = self.run(ids, parts)
-        optional = [step.attention_weights, step.head_weights]
-        state = _used(_separated(step.state))
-        return (
-            log_probs,
-            *(part for part in optional if part is not None),
-            *(state[name] for name in self.names.state),
-        )
+        return tuple(self.outputs(ids, parts).values())
 
-    def run(self, ids: Tensor, parts: Sequence[Tensor]) -> tuple[Any, Tensor]:
-        count = len(self.names.memory)
-        fields: dict[str, Any] = dict.fromkeys(Memory._fields)
-        for name, part in zip(self.names.memory, parts, strict=False):
-            fields[name.removeprefix(_MEMORY)] = part
-        values = dict(zip(self.names.state, parts[count:], strict=True))
+    def outputs(self, ids: Tensor, parts: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Return the outputs of a step by their names, given the parts that are in use."""
+        inputs = dict(zip(self.names, parts, strict=True))
+        fields: dict[str, Any] = {name: inputs.get(f"{_MEMORY}{name}") for name in Memory._fields}
+        values: dict[str, Any] = {name: inputs.get(name) for name in DecoderState._fields}
         for name in ("keys", "values"):
             if fields[name] is None:  # not in the graph: its width is zero
                 fields[name] = fields["pad_mask"][..., None][..., :0].float()
-        layered = [
-            [name for name in self.names.state if name.startswith(f"{kind}_")] for kind in _LAYERED
-        ]
-        step = self.model.step(ids, _joined(values, *layered), Memory(**fields))
-        return step, self.model.project(step.outputs).log_softmax(-1)
+        if values["cell"] is None:
+            values["cell"] = values["hidden"][..., :0]
+        if values["input_feed"] is None:
+            values["input_feed"] = values["hidden"][:, 0, :0]
+        step = self.model.step(ids, DecoderState(**values), Memory(**fields))
+        outputs = {
+            "log_probs": self.model.project(step.outputs).log_softmax(-1),
+            "attention_weights": step.attention_weights,
+            "head_weights": step.head_weights,
+            **{f"next_{name}": getattr(step.state, name) for name in values if name in inputs},
+        }
+        return {name: output for name, output in outputs.items() if output is not None}
 
 
-def _step_graph(model: Seq2Seq, names: _Names, memory: Memory, state: DecoderState) -> Graph:
+def _step_graph(model: Seq2Seq, memory: Memory, state: DecoderState) -> Graph:
     """Return the graph of a step of two hypotheses for each of two sentences."""
-    state = state.select(torch.tensor([0, 0, 1, 1]))
-    parts = _parts_of(memory) | _used(_separated(state))
+    parts = _parts_of(memory, state.select(torch.tensor([0, 0, 1, 1])))
     ids = torch.ones(4, dtype=torch.long)
-    module = _Step(model, names)
-    values = [parts[name] for name in (*names.memory, *names.state)]
-    step, _ = module.run(ids, values)
-    outputs = {"log_probs": ["rows"]}
-    if step.attention_weights is not None:
-        outputs["attention_weights"] = ["rows", "source"]
-    if step.head_weights is not None:
-        outputs["head_weights"] = ["rows", "heads", "source"]
-    outputs |= {f"next_{name}": _dims(name, "rows") for name in names.state}
+    module = _Step(model, list(parts))
     inputs = {"ids": (ids, ["rows"])}
-    inputs |= {name: (parts[name], _dims(name, "batch")) for name in names.memory}
-    inputs |= {name: (parts[name], _dims(name, "rows")) for name in names.state}
-    return _export(module, inputs, outputs)
+    inputs |= {name: (part, _dims(name, "rows")) for name, part in parts.items()}
+    outputs = module.outputs(ids, list(parts.values()))
+    return _export(module, inputs, {name: _dims(name, "rows") for name in outputs})
 
 
 def _dims(name: str, first: str) -> list[str]:
-    """Return the names of the variable dimensions of a part, which come first."""
-    return [first, "source"] if name.startswith(_MEMORY) or name in _BY_SOURCE else [first]
+    """Return the names of the variable dimensions of a value, which come first."""
+    if name.startswith(_MEMORY):
+        return ["batch", "source"]
+    if name == "head_weights":
+        return [first, "heads", "source"]
+    return [first, "source"] if name.removeprefix("next_") in _BY_SOURCE else [first]
 
 
 class _LayerStep(nn.Module):
