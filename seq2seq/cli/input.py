@@ -163,7 +163,7 @@ class LineReport:
     ) -> None:
         """Note lines that are unlike the training text or were split, and unused prefixes."""
         for index, translation in enumerate(translations, start=number):
-            details: dict[str, list[str]] = {}  # of all parts of the line
+            details: dict[str, list[str]] = {}  # by the kinds of notes on all parts
             for note in translation.notes:
                 kind, _, detail = note.partition(": ")
                 details.setdefault(kind, []).append(detail)
