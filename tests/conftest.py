@@ -4,7 +4,8 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 DECODERS = ("bahdanau", "luong", "none")
 os.environ.pop("SEQ2SEQ_CACHE", None)  # a variable of the user who runs the tests
+os.environ["OMP_NUM_THREADS"] = "1"  # the models of tests/searching.py are for one thread
 sys.modules["torch.utils.tensorboard"] = None  # type: ignore[assignment]  # see `tensorboard`
 # No example fails because other programs keep the machine busy.
 settings.register_profile(
@@ -100,6 +102,13 @@ def tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let training write no engine, which takes longer than these trainings."""
     monkeypatch.setattr("seq2seq.training.session.store_engine", lambda _: None)
+
+
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure the speed of training by no more steps than necessary."""
+    monkeypatch.setattr("seq2seq.analysis.check.forecast.MAX_STEPS", 2)
+    monkeypatch.setattr("seq2seq.analysis.check.forecast.WARM_UP_STEPS", 1)
 
 
 @pytest.fixture(scope="session")
@@ -191,6 +200,38 @@ def train_until(config: Config, step: int, monkeypatch: pytest.MonkeyPatch) -> N
             loop.train(config, "cpu")
 
 
+def run_until_killed(act: Callable[[], object]) -> None:
+    """Call a function that kills its process, in a fork of this one."""
+    if sys.platform == "darwin":
+        pytest.skip("Apple's BLAS does not survive a fork")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of pytest
+        child = os.fork()
+    if child == 0:
+        try:
+            act()
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def train_until_killed(config: Config, step: int) -> None:
+    """Start or resume a training in a process that is killed in the step of this number."""
+    from seq2seq.training import loop
+    from seq2seq.training.step import StepResult, train_step
+
+    def killed(run: "TrainingSession", batches: Sequence["Batch"], rate: float) -> StepResult:
+        if run.progress.step == step:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return train_step(run, batches, rate)
+
+    def act() -> None:
+        loop.train_step = killed
+        loop.train(config, "cpu", resume=True)
+
+    run_until_killed(act)
+
+
 @pytest.fixture(params=quick_values(DECODERS))
 def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path:
     """Return each of the run folders in turn."""
@@ -223,7 +264,7 @@ def small_corpus(tmp_path: Path) -> Path:
 
 def write_small_corpus(folder: Path) -> Path:
     """Write text and a config that trains in a second; return the config."""
-    for split, count, seed in (("train", 120, 1), ("valid", 15, 2), ("test", 11, 3)):
+    for split, count, seed in (("train", 120, 1), ("valid", 9, 2), ("test", 11, 3)):
         for side, lines in zip(("src", "tgt"), toy_pairs(count, seed), strict=True):
             content = "".join(f"{line}\n" for line in lines)
             (folder / f"{split}.{side}").write_text(content, encoding="utf-8", newline="\n")
@@ -241,8 +282,8 @@ data:
   max_length: 40
 vocabulary: {{size: 340}}
 model: {{decoder: bahdanau, embedding_size: 12, hidden_size: 20, attention_size: 14, dropout: 0.25}}
-training: {{max_epochs: 2, batch_tokens: 300, log_every: 3, precision: float32}}
-decoding: {{beam_size: 3}}
+training: {{max_epochs: 2, batch_tokens: 450, log_every: 3, precision: float32}}
+decoding: {{beam_size: 3, max_length: 9}}
 """,
         encoding="utf-8",
         newline="\n",

@@ -105,7 +105,7 @@ def test_a_comparison_reports_the_scores_of_its_runs(
         assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]
     assert tree["variants"][0]["difference"] is None
     (length,) = tree["lengths"]
-    assert (length["sentences"], length["beyond_training"]) == (15, False)
+    assert (length["sentences"], length["beyond_training"]) == (9, False)
     assert "greedy shares the training of luong" in out
     assert err.count("Run ") == 4
 

@@ -16,6 +16,8 @@ from seq2seq.runtime.errors import RunError
 from seq2seq.training.batches import batch_of
 from seq2seq.training.session import TrainingSession, new_session, session_data
 
+TOKENS = 450  # training.batch_tokens of the small corpus
+
 
 @pytest.fixture(autouse=True)
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +40,7 @@ def run_of(
 
 def test_the_forecast_equals_independent_counts(small_corpus: Path) -> None:
     run = run_of(small_corpus, "training.accumulate=3", "training.average=0.9")
-    batches = len(EpochOrder(run.data.train, 300, 1, 0))
+    batches = len(EpochOrder(run.data.train, TOKENS, 1, 0))
     tokens = sum(len(ids) + 1 for ids in run.data.train.tgt)
     found = forecast(run)
     assert found.parameters == sum(weight.numel() for weight in run.model.parameters())
@@ -57,7 +59,7 @@ def test_the_forecast_equals_independent_counts(small_corpus: Path) -> None:
 def test_an_epoch_of_weighted_corpora_has_the_tokens_that_it_draws(small_corpus: Path) -> None:
     run = run_of(small_corpus, sizes=(10, 1000), weights=(1.0, 0.25))
     pairs = run.data.train
-    rows = [int(row) for batch in EpochOrder(pairs, 300, 1, 0) for row in batch]
+    rows = [int(row) for batch in EpochOrder(pairs, TOKENS, 1, 0) for row in batch]
     assert {*range(10)} < {*rows}
     assert len(rows) == pytest.approx(10 + (len(pairs) - 10) / 4, abs=1)
     found = forecast(run)
@@ -76,7 +78,7 @@ def test_the_widest_batch_comes_first(small_corpus: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(module, "train_step", spy)
     forecast(run)
-    order = EpochOrder(run.data.train, 300, 1, 0)
+    order = EpochOrder(run.data.train, TOKENS, 1, 0)
     padded = [batch.src.numel() + batch.tgt_in.numel() for batch in _all(run, order)]
     assert sizes[0] >= 0.9 * max(padded)  # batch lengths are rounded up
     assert sizes[1:] == [*padded[:1], *padded[:3]]
@@ -96,7 +98,7 @@ def test_a_step_has_at_most_the_batches_of_an_epoch(
 
     monkeypatch.setattr(module, "train_step", spy)
     forecast(run)
-    assert set(counts) == {len(EpochOrder(run.data.train, 300, 1, 0))}
+    assert set(counts) == {len(EpochOrder(run.data.train, TOKENS, 1, 0))}
 
 
 def _all(run: TrainingSession, order: list[Rows]) -> list[Batch]:

@@ -199,7 +199,7 @@ def test_a_run_without_attention_test_set_and_metrics_has_a_page(
         (folder / "run" / name).unlink()
     assert report(folder, "-b", "1") == 0
     text, _ = checked(folder / "run" / "report.html")
-    assert "15 sentences of the valid text, beam size 1." in text
+    assert "9 sentences of the valid text, beam size 1." in text
     assert "This text has chosen the best weights" in text
     assert "<summary>attention</summary>" not in text
     assert "No figures of training yet." in text

@@ -61,6 +61,7 @@ def test_score_and_attention_skip_invisible_lines(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("few_steps")
 def test_training_and_check_count_invisible_lines_as_blank(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,10 @@ from seq2seq.cli.main import main
 from seq2seq.runtime.console import printable
 
 SENTENCES = DEMOS["en-fr"].sentences
-SHORT = ("training.max_steps=4", "decoding.beam_size=1", "decoding.max_length=9")
+SHORT = (
+    *("training.max_steps=4", "decoding.beam_size=1", "decoding.max_length=9"),
+    *("model.embedding_size=16", "model.hidden_size=32"),
+)
 
 
 def test_a_wrong_override_is_refused_before_anything_is_written(

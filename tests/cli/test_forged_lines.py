@@ -124,6 +124,7 @@ def test_an_error_has_one_line_for_each_argument() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("few_steps")
 def test_reports_on_stdout_name_files_on_one_line(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_refused_language_leaves_no_file(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("few_steps")
 def test_init_writes_a_config_that_trains(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("conf").mkdir()
     assert main(["init", "conf/my.yaml", *LANGUAGES, *ALL, "--minutes", "2"]) == 0

@@ -860,13 +860,6 @@ def test_help_and_version_go_to_stdout(call: Call) -> None:
 # -------------------------------------------------------------------------------------------- check
 
 
-@pytest.fixture
-def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Measure no more steps than necessary."""
-    monkeypatch.setattr("seq2seq.analysis.check.forecast.MAX_STEPS", 2)
-    monkeypatch.setattr("seq2seq.analysis.check.forecast.WARM_UP_STEPS", 1)
-
-
 def listing(folder: Path) -> dict[str, tuple[int, bytes]]:
     return {
         path.relative_to(folder).as_posix(): (path.stat().st_mtime_ns, path.read_bytes())
@@ -887,7 +880,7 @@ def test_check_examines_everything_and_writes_no_files(
     assert not (tmp_path / "run").exists()
     rows = [line.split() for line in result.lines]
     assert ["pairs", "train", "valid", "test"] in rows
-    assert ["lines", "120", "15", "11"] in rows
+    assert ["lines", "120", "9", "11"] in rows
     assert ["with", "a", "blank", "side", "0", "0", "0"] in rows
     for start in ("parameters ", "memory ", "an epoch ", "training ", "warning: "):
         assert any(line.startswith(start) for line in result.lines), start
@@ -987,7 +980,7 @@ def test_check_warns_of_an_existing_run_in_the_folder(
         pytest.param(lambda at: (at / "train.tgt").unlink(), id="missing"),
         pytest.param(lambda at: (at / "valid.src").write_bytes(b"a\xffb\n"), id="no UTF-8"),
         pytest.param(lambda at: (at / "test.src").write_bytes(b"one\n"), id="unequal"),
-        pytest.param(lambda at: (at / "valid.tgt").write_bytes(b"\n" * 15), id="blank"),
+        pytest.param(lambda at: (at / "valid.tgt").write_bytes(b"\n" * 9), id="blank"),
         pytest.param(lambda at: (at / "run").write_bytes(b""), id="run_dir is a file"),
     ],
 )

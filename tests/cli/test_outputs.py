@@ -303,7 +303,7 @@ def test_an_output_that_cannot_be_created_is_named_as_given(
 
 @one_quick("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_an_open_descriptor_is_written_where_it_stands(
-    tiny_run: Path, tmp_path: Path, name: str
+    tiny_runs: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     """Other programs write to it before and after."""
     program = "from seq2seq.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
@@ -312,7 +312,8 @@ def test_an_open_descriptor_is_written_where_it_stands(
         for text in (b"header\n", b""):
             file.write(text)
             file.flush()
-            command = [sys.executable, "-c", program, "translate", "-m", str(tiny_run), "-o", name]
+            command = [sys.executable, "-c", program, "translate", "-o", name]
+            command += ["-m", str(tiny_runs["bahdanau"])]
             subprocess.run(command, input=b"buda\n", stdout=file, check=True, cwd=tmp_path)
             file.seek(0, os.SEEK_END)
         file.write(b"footer\n")

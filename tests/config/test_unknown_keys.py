@@ -94,13 +94,13 @@ def test_a_dotted_key_in_the_file_belongs_below_its_section(tmp_path: Path) -> N
 @pytest.mark.thorough
 @pytest.mark.parametrize("more", ["{i}", "training{i}", "lerning_{i}"])
 def test_many_errors_are_counted_without_computing_every_hint(tmp_path: Path, more: str) -> None:
-    many = 80_000 if more == "{i}" else 50_000
+    many = 20_000
     start = time.process_time()
     lines = refusal(tmp_path, more="".join(f"x{more.format(i=i)}: 1\n" for i in range(many)))
     assert len(lines) == MAX_SHOWN + 1
     assert lines[0].startswith("5: x")
     assert lines[-1] == f" ... and {many - MAX_SHOWN:,} more errors"
-    assert time.process_time() - start < 60
+    assert time.process_time() - start < 20
 
 
 def test_a_long_name_is_shortened(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from conftest import toy_pairs
+from conftest import run_until_killed, toy_pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiers import one_quick
@@ -520,40 +521,32 @@ def test_a_lost_worker_is_reported_in_one_line(
     assert not list(run.parent.rglob(f"*{PART_SUFFIX}"))
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path[:0] = ["tests/data", "tests", "scripts", "."]
-from test_cache import load_data
-from seq2seq.config.schema import ParallelFiles
-left = int(sys.argv[3])
-def counted(function):
-    def call(*arguments, **options):
-        global left
-        left -= 1
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return function(*arguments, **options)
-    return call
-os.fsync, os.rename = counted(os.fsync), counted(os.rename)
-data = Path(sys.argv[1])
-load_data(ParallelFiles(src=data / "train.src", tgt=data / "train.tgt"), Path(sys.argv[2]))
-"""
+def kill_at(operation: int) -> None:
+    """Let the process kill itself at this number of writes and renames."""
+    left = [operation]
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **options)
+
+        return call
+
+    os.fsync, os.rename = counted(os.fsync), counted(os.rename)
 
 
 @pytest.mark.thorough
 def test_a_cache_whose_build_was_killed_is_completed(files: ParallelFiles, run: Path) -> None:
     """The process is killed while writing text, vocabulary and ids, each time a little later."""
-    assert files.src is not None
+
+    def build(operation: int) -> None:
+        kill_at(operation)
+        load_data(files, run)
+
     for operation in (3, 8, 2, 5, 12):
-        arguments = [str(files.src.parent), str(run), str(operation)]
-        done = subprocess.run(
-            [sys.executable, "-c", KILLED, *arguments],
-            cwd=ROOT,
-            capture_output=True,
-            check=False,
-        )
-        assert done.returncode == -signal.SIGKILL, done.stderr
+        run_until_killed(partial(build, operation))
     assert list(cache_of(run).rglob(f"*{PART_SUFFIX}"))
     assert_same_data(load_data(files, run), read_into_memory(files))
     assert not list(cache_of(run).rglob(f"*{PART_SUFFIX}"))

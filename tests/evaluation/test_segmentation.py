@@ -110,10 +110,10 @@ def test_lines_too_long_for_ter_are_named_and_the_rest_is_scored(
 ) -> None:
     texts = [[line, "a b c d e"], [line, "a b c d e"]]
     texts[1 - side] = ["short", "a b c d e"]
-    began = time.monotonic()
+    began = time.process_time()
     scores = metrics.score(texts[0], texts[1:], segmentation=segmentation)
     test = metrics.compare(texts[0], texts[0], texts[1:], segmentation=segmentation)
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     assert "ter" not in {**scores, **test}
     assert scores["chrf"].score > 0
     note = metrics.long_line_note([("hyp", texts[0]), ("ref", texts[1])], segmentation)

@@ -53,7 +53,7 @@ def test_a_run_is_resumed_exactly(
 @pytest.mark.thorough
 @pytest.mark.parametrize("unit", UNITS)
 def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None:
-    settings = ("training.max_steps=30", "training.keep=2", "training.validate_every=15")
+    settings = ("training.max_steps=8", "training.keep=2", "training.validate_every=4")
     run = train(configured(small_corpus, "run", *UNITS[unit], *settings), "cpu")
     translator = Translator.load(run)
     for beam_size in (1, 4):

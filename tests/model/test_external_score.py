@@ -73,7 +73,7 @@ def test_all_decoders_with_attention_support_it(decoder: str) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("scores")
+@pytest.mark.usefixtures("scores", "few_steps")
 def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

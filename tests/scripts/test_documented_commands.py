@@ -301,6 +301,7 @@ def workplace(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("page", GUIDES)
 def test_the_commands_of_a_guide_run(
     page: str, workplace: Path, monkeypatch: pytest.MonkeyPatch

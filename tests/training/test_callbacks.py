@@ -186,9 +186,9 @@ def test_quiet_training_draws_no_bar_on_a_terminal(
             return True
 
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    trained(small_corpus, quiet=True)
+    trained(small_corpus, "training.max_steps=2", quiet=True)
     assert terminal.getvalue() == ""
-    trained(small_corpus, overwrite=True)
+    trained(small_corpus, "training.max_steps=2", overwrite=True)
     assert "%|" in terminal.getvalue()
 
 
@@ -212,7 +212,7 @@ import sys
 import seq2seq
 light = sorted({"torch", "numpy", "yaml", "pydantic"} & set(sys.modules))
 names = sorted(set(seq2seq.__all__) - set(vars(seq2seq)))
-config = seq2seq.load_config(sys.argv[1], ["decoding.max_length=9"])
+config = seq2seq.load_config(sys.argv[1], ["decoding.max_length=9", "training.max_steps=2"])
 translator = seq2seq.Translator.load(seq2seq.train(config, "cpu", quiet=True), device="cpu")
 for line in ("ba ke", "ba " * 300, "\\u0915"):
     translator.translate(line)

@@ -13,7 +13,8 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
-COPYING = (*BASE, "model.copy=true", "vocabulary.sampling=0.3")
+SHORT = (*BASE, "training.validate_every=4")
+COPYING = (*SHORT, "model.copy=true", "vocabulary.sampling=0.3")
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def named_corpus(small_corpus: Path) -> Path:
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 def test_invented_names_change_training_and_are_reproducible(named_corpus: Path) -> None:
     invented = (*COPYING, "vocabulary.names.invented=0.9")
     prints = [
@@ -39,9 +41,10 @@ def test_invented_names_change_training_and_are_reproducible(named_corpus: Path)
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 def test_names_are_invented_without_sampled_segmentations(named_corpus: Path) -> None:
-    plain = fingerprint(trained(named_corpus, *BASE, run="plain"))
-    keys = (*BASE, "vocabulary.names.invented=0.9")
+    plain = fingerprint(trained(named_corpus, *SHORT, run="plain"))
+    keys = (*SHORT, "vocabulary.names.invented=0.9")
     assert fingerprint(trained(named_corpus, *keys, run="invented")) != plain
 
 
@@ -67,7 +70,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> Translator:
         with_names = [f"{name} {line}" for name, line in zip(names, lines, strict=False)]
         with_names += [f"Maria {line}" for line in lines[len(names) :]]
         path.write_text("\n".join(with_names) + "\n", encoding="utf-8")
-    return Translator.load(trained(config, *COPYING, "training.validate_every=4"), device="cpu")
+    return Translator.load(trained(config, *COPYING), device="cpu")
 
 
 def texts(translation: Translation) -> list[tuple[str, float]]:

@@ -1,18 +1,12 @@
 """Several training corpora: sampled by weight, tagged, and resumed exactly."""
 
-import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from conftest import toy_pairs
+from conftest import toy_pairs, train_until_killed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import one_quick
@@ -25,6 +19,7 @@ from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
+from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.divergence import describe_batch
@@ -34,7 +29,6 @@ from seq2seq.training.stopping import last_step_of
 
 pytestmark = pytest.mark.usefixtures("no_engine")
 
-ROOT = Path(__file__).resolve().parents[2]
 SHORT = ("training.max_epochs=3", "training.validate_every=4", "vocabulary.sampling=0.2")
 
 
@@ -284,47 +278,24 @@ def test_a_run_with_a_tag_cannot_start_from_one_without(small_corpus: Path) -> N
 
 # ---------------------------------------------------------------------------------------- resuming
 
-PROGRAM = """
-import sys
-sys.modules["torch.utils.tensorboard"] = None
-from seq2seq.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-
 
 @pytest.mark.thorough
 def test_a_killed_weighted_run_ends_as_an_uninterrupted_one(small_corpus: Path) -> None:
     folder = small_corpus.parent
     files = halves(folder, 45)
     path = with_corpora(small_corpus, f"{files[0]}, weight: 2.5, tag: <bt>", files[1])
-    overrides = [*SHORT, "training.max_epochs=6", "training.validate_every=3"]
+    overrides = [*SHORT, "training.validate_every=3"]
     complete = train(configured(path, "complete", *overrides), "cpu")
     killed = folder / "runs" / "killed"
-    command = ["train", str(path), f"run_dir={killed}", *overrides, "--device", "cpu"]
-    kills = 0
-    while kills < 2:
-        started = (killed / LAST).exists()
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, *command, *["--resume"] * started],
-            cwd=ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.DEVNULL,
-        )
-        lines = len(validated(killed))
-        while process.poll() is None and len(validated(killed)) < lines + 2:
-            time.sleep(0.01)
-        process.kill()
-        assert process.wait() in (-signal.SIGKILL, 0)
-        kills += 1
+    steps = read_header(complete / LAST)[0]["progress"]["step"]
+    for step in (steps // 2, steps - 2):
+        train_until_killed(configured(path, "killed", *overrides), step)
+        validated = read_header(killed / LAST)[0]["progress"]
+        assert validated["step"] == 3 * ((step - 1) // 3)
+    assert validated["epoch"] >= 1
     train(configured(path, "killed", *overrides), "cpu", resume=True)
     for name in (METRICS, BEST):
         assert (killed / name).read_bytes() == (complete / name).read_bytes()
-
-
-def validated(run: Path) -> list[dict[str, object]]:
-    path = run / METRICS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if '"bleu"' in line and line.endswith("}")]
 
 
 @pytest.mark.thorough

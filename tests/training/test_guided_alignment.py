@@ -174,19 +174,23 @@ def error_rate(run: Path, folder: Path) -> float:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("decoder", ["bahdanau", "luong"])
-def test_attention_learns_the_alignment(small_corpus: Path, decoder: str) -> None:
+def test_attention_learns_the_alignment(small_corpus: Path) -> None:
     """After few steps, guided attention aligns unseen text better than unguided attention."""
     folder = small_corpus.parent
     path = write_alignment(folder)
     sizes = "model.hidden_size=64", "model.embedding_size=32", "model.attention_size=null"
     length = "training.max_epochs=null", "training.max_steps=120", "training.validate_every=120"
-    longer = (f"model.decoder={decoder}", *sizes, *length, "training.learning_rate=1e-2")
+    longer = (*sizes, *length, "training.learning_rate=1e-2", "training.batch_tokens=300")
+    guide = (f"data.train.alignment={path}", STRONG)
     rates = []
-    for name, guide in (("own", ()), ("guided", (f"data.train.alignment={path}", STRONG))):
-        values = (*longer, *guide, f"run_dir={folder / name}")
+    for name, keys in (
+        ("own", ()),
+        ("bahdanau", guide),
+        ("luong", ("model.decoder=luong", *guide)),
+    ):
+        values = (*longer, *keys, f"run_dir={folder / name}")
         rates.append(error_rate(train(configured(small_corpus, *values), "cpu"), folder))
-    assert rates[1] < rates[0] - 0.2
+    assert max(rates[1:]) < rates[0] - 0.2
 
 
 @pytest.mark.thorough

@@ -1,13 +1,11 @@
 """`training.save_every`: states within an epoch, from which a killed run resumes exactly."""
 
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import train_until_killed
 
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs import tensor_file
@@ -18,7 +16,6 @@ from seq2seq.training.session import RunWriter, TrainingSession
 
 pytestmark = pytest.mark.usefixtures("no_engine")
 
-ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (
     "decoding.max_length=9",
     "vocabulary.sampling=0.3",
@@ -29,23 +26,6 @@ SETTINGS = (
     "training.log_every=4",
 )
 ALWAYS = "training.save_every=1e-9"  # after each step
-# Trains or resumes a run, and kills itself in the step of this number.
-KILLED = """
-import os, signal, sys
-sys.modules["torch.utils.tensorboard"] = None
-from seq2seq.config.schema import load_config
-from seq2seq.training import loop
-
-step, last = loop.train_step, int(sys.argv[2])
-
-def train_step(session, *arguments):
-    if session.progress.step == last:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return step(session, *arguments)
-
-loop.train_step = train_step
-loop.train(load_config(sys.argv[1], sys.argv[3:]), "cpu", resume=True)
-"""
 
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
@@ -73,10 +53,7 @@ def test_a_run_killed_in_the_middle_of_an_epoch_resumes_exactly(small_corpus: Pa
     validation = wanted["progress"]["best_step"]
     for killed_in in (3, 4):
         assert killed_in < validation
-        overrides = [*SETTINGS, ALWAYS, f"run_dir={run}"]
-        command = [sys.executable, "-c", KILLED, str(small_corpus), str(killed_in), *overrides]
-        code = subprocess.run(command, cwd=ROOT, stderr=subprocess.DEVNULL, check=False).returncode
-        assert code == -signal.SIGKILL
+        train_until_killed(configured(small_corpus, "run", ALWAYS), killed_in)
         assert tensor_file.read_header(run / LAST)[0]["progress"]["step"] == killed_in - 1
     train(configured(small_corpus, "run"), "cpu", resume=True)
     log = (run / LOG).read_text()

@@ -32,7 +32,7 @@ def multilingual(small_corpus: Path) -> Path:
 
 
 def configured(path: Path, run: str, *overrides: str) -> Config:
-    short = ("decoding.max_length=9", "training.validate_every=4", SYMBOLS)
+    short = ("training.max_steps=8", "decoding.max_length=9", "training.validate_every=4", SYMBOLS)
     return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])
 
 
