@@ -12,7 +12,7 @@ from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import part_of, same_file, write_errors
+from seq2seq.runtime.files import made_folders, part_of, same_file
 
 if TYPE_CHECKING:
     from seq2seq.analysis.recipe import Recipe, TextFacts
@@ -142,9 +142,8 @@ def _hold_out(
     name = source_name(files)
     sizes, names = {"valid": options.hold_out, "test": 0}, {"valid": "--hold-out"}
     division = divide(iter_pairs(files), sizes, _SEED, name, names)
-    with write_errors(folder):
-        folder.mkdir(exist_ok=True)
-    write_parts(files, division, outputs, sides)
+    with made_folders(outputs["train"]):
+        write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
     remaining = counted(division.count(0), "pair")
     say(f"{folder}: {remaining} to train on, {division.count(1):,} held out for validation")

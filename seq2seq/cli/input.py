@@ -163,10 +163,13 @@ class LineReport:
     ) -> None:
         """Note lines that are unlike the training text or were split, and unused prefixes."""
         for index, translation in enumerate(translations, start=number):
+            details: dict[str, list[str]] = {}  # by the kinds of notes on all parts
             for note in translation.notes:
                 kind, _, detail = note.partition(": ")
+                details.setdefault(kind, []).append(detail)
+            for kind, texts in details.items():
                 kind = kind.replace("{", "{{").replace("}", "}}")
-                self._note(f"{kind}: {{lines}}", index, True, detail)
+                self._note(f"{kind}: {{lines}}", index, True, ", ".join(filter(None, texts)))
             prefix = prefixes[index - number] if prefixes else ""
             self._note(_BLANK, index, not is_blank(prefix) and not translation.src_tokens)
 

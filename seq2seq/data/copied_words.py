@@ -239,7 +239,7 @@ def _has_digit(word: str) -> bool:
 def numbers_of(text: str) -> set[str]:
     """Return the numbers in digits of any script, each without zeros before it."""
     digits = ((str(unicodedata.decimal(c)) for c in run) for run in re.findall(r"\d+", text))
-    return {"".join(run).lstrip("0") for run in digits}
+    return {"".join(run).lstrip("0") or "0" for run in digits}
 
 
 def share_numbers(src: Sequence[str], tgt: Sequence[str]) -> bool:

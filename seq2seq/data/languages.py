@@ -7,8 +7,8 @@ _LANGUAGES = Path(__file__).with_name("languages.tsv")  # code, English name, ot
 
 
 def folded(code: str) -> str:
-    """Return a code in lower case, with hyphens."""
-    return code.lower().replace("_", "-")
+    """Return a code in lower case, with hyphens, without spaces around it."""
+    return code.strip().lower().replace("_", "-")
 
 
 def language(code: str) -> str:

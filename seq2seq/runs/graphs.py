@@ -24,7 +24,7 @@ from seq2seq.runs import engine_folder, layout, tensor_file
 from seq2seq.runs.run_config import StoredRun, stored_run
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument, needs_train
-from seq2seq.runtime.files import atomic_write, write_errors
+from seq2seq.runtime.files import atomic_write, made_folders, write_errors
 
 
 def check_runs(runs: Sequence[StoredRun]) -> None:
@@ -126,9 +126,8 @@ def _check_empty(folder: Path) -> None:
 def _write_export(
     folder: Path, files: dict[str, bytes], vocabularies: Vocabularies, description: object
 ) -> None:
-    """Fill a folder; empty it and raise RunError if writing fails."""
-    with write_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    """Fill a folder; remove what was made and raise RunError if writing fails."""
+    with made_folders([folder / layout.DESCRIPTION]), write_errors(folder):
         _check_empty(folder)  # loading the models took seconds
         try:
             for name, content in files.items():

@@ -14,6 +14,7 @@ from seq2seq.cli.main import main
 from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config, read_config_file
 from seq2seq.data.corpus import ParallelText, read_pairs
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.runtime.errors import RunError
 from seq2seq.training.session import TrainingSession
 
 CPU = torch.device("cpu")
@@ -152,6 +153,20 @@ def test_an_error_is_one_line_and_writes_no_files(
     assert err.count("\n") == 1
     assert message in err
     assert not (folder / "my.yaml").exists()
+
+
+@pytest.mark.usefixtures("folder", "_measured")
+def test_a_failure_leaves_no_folder_of_held_out_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_space(*_: object) -> None:
+        assert Path("my-data").is_dir()
+        raise RunError("no space")
+
+    monkeypatch.setattr("seq2seq.data.splitting.write_parts", no_space)
+    assert main(["init", "my.yaml", *LANGUAGES, *ALL, "--hold-out", "10"]) == 1
+    assert "no space" in capsys.readouterr().err
+    assert not Path("my-data").exists()
 
 
 @pytest.mark.usefixtures("folder", "_measured")

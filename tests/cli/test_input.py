@@ -95,11 +95,12 @@ def test_a_device_in_a_folder_without_write_permission_is_an_output(
 def test_a_note_quotes_what_it_is_about(caplog: pytest.LogCaptureFixture) -> None:
     """Notes of one kind are one message, whatever characters they quote."""
     report = LineReport(Path("lines"))
-    notes = (["hardly any: {a}: b"], ["plain {0}"], [], ["hardly any: c's", "plain {0}"])
+    parts = ["hardly any: c's", "plain {0}", "hardly any: d"]  # in a single line
+    notes = (["hardly any: {a}: b"], ["plain {0}"], [], parts)
     report.note_translations(1, [Translation(notes=entry) for entry in notes])
     with caplog.at_level("INFO", logger="seq2seq"):
         report.log()
     assert [record.getMessage() for record in caplog.records] == [
-        "note: hardly any: 2 lines (1 '{a}: b', 4 \"c's\")",
+        "note: hardly any: 2 lines (1 '{a}: b', 4 \"c's, d\")",
         "note: plain {0}: 2 lines (2, 4)",
     ]

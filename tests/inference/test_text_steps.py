@@ -114,8 +114,8 @@ def test_characters_that_the_training_text_lacks_are_noted(translator: Translato
 
 def test_numbers_that_one_side_lacks_are_noted(translator: Translator) -> None:
     known = replace(PLAIN, numbers=True, characters="")
-    (note,) = known.notes_on_numbers("at 12:30, 05 men", "12 h 31, ५ gens")
-    assert note == "numbers that the source and the translation do not share: 30, 31"
+    (note,) = known.notes_on_numbers("at 12:30, 05 men", "12 h 31, ५ gens, 0")
+    assert note == "numbers that the source and the translation do not share: 0, 30, 31"
     assert PLAIN.notes_on_numbers("12", "13") == []
     (found,) = replace(translator, source=known).translate("buda 77.").notes
     assert found.endswith("share: 77")

@@ -27,6 +27,7 @@ PAIRS = LanguagePairs(dict.fromkeys((EN_DE, DE_EN, FR_EN), TRANSLATOR))
         (None, "de", EN_DE),
         ("de", "en", DE_EN),
         ("DE", "en-US", DE_EN),
+        (" de", "en ", DE_EN),
         ("deu", "EN_gb", DE_EN),
         ("auto", "de-AT", EN_DE),
         ("fra", None, FR_EN),
