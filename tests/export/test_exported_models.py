@@ -335,10 +335,13 @@ def test_a_score_of_the_user_is_exported(
     """Even if it derives from a built-in score, whose graph would differ."""
     scores = "-super().forward(query, keys)"
     run = run_with_score(scores, tiny_vocabularies, tmp_path, monkeypatch)
-    expected, found = (each.translate(LINES) for each in both(run, int8=int8))
+    loaded, exported = both(run, int8=int8)
+    expected = loaded.translate(LINES)
     if not int8:
-        check_same(found, expected)
-    assert sum(a.text == b.text for a, b in zip(found, expected, strict=True)) > len(LINES) // 3
+        check_same(exported.translate(LINES), expected)
+    texts = [each.text for each in expected]
+    scores = [[each.score for each in it.score(LINES, texts)] for it in (loaded, exported)]
+    assert np.median(np.abs(np.subtract(*scores))) < (0.15 if int8 else 1e-4)
 
 
 @pytest.mark.parametrize(
@@ -430,11 +433,12 @@ def test_translations_do_not_depend_on_the_other_lines(
 
 
 def test_int8_scores_are_close(tiny_vocabularies: Vocabularies, tmp_path: Path) -> None:
-    """The scores of most translations hardly change, even with random, large weights."""
+    """The scores of the same translations hardly change, even with random, large weights."""
     path = make_run(tmp_path / "run", tiny_vocabularies, model={"hidden_size": 64})
     run, exported = both(path, int8=True)
-    scores = [[each.score for each in it.translate(LINES[:40], 1)] for it in (run, exported)]
-    assert np.median(np.abs(np.subtract(*scores))) < 0.1
+    texts = [each.text for each in run.translate(LINES[:40], 1)]
+    scores = [[each.score for each in it.score(LINES[:40], texts)] for it in (run, exported)]
+    assert np.median(np.abs(np.subtract(*scores))) < 0.15
     sizes = [(tmp_path / f"run-export-1{int8}" / "decoder.onnx").stat().st_size for int8 in (True,)]
     both(path)
     assert sizes[0] < 0.5 * (tmp_path / "run-export-1False" / "decoder.onnx").stat().st_size
@@ -547,7 +551,7 @@ def test_a_later_format_is_refused(tiny_runs: dict[str, Path], tmp_path: Path) -
     export_runs([tiny_runs["luong"]], folder)
     stored = json.loads((folder / "export.json").read_text(encoding="utf-8"))
     (folder / "export.json").write_text(json.dumps(stored | {"format": 9}), encoding="utf-8")
-    with pytest.raises(UserError, match=r"has format 9, and this version of seq2seq reads 2"):
+    with pytest.raises(UserError, match=r"has format 9, and this version of seq2seq reads 3"):
         Translator.load(folder)
 
 

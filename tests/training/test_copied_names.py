@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import write_small_corpus
@@ -106,7 +107,8 @@ def test_words_are_added_to_user_constraints_unless_forbidden(
 
 def test_samples_are_not_constrained(translator: Translator) -> None:
     settings = SearchSettings(sampling=Sampling())
-    plain = replace(translator, source=SourceProfile(final_marks=translator.source.final_marks))
+    habits: dict[str, Any] = dict.fromkeys(("translated", "copied_forms", "translated_forms"), [])
+    plain = replace(translator, source=replace(translator.source, **habits))
     assert [each.text for each in translator.translate(LINES, settings=settings)] == [
         each.text for each in plain.translate(LINES, settings=settings)
     ]
