@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from conftest import write_small_corpus
@@ -107,8 +106,8 @@ def test_words_are_added_to_user_constraints_unless_forbidden(
 
 def test_samples_are_not_constrained(translator: Translator) -> None:
     settings = SearchSettings(sampling=Sampling())
-    habits: dict[str, Any] = dict.fromkeys(("translated", "copied_forms", "translated_forms"), [])
-    plain = replace(translator, source=replace(translator.source, **habits))
+    source = replace(translator.source, translated=[], copied_forms=[], translated_forms=[])
+    plain = replace(translator, source=source)
     assert [each.text for each in translator.translate(LINES, settings=settings)] == [
         each.text for each in plain.translate(LINES, settings=settings)
     ]
