@@ -70,14 +70,6 @@ class SourceDocument:
         )
 
 
-def translate_document(
-    text: str, format: str, translate: Callable[[list[str]], Sequence[Translation]]
-) -> str:
-    """Translate a document of one of FORMATS: its lines, by a function, and nothing else."""
-    document = SourceDocument(text, format)
-    return document.translated(translate(document.lines))
-
-
 def _read_lines(text: str) -> Iterator[str | Segment]:
     """Yield the lines of a text, and their ends."""
     for number, line in enumerate(text.split("\n"), start=1):

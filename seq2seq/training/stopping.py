@@ -9,7 +9,7 @@ from types import FrameType
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
 from seq2seq.runs.layout import BEST
-from seq2seq.runs.training_state import Progress, read_state
+from seq2seq.runs.training_state import Progress
 from seq2seq.runtime.errors import argument
 from seq2seq.runtime.process_group import ProcessGroup
 
@@ -71,12 +71,6 @@ def finished_note(config: Config, reason: str) -> str:
             f"run_dir) with {argument('init_from', config.run_dir)}"
         )
     return f"Training has already finished ({reason}). {remedy}."
-
-
-def has_ended(config: Config) -> bool:
-    """Return whether the run of a config met a stopping criterion and was validated there."""
-    state = read_state(config.run_dir)
-    return state is not None and is_finished(config, state.progress)
 
 
 def is_finished(config: Config, progress: Progress) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from html import unescape
 from html.parser import HTMLParser
 
@@ -10,12 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.inference.documents import FORMATS, SourceDocument, translate_document
+from seq2seq.inference.documents import FORMATS, SourceDocument
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 
 TAGS = re.compile(r"</?[a-z][^<>]*>|<!--[^>]*-->")
+
+
+Translate = Callable[[list[str]], Sequence[Translation]]
+
+
+def translate_document(text: str, format: str, translate: Translate) -> str:
+    document = SourceDocument(text, format)
+    return document.translated(translate(document.lines))
 
 
 def reversed_words(lines: list[str]) -> list[Translation]:

@@ -87,13 +87,6 @@ class Graph:
             counts[name] = counts.get(name, 0) + 1
         return counts
 
-    def rename(self, replaced: Mapping[str, str]) -> None:
-        """Let operators read other values; an output is the result of an operator."""
-        if not replaced:
-            return
-        for node in self.nodes:
-            node.input[:] = [_last(replaced, name) for name in node.input]
-
     def prune(self) -> None:
         """Remove operators, weights and inputs that no output depends on."""
         read = {value.name for value in self.outputs}
@@ -153,12 +146,6 @@ def inputs_of(node: NodeProto) -> list[str]:
         name for body in bodies(node) for inner_node in body.node for name in inputs_of(inner_node)
     ]
     return [*node.input, *inner]
-
-
-def _last(replaced: Mapping[str, str], name: str) -> str:
-    while name in replaced:
-        name = replaced[name]
-    return name
 
 
 Bounds = dict[str, float]  # by value; others may be of any size
