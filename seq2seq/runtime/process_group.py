@@ -155,8 +155,8 @@ class ProcessGroup:
         import torch.distributed as dist
 
         with distributed_errors():
-            for sum_ in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
-                sum_.wait()
+            for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
+                work.wait()
 
 
 SINGLE_PROCESS = ProcessGroup()
