@@ -35,9 +35,10 @@ from benchmarking.training_speed import LENGTHS, length_cost, training_speed
 from seq2seq.cli.output import check_output
 from seq2seq.config.schema import Config
 from seq2seq.runs.run_folder import holds_run
+from seq2seq.runs.training_state import read_state
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError
-from seq2seq.training.stopping import has_ended
+from seq2seq.training.stopping import is_finished
 
 PARTS = ("training", "search", "length", "start")
 PRECISIONS = ("float32", "bf16")
@@ -212,7 +213,8 @@ def _model(options: argparse.Namespace, case: Case) -> Path:
     run: Path = options.runs / case.name.replace(", ", "-").replace(" ", "-")
     limits = {"max_minutes": options.minutes, "max_epochs": 100, "batch_tokens": 1500}
     config = standard(case, options.data, run, "bf16", learning_rate=1.5e-3, average=0.99, **limits)
-    if not has_ended(config):
+    state = read_state(config.run_dir)
+    if state is None or not is_finished(config, state.progress):
         say(f"(training {run} for {options.minutes:g} minutes, once)")
         isolated(_train, config, options.device)
     return run

@@ -46,7 +46,7 @@ class LineSteps:
         tags, marks, aside = (
             text_steps.Tags(source, src),
             text_steps.FinalMarks(source),
-            text_steps.AffixesAside(source),
+            text_steps.AffixesAside(source, src),
         )
         masks = (
             [] if names is None else [text_steps.NameMasks(source, names, requirements, settings)]

@@ -151,15 +151,19 @@ class Copies(LineStep):
 class AffixesAside(LineStep):
     """Labels before a sentence, and symbols after its final mark, are set aside and put back.
 
-    Nothing is set aside before a prefix.
+    Nothing is set aside before a prefix, nor a symbol of the vocabulary.
     """
+
+    def __init__(self, source: SourceProfile, vocabulary: Vocabulary) -> None:
+        super().__init__(source)
+        self._symbols = vocabulary.symbols
 
     def apply(self, line: SourceLine) -> None:
         for place, part in enumerate(line.parts):
             tag = f"{line.tag} " if line.tag else ""
             text = part.masked.text
             head, body, tail = self._source.affixes(text.removeprefix(tag))
-            if line.prefix and place == 0:
+            if (line.prefix and place == 0) or any(symbol in head for symbol in self._symbols):
                 head, body = "", head + body
             if head or tail:
                 start = tag if text.startswith(tag) else ""

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,9 @@ from served import serve
 
 from benchmark_server import command_line, differences, mixed_requests, send_all
 from seq2seq.inference.loading import ModelOptions, languages_of
+from seq2seq.inference.translation import Translation
 from seq2seq.serving.service import load_pairs
+from seq2seq.serving.translation_queue import TranslationQueue
 
 
 @pytest.mark.thorough
@@ -41,16 +44,24 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     texts = [line.decode("utf-8", errors="replace") for line in content]
     expected = command_line(run, path)
     assert len({json.dumps(each) for each in expected}) > lines // 3  # translations differ
-    asked = mixed_requests(requests, len(texts))
-    with serve(load_pairs([str(run)], ModelOptions("cpu"))) as served:
-        answers = send_all(served.address, languages_of(run), texts, asked, clients)
-        lines_per_batch = served.figure("seq2seq_batch_lines_sum") / served.figure(
-            "seq2seq_batch_lines_count"
-        )
+    asked, sizes, search = (
+        mixed_requests(requests, len(texts)),
+        list[int](),
+        TranslationQueue._search,
+    )
+
+    def counted(queue: TranslationQueue, batch: Any) -> list[Translation]:
+        sizes.append(sum(len(share.lines) for share in batch))
+        return search(queue, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TranslationQueue, "_search", counted)
+        with serve(load_pairs([str(run)], ModelOptions("cpu"))) as served:
+            answers = send_all(served.address, languages_of(run), texts, asked, clients)
     assert len(answers) == len(asked)
     assert {number for request in asked for number in request.numbers} == set(range(len(texts)))
     assert differences(asked, answers, expected) == 0
-    assert clients == 1 or lines_per_batch > clients / 2  # requests share batches
+    assert clients == 1 or sum(sizes) / len(sizes) > clients / 2  # requests share batches
 
 
 @pytest.mark.thorough
