@@ -69,9 +69,11 @@ def kill(batches: StepBatches) -> None:
 
 @pytest.mark.parametrize("at", [0, 3])
 def test_a_killed_worker_costs_no_batch(small_corpus: Path, at: int) -> None:
-    session = session_with(small_corpus, 2, *SAMPLED)
-    with StepBatches(session_with(small_corpus, 0, *SAMPLED)) as batches:
+    small = *SAMPLED, "training.batch_tokens=25"  # more steps than the other worker makes meanwhile
+    session = session_with(small_corpus, 2, *small)
+    with StepBatches(session_with(small_corpus, 0, *small)) as batches:
         expected = list(made(session, batches))
+    assert len(expected) > 30
     results = []
     with StepBatches(session) as batches:
         for number, step in enumerate(made(session, batches)):
