@@ -8,14 +8,14 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1920, 1680),
+    "runtime": (1930, 1680),
     "config": (1710, 1700),
     "names": (1330, 1200),
     "data": (4880, 4700),
     "model": (2750, 2800),
-    "engines": (2770, 2300),
+    "engines": (2750, 2300),
     "runs": (1940, 1500),
-    "inference": (5790, 3620),
+    "inference": (5782, 3620),
     "evaluation": (640, 650),
     "training": (3210, 3210),
     "analysis": (3310, 2960),

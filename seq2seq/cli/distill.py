@@ -81,8 +81,9 @@ def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
 
     _check(corpus, options)
     count = sum(1 for _ in corpus.lines())
-    how = options.model, config_of(options.model[0]).decoding, arguments.model_options(options)
-    settings = corpus.settings(*how)
+    checksums = corpus.checksums(options.model)
+    decoding = config_of(options.model[0]).decoding
+    settings = corpus.settings(checksums.values(), decoding, arguments.model_options(options))
     translator = load_translator(options)
     try:
         with (
@@ -92,8 +93,9 @@ def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
             if journal.done:
                 logger.info(f"{journal.path}: resumed after {journal.done:,} of {count:,} lines")
             _translate(translator, corpus, journal, count)
-            if corpus.settings(*how) != settings:
-                raise UserError(f"{corpus.inputs[0]}: changed while being read. Try again")
+            for path, checksum in corpus.checksums(options.model).items():
+                if checksum != checksums[path]:
+                    raise UserError(f"{path}: changed while being read. Try again")
             pairs = corpus.write(journal)
         with write_errors(journal.path):
             journal.path.unlink()

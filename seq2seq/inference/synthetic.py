@@ -1,13 +1,12 @@
 """Corpora of machine translations, for distillation and back-translation, made so that they resume.
 
-The journal of a translation is one file: a checksum of its settings, then, for each source line, a
-JSON list of its translations. The last line may be incomplete, and is dropped.
+The journal of a translation is one file: a line with a checksum of its settings, then, for each
+source line, a JSON list of its translations. The last line may be incomplete, and is dropped.
 """
 
-import fcntl
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -25,6 +24,9 @@ from seq2seq.runs.layout import BEST
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.file_types import table_format
 from seq2seq.runtime.files import sync, write_errors
+from seq2seq.runtime.locks import lock_file
+
+_MARK = b"seq2seq journal "  # begins the first line of a journal
 
 
 class Journal:
@@ -41,38 +43,37 @@ class Journal:
         """Open a journal, or begin one if there is none or it is to be overwritten.
 
         A journal with the same settings is resumed, also with `overwrite`. Raises UserError if it
-        has other settings or another process writes it, and RunError if writing fails.
+        has other settings, is another file or is written by another process, and RunError if
+        writing fails.
         """
         with write_errors(path), path.open("a+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(
-                    f"{path}: another process is writing it; wait until it ends"
-                ) from None
-            except OSError:  # this file system has no locks
-                pass
+            lock_file(file, path)
             file.seek(0)
-            complete = [line for line in islice(file, 1) if line.endswith(b"\n")]
-            end, done = sum(map(len, complete)), 0
+            begun, expected = file.readline(), _MARK + f"{settings}\n".encode()
+            if not (begun.startswith(_MARK) or _MARK.startswith(begun)):
+                raise UserError(
+                    f"{path}: is not a journal of translations. Remove the file to begin again"
+                )
+            end, done = len(begun), 0
             for line in file:
                 if line.endswith(b"\n"):
                     end, done = end + len(line), done + 1
             journal = cls(path, file, done)
             file.seek(end)
-            if complete != [f"{settings}\n".encode()]:
+            if begun != expected:
                 if done and not overwrite:
                     raise UserError(
                         f"{path}: was begun with other settings. Repeat that command, or pass "
                         f"{argument('overwrite', True)} to begin again"
                     )
                 journal.done = file.seek(0)
-                journal._append(f"{settings}\n")
+                journal._append(expected)
             yield journal
 
     def append(self, batch: Sequence[Sequence[str]]) -> None:
         """Record the translations of the next lines; they are on disk when this returns."""
-        self._append("".join(f"{json.dumps(texts, ensure_ascii=False)}\n" for texts in batch))
+        lines = (f"{json.dumps(texts, ensure_ascii=False)}\n" for texts in batch)
+        self._append("".join(lines).encode())
         self.done += len(batch)
 
     def translations(self) -> Iterator[list[str]]:
@@ -81,10 +82,10 @@ class Journal:
             file.readline()  # settings
             yield from map(json.loads, file)
 
-    def _append(self, text: str) -> None:
+    def _append(self, content: bytes) -> None:
         with write_errors(self.path):
             self._file.truncate()
-            self._file.write(text.encode())
+            self._file.write(content)
             self._file.flush()
             sync(self._file)
 
@@ -127,11 +128,17 @@ class SyntheticCorpus(NamedTuple):
             return iter_lines(self.text)
         return (src for src, _ in iter_pairs(self.text))
 
-    def settings(self, runs: Sequence[str], decoding: DecodingConfig, options: ModelOptions) -> str:
-        """Return a checksum of all that decides the translations."""
+    def checksums(self, runs: Sequence[str]) -> dict[Path, str]:
+        """Return the checksums of the text and of the models of runs, by their files."""
         files = [*self.inputs, *(Path(run) / BEST for run in runs)]
+        return {path: checksum_of_file(path) for path in files}
+
+    def settings(
+        self, checksums: Iterable[str], decoding: DecodingConfig, options: ModelOptions
+    ) -> str:
+        """Return a checksum of all that decides the translations."""
         how = decoding, [*options.overrides], options.int8, options.float16
-        facts = [*map(checksum_of_file, files), self.beam_size, self.search.sampling, *how]
+        facts = [*checksums, self.beam_size, self.search.sampling, *how]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def translate(

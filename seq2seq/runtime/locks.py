@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError, UserError
@@ -85,6 +86,16 @@ def exclusive_lock(folder: Path) -> Iterator[FolderLock]:
             for path in created:
                 path.rmdir()
         lock.close()
+
+
+def lock_file(file: IO[bytes], path: Path) -> None:
+    """Lock an open file until it is closed; raises UserError if another process has locked it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(f"{path}: another process is writing it; wait until it ends") from None
+    except OSError:  # this file system has no locks
+        pass
 
 
 def _lock_writable(folder: Path) -> FolderLock:

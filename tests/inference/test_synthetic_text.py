@@ -72,12 +72,17 @@ def test_overwriting_resumes_a_journal_of_the_same_settings(tmp_path: Path) -> N
         assert journal.done == 6
 
 
-def test_a_file_that_is_no_journal_is_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["My own notes.\n", "My own notes", "My own\nnotes.\n", "\n"])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str, overwrite: bool) -> None:
     path = tmp_path / "journal"
-    path.write_text("My own notes.\nOf two lines.\n")
-    with pytest.raises(UserError, match="was begun with"), Journal.open(path, SETTINGS):
+    path.write_text(content)
+    with (
+        pytest.raises(UserError, match="journal: is not a journal of translations"),
+        Journal.open(path, SETTINGS, overwrite=overwrite),
+    ):
         pass
-    assert path.read_text() == "My own notes.\nOf two lines.\n"
+    assert path.read_text() == content
 
 
 def test_two_processes_cannot_write_one_journal(tmp_path: Path) -> None:
