@@ -92,6 +92,7 @@ class StepBatches:
             yield
             return
         except (BrokenProcessPool, MemoryError):
+            self._stack.close()  # end the other workers: the pool would wait for them, busily
             self._pool = None
         self.note = (
             "a process that made batches was killed or ran out of memory; from now on they are "
