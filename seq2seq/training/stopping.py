@@ -39,12 +39,6 @@ def met_limit(settings: TrainingConfig, progress: Progress, seconds: float) -> s
     return None
 
 
-def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:
-    """Return the stopping criterion that is met after `seconds` of training, if any."""
-    name = met_limit(settings, progress, seconds)
-    return name and limit_reached(settings, name)
-
-
 def limit_reached(settings: TrainingConfig, name: str) -> str:
     """Describe a limit that was met."""
     return f"training.{name}={getattr(settings, name):.12g} reached"
@@ -78,7 +72,7 @@ def is_finished(config: Config, progress: Progress) -> bool:
     if not (config.run_dir / BEST).exists():
         return False
     validated = progress.validated_step == progress.step
-    return validated and why_stop(config.training, progress, progress.seconds) is not None
+    return validated and met_limit(config.training, progress, progress.seconds) is not None
 
 
 class StopSync:
