@@ -64,11 +64,6 @@ class Stretch(NamedTuple):
     agreement: float
     offset: int | None
 
-    @property
-    def lines(self) -> range:
-        """Return the numbers of the lines."""
-        return range(self.first, self.last + 1)
-
 
 class Alignment(NamedTuple):
     """Agreement of the sides of a text, line by line."""

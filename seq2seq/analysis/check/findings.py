@@ -4,13 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from seq2seq.analysis.check.data_statistics import (
-    NOT_NFC,
-    TABLE,
-    Overlap,
-    SideStatistics,
-    TextStatistics,
-)
+from seq2seq.analysis.check import data_statistics
+from seq2seq.analysis.check.data_statistics import NOT_NFC, TABLE, Overlap
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import is_header
@@ -22,13 +17,7 @@ MANY_TOO_LONG = 0.01  # share of pairs
 MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05  # shares of tokens
 MANY_SHARED_PAIRS, MANY_SHARED_SOURCES = 0.01, 0.1
 
-# An entity that is white space, such as &#10; or &#9;, becomes a single space.
-UNESCAPE = (
-    'python3 -c \'import html,re,sys; sys.stdout.reconfigure(encoding="utf-8",newline=""); '
-    'f=lambda m: " ".join(html.unescape(m[0]).split()) or " "; '
-    'sys.stdout.writelines(re.sub("&#?[0-9a-zA-Z]+;",f,x) '
-    'for x in open(0,encoding="utf-8",newline="\\n"))' + "' < FILE > NEW"
-)
+UNESCAPE: str = TABLE["unescape"]  # command that replaces HTML entities by their characters
 
 
 class Finding(NamedTuple):
@@ -46,13 +35,12 @@ class Split(NamedTuple):
     name: str
     src_file: str
     tgt_file: str
-    statistics: TextStatistics
+    statistics: data_statistics.TextStatistics
 
     @property
-    def sides(self) -> tuple[tuple[str, SideStatistics], tuple[str, SideStatistics]]:
-        """Return file and statistics of each side."""
-        statistics = self.statistics
-        return (self.src_file, statistics.src), (self.tgt_file, statistics.tgt)
+    def sides(self) -> dict[str, data_statistics.SideStatistics]:
+        """Return the statistics of each side, by its file."""
+        return {self.src_file: self.statistics.src, self.tgt_file: self.statistics.tgt}
 
 
 class SplitComparison(NamedTuple):
@@ -79,17 +67,14 @@ def _more_than(row: dict[str, Any]) -> Callable[[Split], Iterator[str]]:
         count, total = len(lines), split.statistics.lines
         if count > row["most"] * total:
             fate = "skipped" if split.name != "test" else "scored as they are"
-            pairs, share = counted(count, "pair"), percent(count / total)
-            message = row["text"].format(
-                pairs=pairs, share=share, lines=list_lines(lines), fate=fate
-            )
-            yield f"{split.name}: {message}"
+            words = {"pairs": counted(count, "pair"), "share": percent(count / total), "fate": fate}
+            yield f"{split.name}: {row['text'].format(lines=list_lines(lines), **words)}"
 
     return warnings
 
 
 def _unusual_characters(split: Split) -> Iterator[str]:
-    for file, side in split.sides:
+    for file, side in split.sides.items():
         for kind, lines in side.unusual_characters.items():
             if kind != NOT_NFC:
                 row = TABLE["characters"][kind]
@@ -105,7 +90,7 @@ def _unusual_characters(split: Split) -> Iterator[str]:
 
 
 def _unknown(split: Split) -> Iterator[str]:
-    for file, side in split.sides:
+    for file, side in split.sides.items():
         if side.unknown > MANY_UNKNOWN:
             yield (
                 f"{file}: {percent(side.unknown)} of the words are unknown to the vocabulary. "
@@ -118,13 +103,13 @@ def _unknown(split: Split) -> Iterator[str]:
             )
 
 
-_CHECKS = {
-    name: Check(name, _more_than(row), row["passed"]) for name, row in TABLE["pairs"].items()
-}
+_BLANK, *_FURTHER = (
+    Check(name, _more_than(row), row["passed"]) for name, row in TABLE["pairs"].items()
+)
 CHECKS = (
-    _CHECKS["blank"],
+    _BLANK,
     Check("unusual characters", _unusual_characters, "no unusual characters"),
-    *(_CHECKS[name] for name in ("duplicates", "identical", "length ratio")),
+    *_FURTHER,
     Check("unknown", _unknown, "few or no tokens that the vocabulary lacks"),
 )
 
@@ -154,14 +139,14 @@ def _too_long(train: Split, max_length: int) -> Finding:
     skipped = f"will be skipped ({list_lines(lines)})"
     if not lines:
         return Finding("too long", False, f"{train.name}: no pairs with {limit}")
-    if share <= MANY_TOO_LONG:
-        return Finding("too long", False, f"{train.name}: {many} with {limit} {skipped}")
-    return Finding(
-        "too long",
-        True,
-        f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}. Raise data.max_length, "
-        "raise vocabulary.size (fewer, longer tokens), or split these lines at sentence ends.",
-    )
+    text = f"{train.name}: {many} with {limit} {skipped}"
+    if share > MANY_TOO_LONG:
+        text = (
+            f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}. Raise "
+            "data.max_length, raise vocabulary.size (fewer, longer tokens), or split these lines "
+            "at sentence ends."
+        )
+    return Finding("too long", share > MANY_TOO_LONG, text)
 
 
 def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterator[Finding]:
@@ -190,8 +175,7 @@ def list_lines(lines: Sequence[int]) -> str:
 
 
 def list_and_count(lines: Sequence[int]) -> str:
-    count = f" ({len(lines):,} in all)" if len(lines) > LISTED else ""
-    return list_lines(lines) + count
+    return list_lines(lines) + (f" ({len(lines):,} in all)" if len(lines) > LISTED else "")
 
 
 def percent(share: float) -> str:
@@ -220,9 +204,8 @@ def form_findings(
     """Yield the warnings about one side of a split; `table` if the file is a TSV."""
     if (unlike := not_language(lines)) is not None:
         remedy = "Set columns: [SRC, TGT]" if table else "Check that this is the right file"
-        text = f"{file}, line {unlike.line}: {describe(unlike)}; this is not natural language. "
-        text += f"{remedy}."
-        yield Finding("language", True, text)
+        text = f"line {unlike.line}: {describe(unlike)}; this is not natural language. {remedy}."
+        yield Finding("language", True, f"{file}, {text}")
     if is_header(lines[0], languages):
         remedy = "Delete the line." if table else "Delete the line from both files."
         text = f"{file}, line 1: {lines[0].strip()!r} seems to be a header. {remedy}"
