@@ -63,6 +63,11 @@ MAX_PAIRS_WITHOUT_WORKERS = 50_000
 MAX_WORKERS = 16
 CHUNK_PAIRS = 5_000  # encoded by one call
 _QUEUED_PER_WORKER = 2  # chunks, so that workers do not wait for this process
+_VERSIONS = {  # that determine the tokens, besides text and vocabulary
+    "sentencepiece": sentencepiece.__version__,
+    "unicode": unicodedata.unidata_version,
+    "unknown": "an id for each word",
+}
 
 
 @contextmanager
@@ -81,7 +86,7 @@ def training_data(
     cache = EntryCache(place, _folder_name(files))
     try:
         data = TrainingData(files, cache, digests or {})
-        if place == run_dir / FOLDER and is_foreign(shared := _shared_cache(run_dir)):
+        if place == run_dir / FOLDER and is_foreign(shared := run_dir.absolute().parent / FOLDER):
             data.notes.append(f"note: {shared} belongs to another user and is not used")
         yield data
     except UserError:
@@ -115,7 +120,7 @@ def cache_of(run_dir: Path) -> Path:
     another parent folder. Raises UserError if that one cannot be used.
     """
     if not (parent := os.environ.get(PLACE)):
-        shared = _shared_cache(run_dir)
+        shared = run_dir.absolute().parent / FOLDER
         return shared if _is_usable(shared) else run_dir / FOLDER
     chosen = Path(parent).absolute() / FOLDER
     check_paths(chosen)
@@ -130,10 +135,6 @@ def _is_usable(cache: Path) -> bool:
     """Return whether a cache is the user's own or can be made."""
     nearest = next(path for path in (cache, *cache.parents) if path.exists())
     return nearest.is_dir() and os.access(nearest, os.W_OK) and not is_foreign(cache)
-
-
-def _shared_cache(run_dir: Path) -> Path:
-    return run_dir.absolute().parent / FOLDER
 
 
 class TrainingData:
@@ -215,7 +216,7 @@ class TrainingData:
         self, kind: str, settings: Mapping[str, Any], build: Callable[[Path], Counts]
     ) -> Entry:
         """Load the entry of this text and these settings, built from this very copy of the text."""
-        key = {"text": self._entry.digest, **settings, **_versions()}
+        key = {"text": self._entry.digest, **settings, **_VERSIONS}
         recorded = self._recorded.get(_DIGESTS.get(kind, ""))
         entry = self._cache.load(f"{kind}-{_hash(settings)}", key, build, recorded)
         self._record(kind, entry)
@@ -268,15 +269,6 @@ def _folder_name(files: Texts) -> str:
 
 def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _versions() -> dict[str, str]:
-    """Return versions and conventions that determine the tokens, besides text and vocabulary."""
-    return {
-        "sentencepiece": sentencepiece.__version__,
-        "unicode": unicodedata.unidata_version,
-        "unknown": "an id for each word",
-    }
 
 
 def train_in_worker(
