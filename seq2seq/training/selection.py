@@ -27,11 +27,7 @@ class ValidationScores(NamedTuple):
     def figures(self) -> dict[str, float]:
         """Return the figures by their names in metrics.jsonl."""
         perplexity = math.exp(self.loss) if self.loss < 700 else math.inf
-        figures = {
-            "valid_loss": self.loss,
-            "valid_perplexity": perplexity,
-            "valid_bleu": self.bleu,
-        }
+        figures = {"valid_loss": self.loss, "valid_perplexity": perplexity, "valid_bleu": self.bleu}
         return figures if self.chrf is None else {**figures, "valid_chrf": self.chrf}
 
     def __str__(self) -> str:
@@ -100,9 +96,8 @@ def decay_on_plateau(progress: Progress, settings: TrainingConfig) -> str | None
     the rate is not decayed again: patience then ends training.
     """
     decay, waited = settings.decay, progress.validations_since_improvement
-    if decay.name != "plateau" or waited != settings.patience:
-        return None
-    if decay.factor ** (progress.decays + 1) < MIN_DECAY:
+    is_plateau = decay.name == "plateau" and waited == settings.patience
+    if not is_plateau or decay.factor ** (progress.decays + 1) < MIN_DECAY:
         return None
     progress.decays += 1
     progress.validations_since_improvement = 0
