@@ -241,7 +241,13 @@ class EpochOrder(Items[Rows]):
         self._pairs, self._budget, self._seed, self._epoch = pairs, batch_tokens, seed, epoch
         self._sides = pairs.src, pairs.tgt
         self._blocks = -(-len(pairs) // BLOCK_PAIRS)
-        self._scale, counts = self._division()
+        divisions, key = pairs.divisions, (batch_tokens, epoch is None)
+        if divisions is None or (epoch is not None and pairs.shares):
+            self._scale, counts = self._divide()
+        else:  # known, or divided and kept
+            if key not in divisions or len(divisions[key].batches) != self._blocks:
+                divisions[key] = self._divide()
+            self._scale, counts = divisions[key]
         self._starts = np.cumsum([0, *counts])
         self._current = -1  # the block whose batches are kept
         self._batches: list[Rows] = []
@@ -268,30 +274,19 @@ class EpochOrder(Items[Rows]):
         rows = (batch if used is None else used[batch] for batch in batches)
         return [block + batch * self._blocks for batch in rows]
 
-    def _division(self) -> BatchDivision:
-        """Return the division of the pairs, if it is known, or divide them."""
-        divisions, key = self._pairs.divisions, (self._budget, self._epoch is None)
-        if divisions is None or (self._epoch is not None and self._pairs.shares):
-            return self._divide()
-        if key not in divisions or len(divisions[key].batches) != self._blocks:
-            divisions[key] = self._divide()
-        return divisions[key]
-
     def _divide(self) -> BatchDivision:
         """Choose the scale of the windows and count the batches of each block."""
-        if not self._blocks:
-            return BatchDivision(0.0, [])
-        scale = 0.0
-        if self._epoch is not None:  # by the first block, a sample of the corpus
-            scale = choose_scale(*self._lengths(0), self._budget)
-        return BatchDivision(scale, [self._count(block, scale) for block in range(self._blocks)])
-
-    def _count(self, block: int, scale: float) -> int:
-        """Return the number of batches of a block."""
-        lengths = self._lengths(block)
-        if self._epoch is None:
-            return len(sorted_batches(*lengths, self._budget))
-        return layouts(*lengths, self._budget, scale).batches if len(lengths[0]) else 0
+        counts, scale = list[int](), 0.0
+        for block in range(self._blocks):
+            lengths = self._lengths(block)
+            if self._epoch is None:
+                counts.append(len(sorted_batches(*lengths, self._budget)))
+                continue
+            if block == 0:  # a sample of the corpus
+                scale = choose_scale(*lengths, self._budget)
+            has_pairs = len(lengths[0]) > 0
+            counts.append(layouts(*lengths, self._budget, scale).batches if has_pairs else 0)
+        return BatchDivision(scale, counts)
 
     def _lengths(self, block: int) -> tuple[Rows, Rows]:
         """Return the source and target lengths of a block's pairs in use, including EOS."""

@@ -250,7 +250,9 @@ def open_content(path: Path, check: Callable[[bytes, Path, bool], None]) -> Iter
     with ExitStack() as stack:
         with opening_errors(path):
             raw = stack.enter_context(path.open("rb"))
-            check(_first_bytes(path), path, False)
+            if path.is_file():  # a pipe can be read only once
+                check(raw.read(HEAD_BYTES), path, False)
+                raw.seek(0)
         if not is_compressed(path):
             yield raw
             return
@@ -329,11 +331,3 @@ def check_is_text(head: bytes, path: Path, packed: bool = False) -> None:
     endings = [ending for ending, compressed in _TYPES.items() if compressed == kind]
     renamed = f", or rename it so that its name ends in {endings[0]}" if endings else ""
     raise UserError(f"{describe(kind, path)}{renamed}")
-
-
-def _first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a regular file; b"" for a pipe, which can be read only once."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        return file.read(HEAD_BYTES)

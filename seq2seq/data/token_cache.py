@@ -144,7 +144,12 @@ class EntryCache:
         part = Path(tempfile.mkdtemp(PART_SUFFIX, f"{path.name}.", self.path))
         try:
             counts = build(part)
-            files = {file.name: _synced(file) for file in sorted(part.iterdir())}
+            files = dict[str, list[Any]]()
+            for path_of_file in sorted(part.iterdir()):
+                with path_of_file.open("rb+") as file:
+                    sync(file)
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                files[path_of_file.name] = [path_of_file.stat().st_size, digest]
             manifest = {"format": FORMAT, "key": key, "counts": counts, "files": files}
             atomic_write(part / MANIFEST, json.dumps(manifest, indent=1).encode())
             self._remove(path)
@@ -199,13 +204,6 @@ def _read(path: Path, key: Key, recorded: str | None) -> Entry:
     if recorded not in (None, entry.digest):
         raise Unusable(UNRECORDED)
     return entry
-
-
-def _synced(path: Path) -> list[Any]:
-    """Flush a file to the storage device; return its size and SHA-256."""
-    with path.open("rb+") as file:
-        sync(file)
-        return [os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()]
 
 
 def copy_text(files: Texts, folder: Path) -> Counts:
@@ -282,8 +280,8 @@ def write_ids(folder: Path, chunks: Iterable[Chunk], vocabulary_size: int) -> Co
         (folder / "rows").open("xb") as file,
     ):
         for _, rows, src, tgt in chunks:
-            for writer, side in ((src_writer, src), (tgt_writer, tgt)):
-                writer.write(side.ids.astype(kind), side.lengths)
+            src_writer.write(src.ids.astype(kind), src.lengths)
+            tgt_writer.write(tgt.ids.astype(kind), tgt.lengths)
             file.write(rows.tobytes())
             count += len(rows)
     return {"pairs": count}

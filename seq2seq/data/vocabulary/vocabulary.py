@@ -161,21 +161,13 @@ class Vocabulary:
         """
         tokens = [int(i) for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]
         if UNK_ID not in tokens:
-            return self._text(tokens)
-        words = chain(unknown, repeat(UNKNOWN))
-        return " ".join(part for part in self._parts(tokens, words) if part)
-
-    def _parts(self, ids: Sequence[int], words: Iterator[str]) -> Iterator[str]:
-        """Yield the words of unknown tokens and the texts between them."""
-        for is_unknown, run in groupby(ids, UNK_ID.__eq__):
-            if is_unknown:
-                yield from (next(words) for _ in run)
-            else:
-                yield self._text(list(run))
-
-    def _text(self, ids: list[int]) -> str:
-        text: str = self._processor.decode(ids)
-        return text.replace(SPACE, " ")  # may be spelled by byte tokens
+            text: str = self._processor.decode(tokens)
+            return text.replace(SPACE, " ")  # may be spelled by byte tokens
+        words, parts = chain(unknown, repeat(UNKNOWN)), list[str]()
+        for is_unknown, group in groupby(tokens, UNK_ID.__eq__):
+            run = list(group)
+            parts += [next(words) for _ in run] if is_unknown else [self.decode(run)]
+        return " ".join(filter(None, parts))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return the token of each id; that of EOS is `</s>`."""
@@ -284,25 +276,24 @@ def load_vocabularies(
     """
     expected = checksums or {}
     stems = expected or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
-    loaded = [
-        _load(folder / file_of(stem), sampling, expected.get(stem))
-        for stem in sorted(stems)
-        if stem != NAMES
-    ]
+    loaded, names = list[Vocabulary](), None
+    for stem in sorted(set(stems) - {NAMES}):
+        path = folder / file_of(stem)
+        with _reading(path, "a SentencePiece model"):
+            loaded.append(Vocabulary(_read(path, expected.get(stem)), sampling))
     path = folder / file_of(NAMES)
-    has_names = NAMES in expected if expected else path.exists()
-    names = _load_names(path, expected.get(NAMES)) if has_names else None
+    if NAMES in expected if expected else path.exists():
+        with _reading(path, "a file of names"):
+            names = Names.from_bytes(_read(path, expected.get(NAMES)))
     return Vocabularies(loaded[0], loaded[-1], names)
 
 
 def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:
     """Return the SHA-256 of each model by the stem of its file name."""
-    checksums = {
-        name: _checksum(vocabulary.model) for name, vocabulary in _named(vocabularies).items()
-    }
+    contents = {name: vocabulary.model for name, vocabulary in _named(vocabularies).items()}
     if vocabularies.names is not None:
-        checksums[NAMES] = _checksum(vocabularies.names.stored)
-    return checksums
+        contents[NAMES] = vocabularies.names.stored
+    return {name: _checksum(content) for name, content in contents.items()}
 
 
 def are_checksums(value: object) -> bool:
@@ -318,16 +309,6 @@ def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
     if vocabularies.joint:
         return {_JOINT: vocabularies.src}
     return dict(zip(_SIDES, vocabularies[:2], strict=True))
-
-
-def _load(path: Path, sampling: float, checksum: str | None) -> Vocabulary:
-    with _reading(path, "a SentencePiece model"):
-        return Vocabulary(_read(path, checksum), sampling)
-
-
-def _load_names(path: Path, checksum: str | None) -> Names:
-    with _reading(path, "a file of names"):
-        return Names.from_bytes(_read(path, checksum))
 
 
 def _read(path: Path, checksum: str | None) -> bytes:
