@@ -270,10 +270,7 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
 
 
 def as_yaml(path: Path, data: DataConfig, recipe: Recipe) -> str:
-    """Format the config of a recipe, to be written to `path`: its header, then section by section.
-
-    The run is named after the file. A comment beside a key gives the reason of its value.
-    """
+    """Format the config of a recipe, named after its file; comments give reasons of values."""
     texts = {"train": data.train[0], "valid": data.valid, "test": data.test}
     files = {
         part: text.model_dump(mode="json", exclude_defaults=True)

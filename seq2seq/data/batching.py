@@ -111,10 +111,7 @@ def ends_of(rows: Rows, sizes: Sequence[int]) -> list[int]:
 
 
 def shares(ends: Sequence[int], weights: Sequence[float]) -> tuple[Share, ...]:
-    """Return the share of each corpus: all of those with the largest weight, others in proportion.
-
-    Empty if every pair is used in every epoch.
-    """
+    """Return the share of each corpus, in proportion to its weight; empty if all pairs are used."""
     if len(set(weights)) == 1:
         return ()
     largest = max(weights)
@@ -171,10 +168,7 @@ def encode_pairs(
     sizes: Sequence[int] = (),
     weights: Sequence[float] = (),
 ) -> EncodedPairs:
-    """Encode the pairs, dropping those with more than `max_length` tokens on either side.
-
-    Several corpora one after another have `sizes` pairs and are sampled by `weights`.
-    """
+    """Encode pairs of at most `max_length` tokens a side, of corpora of `sizes` and `weights`."""
     pairs, rows, src, tgt = encode_chunk(src_texts, tgt_texts, vocabularies, max_length)
     src_kept, tgt_kept = ([side[i] for i in rows.tolist()] for side in (src_texts, tgt_texts))
     parts = shares(ends_of(rows, sizes), weights) if len(sizes) > 1 else ()

@@ -41,10 +41,7 @@ class ParallelText:
 
 
 def checksum_of_text(text: ParallelText, sizes: Sequence[int] = ()) -> str:
-    """Return a checksum of all pairs of a text, independent of its files and their formats.
-
-    It depends on the sizes of the corpora that the text consists of, if there are several.
-    """
+    """Return a checksum of all pairs, and the sizes of several corpora, whatever their files."""
     digests = []
     for lines in (text.src, text.tgt):
         content, ends, end = hashlib.sha256(), hashlib.sha256(), 0
@@ -162,10 +159,7 @@ def source_name(files: Texts) -> str:
 
 
 def usable(text: ParallelText) -> tuple[ParallelText, int]:
-    """Drop pairs with a blank side; return the remaining pairs and the number dropped.
-
-    Raises UserError if no pair remains.
-    """
+    """Drop and count pairs with a blank side; raises UserError if no other remains."""
     pairs = [pair for pair in zip(text.src, text.tgt, strict=True) if has_text(*pair)]
     if not pairs:
         raise no_usable_pair(text.source_name, len(text))

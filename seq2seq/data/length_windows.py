@@ -232,10 +232,7 @@ def _sorted_rows(group: Rows, lengths: Rows) -> Rows:
 
 
 def _batch_ends(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
-    """Yield the end of each batch of pairs, given lengths that are sorted by target.
-
-    Batches have a multiple of ROW_STEP rows if possible.
-    """
+    """Yield the ends of batches of pairs sorted by target: multiples of ROW_STEP if possible."""
     start = 0
     while start < len(tgt):
         most = max(1, batch_tokens // int(tgt[start]))

@@ -71,10 +71,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def iter_text(path: Path) -> Iterator[str]:
-    """Yield the text of a file in blocks of complete lines, with their line ends.
-
-    Raises UserError as `iter_lines` does.
-    """
+    """Yield a file in blocks of complete lines, ends included; raises UserError as `iter_lines`."""
     with open_file(path) as file, opening_errors(path), damage_errors(path):
         yield from _blocks(file, path)
 
@@ -242,10 +239,7 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_content(path: Path, check: Callable[[bytes, Path, bool], None]) -> Iterator[IO[bytes]]:
-    """Open a file as `open_file` does; `check` judges the first bytes, before and after unpacking.
-
-    Raises UserError as `open_file` does, but for another type only if `check` does.
-    """
+    """Open as `open_file` does; `check` judges the first bytes, before and after unpacking."""
     check_paths(path)
     with ExitStack() as stack:
         with opening_errors(path):
@@ -299,10 +293,7 @@ def damage_errors(path: Path, error_class: type[Exception] = UserError) -> Itera
 
 @contextmanager
 def compressing(raw: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file whose content is compressed into `raw`, by the ending of `path`.
-
-    Equal content gives equal files.
-    """
+    """Yield a file that is compressed into `raw` by the ending of `path`, reproducibly."""
     if not is_compressed(path):
         yield raw
         return

@@ -53,10 +53,7 @@ HELD_OUT = 1000  # English sentences in each of dev and test
 
 
 def unpack_demo_corpora(folder: Path) -> list[str]:
-    """Write each corpus to `folder/NAME/{train,valid,test}.LANG`; return a summary of each.
-
-    Raises RunError if a file cannot be written.
-    """
+    """Write `folder/NAME/{train,valid,test}.LANG`; return summaries. Raises RunError."""
     pairs: dict[str, dict[str, int]] = {}
     for name, content in _members():
         path = folder / name
@@ -82,10 +79,7 @@ def _members() -> Iterator[tuple[PurePosixPath, bytes]]:
 
 
 def fetch(name: str, output: Path, base_url: str | None = None) -> None:
-    """Download one of CORPORA into the folder of its name in `output`.
-
-    Raises RunError if the download fails or is damaged.
-    """
+    """Download one of CORPORA into the folder of its name; raises RunError if that fails."""
     if name == MULTI30K_NAME:
         fetch_multi30k(base_url or MULTI30K_URL, output / name)
     else:

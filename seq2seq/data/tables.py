@@ -36,10 +36,7 @@ WritePair = Callable[[str, str], object]
 
 
 def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, str]]:
-    """Yield two cells of each line: the first two, or columns by number, or by name in line 1.
-
-    Raises UserError as `iter_lines` does, for a line with too few columns and a missing name.
-    """
+    """Yield two cells of each line, by number, or by name in line 1. Raises UserError."""
     lines, first = iter_lines(path), 1
     positions = as_numbers(columns or ("1", "2"))
     if positions is None:
@@ -159,10 +156,7 @@ def _text(fields: dict[str, object], name: str, place: str) -> str:
 
 
 def as_line(text: str, place: str) -> str:
-    """Return the text of a cell with line breaks as spaces, for a sentence is one line.
-
-    Raises UserError for what no text in UTF-8 contains, a NUL character or a lone surrogate.
-    """
+    """Return a cell with line breaks as spaces; raises UserError for NUL or a lone surrogate."""
     if "\0" in text or LONE_SURROGATE.search(text):
         raise UserError(f"{place}: contains a NUL character or half a surrogate pair; repair it")
     return _LINE_BREAK.sub(" ", text) if "\n" in text or "\r" in text else text

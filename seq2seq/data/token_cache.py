@@ -298,10 +298,7 @@ def open_ids(
 
 
 class StoredDivisions(dict[tuple[int, bool], BatchDivision]):
-    """Divisions of pairs into batches, by batch_tokens and order: to count batches takes seconds.
-
-    They are kept in the entry of the pairs' ids.
-    """
+    """Divisions of pairs into batches, kept beside the ids: to count batches takes seconds."""
 
     def __init__(self, entry: Entry) -> None:
         """Read those of earlier starts; if that fails, start without any."""

@@ -173,10 +173,7 @@ class TrainingData:
         self._record(_TEXT, entry)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
-        """Train vocabularies on the text, or load those trained before.
-
-        Raises UserError as `train_vocabularies` does.
-        """
+        """Train vocabularies on the text as `train_vocabularies` does, or load earlier ones."""
         settings = config.model_dump(exclude={"sampling"}, mode="json")
 
         def build(folder: Path) -> Counts:
@@ -293,10 +290,7 @@ def train_in_worker(
 def encode_in_workers(
     text: ParallelText, vocabularies: Vocabularies, max_length: int, folder: Path
 ) -> Generator[Chunk]:
-    """Encode a text, a large one in workers; yield its chunks in order.
-
-    Workers leave their results in a temporary folder in `folder`. Raises RunError if one is killed.
-    """
+    """Yield the chunks of a text; workers encode a large one. Raises RunError if one is killed."""
 
     def encode(start: int) -> Chunk:
         rows = slice(start, start + CHUNK_PAIRS)

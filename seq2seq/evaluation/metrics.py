@@ -60,10 +60,7 @@ class Resampled(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """One metric of two systems, and the two-sided p-value of their difference.
-
-    The p-value is None if `ci` is, or if too few sentences differ.
-    """
+    """One metric of two systems; no p-value without `ci` or if too few sentences differ."""
 
     baseline: Resampled
     system: Resampled
@@ -115,10 +112,7 @@ def system_scores(comparison: Comparison) -> Scores:
 
 
 def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Check that all (name, lines) have the same number of lines, at least one.
-
-    Blank lines count. Raises UserError.
-    """
+    """Raise UserError unless all (name, lines) have the same number of lines, at least one."""
     first_name, first_lines = texts[0]
     for name, lines in texts:
         if not lines:

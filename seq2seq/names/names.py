@@ -214,10 +214,7 @@ class Names:
     def spelling(
         self, name: str, spellings_of: Callable[[str], Sequence[str]] = lambda _: ()
     ) -> str:
-        """Return the spelling of a name, which may have several words, in the target's script.
-
-        Spellings that are given for a word replace that of the model.
-        """
+        """Return the spelling of a name's words in the target's script: given, or the model's."""
         return " ".join(
             " ".join(spellings_of(word)) or self._spell_word(word)[0] for word in name.split(" ")
         )
@@ -278,10 +275,7 @@ class Names:
 
 
 def learn_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = ()) -> Names:
-    """Find the names of normalized parallel text, and train what detects and spells others.
-
-    Symbols are not names. Raises UserError if the text has hardly any.
-    """
+    """Learn to detect and spell names of normalized text; raises UserError if it has hardly any."""
     if symbols:
         src, tgt = ([any_of(symbols).sub(" ", text) for text in side] for side in (src, tgt))
     miner = NameMiner(src, tgt)

@@ -148,10 +148,7 @@ class NativeSpeller:
         return bool(self._units)
 
     def spellings(self, name: str) -> dict[str, float]:
-        """Return the best spellings of a name in lower case with their probabilities, best first.
-
-        There are none if it has letters that no unit is romanized as.
-        """
+        """Return the best spellings of a lower-case name, if any, with their probabilities."""
         beams: list[dict[_Partial, float]] = [{} for _ in range(len(name) + 1)]
         beams[0][_Partial((), "")] = 0.0
         for at, beam in enumerate(beams):

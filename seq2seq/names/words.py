@@ -102,10 +102,7 @@ def _source_word() -> re.Pattern[str]:
 
 @cache
 def _target_word() -> re.Pattern[str]:
-    """Compile the pattern of letters and of marks, which are no word characters to Python.
-
-    To find the marks takes longer than to import most modules.
-    """
+    """Compile the pattern of letters and their marks; to find these takes longer than an import."""
     codes = map(chr, range(0x300, _BMP))
     marks = "".join(code for code in codes if unicodedata.category(code)[0] == "M")
     return re.compile(rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+")

@@ -31,10 +31,7 @@ class Sample(NamedTuple):
 
 
 def sample_rows(valid: ParallelText) -> list[int]:
-    """Return the rows of the sentences to show, evenly spaced among those with text.
-
-    They are a function of the validation text alone, so that every validation shows the same.
-    """
+    """Return the rows to show at every validation, evenly spaced among those with text."""
     filled = [n for n, pair in enumerate(zip(valid.src, valid.tgt, strict=True)) if has_text(*pair)]
     count = min(SAMPLES_SHOWN, len(filled))
     return [filled[len(filled) * (2 * n + 1) // (2 * count)] for n in range(count)]

@@ -217,10 +217,7 @@ def validation_due(session: TrainingSession, batches: int) -> bool:
 
 
 def save_due(session: TrainingSession, clock: Clock) -> bool:
-    """Return whether training.save_every minutes have passed since the last save.
-
-    Not while steps are skipped: a roll back returns to the saved state.
-    """
+    """Return whether save_every minutes have passed; not while steps are skipped."""
     interval, progress = session.config.training.save_every, session.progress
     if interval is None or clock.seconds - clock.saved_seconds < 60 * interval:
         return False
@@ -228,10 +225,7 @@ def save_due(session: TrainingSession, clock: Clock) -> bool:
 
 
 def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: float) -> float | None:
-    """Report training loss, speed and skipped steps since the last report.
-
-    Returns the loss, or None if all steps were skipped.
-    """
+    """Report loss, speed and skipped steps; return the loss, or None if all steps were skipped."""
     progress = session.progress
     log_skipped(session, reporter)
     objective, nll, tokens = progress.losses.tolist()

@@ -149,10 +149,7 @@ def averaging_rate(decay: float, step: int) -> float:
 def update_average(
     averages: list[Tensor], weights: list[Tensor], rate: float | Tensor, skipped: Tensor
 ) -> None:
-    """Update, in place, the moving averages with the weights: `a = (1 - rate) a + rate w`.
-
-    If `skipped` [], on the device, is 1, nothing changes.
-    """
+    """Update averages in place, `a = (1 - rate) a + rate w`, unless `skipped` [] is 1."""
     rate = rate * (1 - skipped).to(averages[0].dtype)
     for average, weight in zip(averages, weights, strict=True):
         average.lerp_(weight, rate)

@@ -108,10 +108,7 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
 
 
 def join_run(config: Config, device: torch.device, group: ProcessGroup) -> TrainingSession:
-    """Load, on a rank other than the main process, the run that the main process has set up.
-
-    Raises UserError if this process does not see the run folder or cannot read the data again.
-    """
+    """Load the run that the main process set up; raises UserError if a file is not seen here."""
     state = training_state.read_state(config.run_dir)
     if state is None:
         raise UserError(

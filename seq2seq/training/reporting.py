@@ -86,10 +86,7 @@ class Reporter:
 
 
 class RunReporter(Reporter):
-    """Writer of a run's logs and metrics, with a progress bar on a terminal's stderr.
-
-    Methods that write raise RunError if the disk refuses.
-    """
+    """Writer of a run's logs, metrics and bar on stderr; raises RunError if the disk refuses."""
 
     def __init__(
         self,
@@ -272,10 +269,7 @@ def tag(name: str) -> str:
 
 
 class ReportFiles:
-    """Open files of a run folder; each line is flushed as it is written.
-
-    Methods raise RunError, which names the file, if the disk refuses.
-    """
+    """Open files of a run folder, flushed line by line; raises RunError if the disk refuses."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         """Open the files to append to, made if missing."""

@@ -15,10 +15,7 @@ MIN_DECAY = 0.01  # share of the peak below which a plateau ends training
 
 
 class ValidationScores(NamedTuple):
-    """Figures of a validation: mean negative log-likelihood of a token in nats, BLEU, and chrF.
-
-    chrF is None unless it is the metric of the config.
-    """
+    """Loss (nats a token), BLEU and, if it is the config's metric, chrF of a validation."""
 
     loss: float
     bleu: float

@@ -230,10 +230,7 @@ def new_session(
 
 
 def restore(session: TrainingSession, state: TrainingState) -> list[str]:
-    """Restore the session to a saved state.
-
-    If the best weights are damaged, let the next validation write them again and return a note.
-    """
+    """Restore a saved state; return a note if the next validation has to write the best weights."""
     config, progress = session.config, state.progress
     session.graphs.clear()  # they read tensors that are replaced
     restore_tensors(state, session.tensors())

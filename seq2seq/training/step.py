@@ -147,10 +147,7 @@ def _accumulate_gradients(
 
 
 def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) -> Tensor | None:
-    """Add up the gradients of micro-batches; return their summed `Losses` [2].
-
-    Returns None if out of memory.
-    """
+    """Add up gradients of micro-batches; return their `Losses` [2], or None if out of memory."""
     config, step = session.config, session.progress.step
     rank = session.group.seed_part()
     rate = teacher_forcing_rate(config.training, step)

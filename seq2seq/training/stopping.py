@@ -76,10 +76,7 @@ def is_finished(config: Config, progress: Progress) -> bool:
 
 
 class StopSync:
-    """Stop signals and trained seconds, synchronised so that all ranks stop after the same step.
-
-    Signals may reach any rank; the clock is that of the main process.
-    """
+    """Stop signals of all ranks, and the main one's clock, so that all stop after the same step."""
 
     def __init__(self, group: ProcessGroup, stops: list[int], seconds: Callable[[], float]) -> None:
         self._group, self._stops, self._seconds = group, stops, seconds

@@ -32,10 +32,7 @@ _BOUNDS = 0.1, 0.3, 0.5, 0.7  # weights from which the next shade is used
 
 
 def check_plot_path(path: Path) -> None:
-    """Raise UserError for a path that `write_attention` cannot write, before any work.
-
-    It has another suffix, its folder is missing, or matplotlib is missing and needed.
-    """
+    """Raise UserError for a path that `write_attention` cannot write, before any work."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(
@@ -126,10 +123,7 @@ def map_of(translation: Translation, source: str) -> AttentionMap:
 
 
 def translation_by_words(translation: Translation) -> Translation:
-    """Return the best entry of a translation with the tokens of each word merged, as `by_words`.
-
-    The log-probability of a word is the sum over its tokens.
-    """
+    """Return the best entry with the tokens of each word merged, their log-probabilities summed."""
     best = translation.n_best[0]
     parts = list(attention_map.token_parts(best, translation.src_tokens))
     if not parts:

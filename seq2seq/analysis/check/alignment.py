@@ -335,10 +335,7 @@ def _table(src: Words, tgt: Words, sizes: tuple[int, int]) -> Floats:
 def scores(
     sides: tuple[Words, Words], tables: list[Floats], src: Rows, tgt: Rows, folds: Rows | None
 ) -> Floats:
-    """Return the log-likelihood ratio of each source row and target row being translations.
-
-    `folds` chooses the table by the source row; None for a text that they were not trained on.
-    """
+    """Return the log-likelihood ratio of each source and target row; no `folds`: by table 0."""
     result = np.zeros(len(src), np.float32)
     for start in range(0, len(src), _CHUNK):
         rows = np.arange(start, min(start + _CHUNK, len(src)))

@@ -130,10 +130,7 @@ def _session(
 
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:
-    """Read every text without its tag, by the name of its split.
-
-    Raises UserError as `valid_text` does, and for a word alignment that does not fit.
-    """
+    """Read every text without its tag, by its split; raises UserError if one does not fit."""
     named = {}
     for name, files in files_by_name(data).items():
         pairs = iter_linked_pairs(files.model_copy(update={"tag": None}))

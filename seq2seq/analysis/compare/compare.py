@@ -107,10 +107,7 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
 
 
 def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> dict[Path, str]:
-    """Train the runs that are not finished, and remove their old states.
-
-    Returns why runs failed, by their folders.
-    """
+    """Train the runs that are not finished; remove their old states. Returns why runs failed."""
     configs, failures = plan.run_configs(), dict[Path, str]()
     for number, config in enumerate(configs, start=1):
         state = states.get(config.run_dir)

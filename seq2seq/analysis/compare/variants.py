@@ -188,10 +188,7 @@ def _overrides(name: str, settings: object, further: Sequence[str]) -> list[str]
 
 
 def _check(plan: Plan) -> Iterator[str]:
-    """Yield a note for each variant with other training text.
-
-    Raises UserError if variants are equal, share a name or are scored on different text.
-    """
+    """Yield notes on other training text; raises UserError if variants cannot be compared."""
     first = plan.variants[0]
     for earlier, variant in combinations(plan.variants, 2):
         if variant.name.casefold() == earlier.name.casefold():

@@ -175,10 +175,7 @@ class Token(NamedTuple):
 
 
 def existing_vocabularies(config: "VocabularyConfig", tags: Sequence[str] = ()) -> Vocabularies:
-    """Read the models of a config: one for both sides, or one for each. Tags are of the source.
-
-    Raises UserError if a file is not a SentencePiece model, or one that cannot be used.
-    """
+    """Read one model, or one a side; tags are of the source. Raises UserError if it is unusable."""
     src = _read(config.model[0], config, tags)
     if config.joint:
         return Vocabularies(src, src)

@@ -141,10 +141,7 @@ class Vocabulary:
         return words_of(self._symbol.sub(r" \g<0> ", normalized(text)))
 
     def tag_of(self, text: str, tags: Collection[str] | None = None) -> str | None:
-        """Return the tags that begin a text, separated by spaces; None if there are none.
-
-        A tag is a symbol, one of `tags` if these are given.
-        """
+        """Return the tags (symbols, or `tags`) that begin a text, separated by spaces, or None."""
         symbols = self.symbols if tags is None else tags
         return " ".join(takewhile(symbols.__contains__, text.split(" "))) or None
 
@@ -155,10 +152,7 @@ class Vocabulary:
         return [n for n in range(1, len(word) + 1) if n not in inside]
 
     def decode(self, ids: Iterable[int], unknown: Iterable[str] = ()) -> str:
-        """Return the text of ids, without special tokens.
-
-        Each unknown token is printed as a separate word: the next of `unknown`, then UNKNOWN.
-        """
+        """Return the text of ids; unknown tokens are the next words of `unknown`, then UNKNOWN."""
         tokens = [int(i) for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]
         if UNK_ID not in tokens:
             text: str = self._processor.decode(tokens)
@@ -249,10 +243,7 @@ def normalized(text: str) -> str:
 
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
-    """Write `joint.model`, or `src.model` and `tgt.model`, and `names.json` if there are names.
-
-    Raises OSError, and UserError if the folder is a symbolic link.
-    """
+    """Write the models, and `names.json`; raises OSError, and UserError if the folder is a link."""
     if folder.is_symlink():
         raise files.refused_link(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -270,10 +261,7 @@ def file_of(stem: str) -> str:
 def load_vocabularies(
     folder: Path, sampling: float = 0.0, checksums: Mapping[str, str] | None = None
 ) -> Vocabularies:
-    """Load what `save_vocabularies` wrote, and verify it if checksums are given.
-
-    Raises UserError if a file is missing, is not a model or has another checksum.
-    """
+    """Load what `save_vocabularies` wrote; raises UserError for missing, damaged or other files."""
     expected = checksums or {}
     stems = expected or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
     loaded, names = list[Vocabulary](), None
