@@ -164,11 +164,7 @@ def _stretch_text(split: Split, stretch: Stretch, pairs: int, place: str) -> str
 
 
 def _measure_by_itself(sides: tuple[Words, Words], tables: list[Floats]) -> _Measurement:
-    """Measure the text that tables were trained on.
-
-    If its lines agree badly, the tables may be those of a shifted text: the offset at which tables
-    of its own agree best decides.
-    """
+    """Measure the text of these tables, or of those of a shifted text if they agree better."""
     folds = folds_of(len(sides[0]))
     measurement = _measure(sides, tables, folds)
     agreement = float(measurement.agreement.mean())

@@ -14,7 +14,6 @@ from seq2seq.runtime.console import counted
 FEW_PAIRS = 1000
 LISTED = 5  # line numbers in a message
 MANY_TOO_LONG = 0.01  # share of pairs
-MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05  # shares of tokens
 MANY_SHARED_PAIRS, MANY_SHARED_SOURCES = 0.01, 0.1
 
 UNESCAPE: str = TABLE["unescape"]  # command that replaces HTML entities by their characters
@@ -89,18 +88,11 @@ def _unusual_characters(split: Split) -> Iterator[str]:
         )
 
 
-def _unknown(split: Split) -> Iterator[str]:
+def _spelled_badly(split: Split) -> Iterator[str]:
     for file, side in split.sides.items():
-        if side.unknown > MANY_UNKNOWN:
-            yield (
-                f"{file}: {percent(side.unknown)} of the words are unknown to the vocabulary. "
-                "Raise vocabulary.size, or set vocabulary.type=unigram (subwords)."
-            )
-        if side.bytes > MANY_BYTES:
-            yield (
-                f"{file}: {percent(side.bytes)} of the tokens are bytes, which spell characters "
-                "that are not in the vocabulary. Check the markup, the language and the encoding."
-            )
+        for field, row in TABLE["tokens"].items():
+            if (share := getattr(side, field)) > row["most"]:
+                yield f"{file}: {percent(share)} {row['text']}"
 
 
 _BLANK, *_FURTHER = (
@@ -110,7 +102,7 @@ CHECKS = (
     _BLANK,
     Check("unusual characters", _unusual_characters, "no unusual characters"),
     *_FURTHER,
-    Check("unknown", _unknown, "few or no tokens that the vocabulary lacks"),
+    Check("unknown", _spelled_badly, "few or no tokens that the vocabulary lacks"),
 )
 
 
@@ -182,17 +174,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-SEGMENTS = {name: re.compile(pattern) for name, pattern in TABLE["segments"].items()}
-MARKER = re.compile(
-    r"<\|?/?(?:s|unk|pad|bos|eos|sos|go|start|end|mask|sep|cls|endoftext|\d?[a-z]{2}_[A-Z]{2})\|?>"
-    r"|\[(?:CLS|SEP|PAD|UNK|MASK|BOS|EOS|SOS)\]|\b(?:startseq|endseq)\b|\b_(?:START|END)_\b",
-    re.IGNORECASE,
-)
 SPACED, ATTACHED = (
     re.compile(r"\s[.,。、](?=\s|$)"),
     re.compile(r"[^\s.,][.,](?=\s|$)|[^\s。、][。、]"),
 )
-RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in all of SEGMENTS and MARKER
+FORMS = [
+    (check, row["text"], name, re.compile(pattern))
+    for check, row in TABLE["forms"].items()
+    for name, pattern in row["patterns"].items()
+]
+RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in all of FORMS
 SAMPLE = 2000  # lines that show whether a text is tokenised
 MIN_LINES = 20  # with punctuation
 MANY = 0.5  # share of lines that are tokenised
@@ -210,47 +201,18 @@ def form_findings(
         remedy = "Delete the line." if table else "Delete the line from both files."
         text = f"{file}, line 1: {lines[0].strip()!r} seems to be a header. {remedy}"
         yield Finding("header", True, text)
-    for check, warnings in FORMS:
-        yield from (Finding(check, True, f"{file}: {text}") for text in warnings(lines))
-
-
-def _segments(lines: Sequence[str]) -> Iterator[str]:
     rare = _matching(RARE, lines)
-    for name, pattern in SEGMENTS.items():
+    for check, form, name, pattern in FORMS:
         if numbers := [number for number in rare if pattern.search(lines[number - 1])]:
-            yield (
-                f"{name} in {list_and_count(numbers)}: the text is already segmented, and "
-                "translations would be, too. Restore the plain text; the vocabulary segments it."
-            )
-
-
-def _markers(lines: Sequence[str]) -> Iterator[str]:
-    if numbers := _matching(MARKER, lines):
-        example = MARKER.findall(lines[numbers[0] - 1])[0]
-        yield (
-            f"markers such as {example} in {list_and_count(numbers)}, which are trained on as "
-            "text. Delete them; training adds its own start and end of sentence."
-        )
-
-
-def _tokenised(lines: Sequence[str]) -> Iterator[str]:
+            example = pattern.findall(lines[numbers[0] - 1])[0]
+            text = form.format(name=name, example=example, lines=list_and_count(numbers))
+            yield Finding(check, True, f"{file}: {text}")
     sample = spread(lines, SAMPLE)
     spaced, attached = set(_matching(SPACED, sample)), set(_matching(ATTACHED, sample))
     total = len(spaced | attached)
     if total >= MIN_LINES and len(spaced) > MANY * total:
-        yield (
-            "tokenised text, with a space before full stops and commas, in "
-            f"{list_and_count(_matching(SPACED, lines))}: translations would be tokenised, too, "
-            "and scores would not be comparable. Use the raw text, or detokenise it; the "
-            "vocabulary segments it."
-        )
-
-
-FORMS: tuple[tuple[str, Callable[[Sequence[str]], Iterator[str]]], ...] = (
-    ("segmented", _segments),
-    ("markers", _markers),
-    ("tokenised", _tokenised),
-)
+        text = TABLE["tokenised"].format(lines=list_and_count(_matching(SPACED, lines)))
+        yield Finding("tokenised", True, f"{file}: {text}")
 
 
 def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:

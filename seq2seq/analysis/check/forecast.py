@@ -48,11 +48,9 @@ class Forecast(NamedTuple):
 
 
 def forecast(session: TrainingSession) -> Forecast:
-    """Take some optimizer steps, the widest batch first, and extrapolate to an epoch.
+    """Extrapolate the target tokens of some steps, the widest batch first, to an epoch.
 
-    The time is proportional to the number of target tokens. Changes the weights of `session`.
-
-    Raises RunError if not even a single pair fits into memory.
+    Changes the weights of `session`. Raises RunError if not even a single pair fits into memory.
     """
     settings = session.config.training
     pairs = session.data.train
