@@ -113,22 +113,16 @@ def _main_script(lines: list[str]) -> str:
 class Sizes(NamedTuple):
     """Sizes of a model, and the fewest epochs and steps for which they are worth their time."""
 
-    embedding: int
-    hidden: int
-    layers: int
+    model: Section
     epochs: float
     steps: int
 
-    @property
-    def section(self) -> Section:
-        """Return the keys of a config."""
-        sizes = {"embedding_size": self.embedding, "hidden_size": self.hidden}
-        return {**sizes, "layers": self.layers}
-
 
 _SIZES = (
-    *(Sizes(256, 512, 2, 4.5, 2500), Sizes(256, 512, 1, 2, 1000), Sizes(192, 320, 1, 0, 700)),
-    Sizes(128, 256, 1, 0, _ENOUGH_STEPS),
+    Sizes({"embedding_size": 256, "hidden_size": 512, "layers": 2}, 4.5, 2500),
+    Sizes({"embedding_size": 256, "hidden_size": 512, "layers": 1}, 2, 1000),
+    Sizes({"embedding_size": 192, "hidden_size": 320, "layers": 1}, 0, 700),
+    Sizes({"embedding_size": 128, "hidden_size": 256, "layers": 1}, 0, _ENOUGH_STEPS),
 )
 
 
@@ -147,45 +141,33 @@ class Recipe(NamedTuple):
         return self.epochs * self.cost.epoch_seconds
 
 
-class _Trial(NamedTuple):
-    """A sample of a text as training sees it, to measure steps with."""
-
-    data: DataConfig
-    vocabularies: Vocabularies
-    pairs: EncodedPairs
-    sample: ParallelText
-    scale: float  # pairs of the text for each of the sample
-
-    def forecast(self, sections: Sections, device: torch.device) -> Forecast:
-        """Measure some training steps; the epoch of the result is one of the full text."""
-        changed: Sections = {
-            "data": {**self.data.model_dump(), **sections["data"]},
-            "training": {**sections["training"], "max_epochs": 1},
-        }
-        config = Config.model_validate({"name": "init", "run_dir": "init", **sections, **changed})
-        data = session_data(config, self.vocabularies, self.pairs, self.sample)
-        cost = forecast(new_session(config, device, data))
-        return cost._replace(
-            epoch_seconds=cost.epoch_seconds * self.scale,
-            steps_per_epoch=round(cost.steps_per_epoch * self.scale),
-        )
-
-
 def choose(
     facts: TextFacts, data: DataConfig, minutes: float | None, device: torch.device
 ) -> Recipe:
     """Choose a config's sections for a text, by some training steps of each size on `device`.
 
-    Without `minutes`, training lasts as many epochs as the text is worth. Raises UserError if the
-    text is too small for a vocabulary.
+    Without `minutes`, as many epochs as it is worth. Raises UserError if no vocabulary is possible.
     """
     vocabulary, vocabularies = _vocabulary(facts)
     pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
-    trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
+    scale = facts.pairs / len(facts.sample)
+
+    def measured(sections: Sections) -> Forecast:
+        """Measure some training steps; the epoch of the result is one of the full text."""
+        changed: Sections = {
+            "data": {**data.model_dump(), **sections["data"]},
+            "training": {**sections["training"], "max_epochs": 1},
+        }
+        config = Config.model_validate({"name": "init", "run_dir": "init", **sections, **changed})
+        trial = session_data(config, vocabularies, pairs, facts.sample)
+        cost = forecast(new_session(config, device, trial))
+        steps = round(cost.steps_per_epoch * scale)
+        return cost._replace(epoch_seconds=cost.epoch_seconds * scale, steps_per_epoch=steps)
+
     # The larger a text, the fewer epochs it is worth; few target tokens a batch make many steps.
     needed = round(_EPOCHS * math.pow(_PAIRS / facts.pairs, _SHRINKAGE))
     needed = max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, needed))
-    epoch_tokens = int(np.sum(pairs.tgt.lengths[:])) * trial.scale
+    epoch_tokens = int(np.sum(pairs.tgt.lengths[:])) * scale
     tokens = 50 * round(epoch_tokens / _STEPS_PER_EPOCH / 50)
     tokens = max(_FEWEST_TOKENS, min(_MOST_TOKENS, tokens))
     halved = (tokens >> n for n in range(1, tokens.bit_length()) if tokens >> n >= _FEWEST_TOKENS)
@@ -194,10 +176,10 @@ def choose(
         sections: Sections = {
             "data": _data(pairs),
             "vocabulary": vocabulary,
-            "model": {"decoder": "luong", **sizes.section},
+            "model": {"decoder": "luong", **sizes.model},
             "training": {"batch_tokens": batch_tokens, **_TRAINING},
         }
-        cost = trial.forecast(sections, device)
+        cost = measured(sections)
         epochs = needed if minutes is None else min(needed, 60 * minutes / cost.epoch_seconds)
         steps = epochs * cost.steps_per_epoch
         if epochs >= min(sizes.epochs, needed) and steps >= sizes.steps:

@@ -87,10 +87,9 @@ class Batch(NamedTuple):
 
 
 def _rounding(rows: int, width: int) -> tuple[int, int]:
-    """Return the multiples to which lengths and rows are rounded: coarse ones in small batches.
+    """Return multiples for lengths and rows: coarse in small batches.
 
-    The time that a small batch takes on a GPU depends on its length alone, and there are many of
-    them, so that few shapes are worth more padding.
+    Their time on a GPU depends on their length alone: few shapes are worth more padding.
     """
     if rows * width < SMALL_BATCH:
         return 8, 32
@@ -116,14 +115,6 @@ def shares(ends: Sequence[int], weights: Sequence[float]) -> tuple[Share, ...]:
         return ()
     largest = max(weights)
     return tuple(Share(end, weight / largest) for end, weight in zip(ends, weights, strict=True))
-
-
-def describe_share(size: int, weight: float, largest: float) -> str:
-    """Say how many pairs of a corpus an epoch uses."""
-    used = size * weight / largest
-    if weight == largest:
-        return "all in each epoch"
-    return f"{'fewer than one' if used < 1 else f'about {used:,.0f}'} in each epoch"
 
 
 def used_in_epoch(rows: Rows, parts: Sequence[Share], seed: int, epoch: int) -> NDArray[np.bool_]:
@@ -184,12 +175,10 @@ def sampled_pairs(
     alike: bool = False,
     inventor: NameInventor | None = None,
 ) -> tuple[list[Ids], list[Ids]]:
-    """Return the ids of `rows` under random segmentations.
+    """Return the ids of `rows` under random segmentations, functions of text, row and seed.
 
-    Those of a pair are a pure function of its text, its row and the seed. A pair whose sample
-    exceeds `max_length` on either side keeps its text and usual segmentation. With `alike`, for a
-    joint vocabulary, a word of the source has the same tokens in the target. An inventor replaces
-    names before.
+    A pair whose sample exceeds `max_length` keeps its text and usual segmentation. With `alike`, a
+    word has the same tokens on both sides. An inventor replaces names before.
     """
     numbers = rows.tolist()
     src_texts: Sequence[str] = [pairs.src_texts[i] for i in numbers]

@@ -74,12 +74,9 @@ def read_pairs(files: Texts) -> ParallelText:
 
 
 def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
-    """Yield the source and target lines of a parallel text, blank lines included.
+    """Yield the pairs of a parallel text, blank lines included, the others after its tag.
 
-    Source lines that are not blank begin with the tag of the text, if it has one.
-
-    Raises UserError for a table without rows, and as the reader of the format does:
-    `aligned_lines`, `iter_tsv`, `iter_csv` or `iter_json_lines`.
+    Raises UserError for a table without rows, and as the reader of the format does.
     """
     if files.src is not None and files.tgt is not None:
         pairs = aligned_lines(files.src, files.tgt)
@@ -198,11 +195,10 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
 
 
 def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lang: str) -> None:
-    """Raise UserError if the sides of one of `others` are swapped relative to the training text.
+    """Raise UserError if the sides of one of `texts` are swapped relative to the training text.
 
-    They are if more than half of the distinct words of each side occur on the opposite side of the
-    training text and fewer than a quarter on the same side. At most MAX_SAMPLED_LINES training
-    lines, from all of the text, are read.
+    More than half of the words of each side are then on the opposite side of (a part of) that text,
+    and fewer than a quarter on the same side.
     """
     vocabularies = [_words(spread(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
     for text in texts:

@@ -168,8 +168,7 @@ def sorted_batches(src: Rows, tgt: Rows, batch_tokens: int) -> list[Rows]:
 def _arranged(narrow: Rows, wide: Rows, shares: Floats) -> Rows:
     """Return the rows sorted by groups of `narrow`, and by `wide` in each.
 
-    A group holds neighbouring lengths, enough for _GROUP_WINDOWS windows. `shares` [N] is the part
-    of a window that each pair fills.
+    A group holds neighbouring lengths for _GROUP_WINDOWS windows, of which pairs fill `shares`.
     """
     filled = np.bincount(narrow, shares)
     before = np.cumsum(filled) - filled

@@ -174,10 +174,9 @@ def split_ending(text: str) -> Ending:
 
 
 def usual_marks(src: Sequence[str], tgt: Sequence[str]) -> list[str]:
-    """Return the final mark that most source lines have, then others that translate it.
+    """Return the final mark, with spaces before it, of most source lines; then its translations.
 
-    None are returned for a text that has lines without a final mark. White space before the first
-    mark belongs to it, as in tokenized text.
+    None are returned for a text that has lines without a final mark.
     """
     endings = [split_ending(line).mark for line in src]
     counts = Counter(endings)

@@ -178,10 +178,9 @@ def is_header(line: str, languages: Sequence[str] = ()) -> bool:
 
 @contextmanager
 def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
-    """Yield a file, compressed by its ending, that appears at its path once it is complete.
+    """Yield a file, compressed by its ending, that appears, or replaces a link's, once complete.
 
-    With `later`, it appears with others. A symbolic link is followed. Raises RunError if writing
-    fails.
+    With `later`, it appears with others. Raises RunError if writing fails.
     """
     with (
         write_errors(path),
@@ -197,9 +196,8 @@ def pair_writer(
 ) -> Iterator[WritePair]:
     """Yield a function that writes a pair: into two files of lines, or into one table.
 
-    The files appear together, or with others of `later` (see `appearing_together`).
-    `columns` are the names in the header of CSV and the keys of JSON lines. In a TSV a tab of a
-    sentence becomes a space. Raises errors as `new_file` does.
+    The files appear together, or with others of `later`. `columns` name those of CSV and JSON; a
+    tab in a TSV becomes a space. Raises errors as `new_file` does.
     """
     with ExitStack() as stack:
         if later is None:

@@ -104,11 +104,10 @@ class EntryCache:
     def load(
         self, name: str, key: Key, build: Callable[[Path], Counts], recorded: str | None = None
     ) -> Entry:
-        """Open the entry with this key; if it cannot be used, let `build` fill a new folder.
+        """Open the entry with this key, or let `build` fill a new folder if it cannot be used.
 
-        It cannot if its digest is not the `recorded` one; if one is given, large files are read,
-        too. One process builds or opens an entry at a time. Raises
-        RunError if the entry cannot be written.
+        With a `recorded` digest it has to have that, and large files are read. One process at a
+        time. Raises RunError if the entry cannot be written.
         """
         path = self.path / name
         with write_errors(f"{path}, {_PLACE}"), closing(FolderLock(self.path, wait=True)):
@@ -207,10 +206,9 @@ def _read(path: Path, key: Key, recorded: str | None) -> Entry:
 
 
 def copy_text(files: Texts, folder: Path) -> Counts:
-    """Copy the pairs with text on both sides; return the counts of pairs by kind.
+    """Copy the pairs with text on both sides; return the counts of pairs, of several corpora too.
 
-    Of several corpora, those of each are counted, too. Raises UserError as `iter_pairs` does, and
-    if no pair of a corpus has text on both sides.
+    Raises UserError as `iter_pairs` does, and if no pair of a corpus has text on both sides.
     """
     counts = {"pairs": 0, "blank": 0, "same": 0}
     corpora, linked = texts.as_list(files), has_links(files)

@@ -32,7 +32,7 @@ from tqdm import tqdm
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
 from seq2seq.data import token_cache
-from seq2seq.data.batching import EncodedPairs, Share, describe_share, ends_of, shares
+from seq2seq.data.batching import EncodedPairs, Share, ends_of, shares
 from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.lines import opening_errors
 from seq2seq.data.packed_sequences import Chunk, PackedIds, Selected, encode_chunk
@@ -113,11 +113,9 @@ def _statuses(files: Texts) -> dict[str, list[int]]:
 
 
 def cache_of(run_dir: Path) -> Path:
-    """Return the cache of a run: next to the run folder, or in it if only that is writable.
+    """Return the cache of a run: next to the run folder, or in it if another is not usable.
 
-    Runs in the same folder share their cache, but not with other users: if another user's cache is
-    next to the run folder, that of the run is in it. The environment variable SEQ2SEQ_CACHE names
-    another parent folder. Raises UserError if that one cannot be used.
+    SEQ2SEQ_CACHE names another parent folder; raises UserError if that cannot be used.
     """
     if not (parent := os.environ.get(PLACE)):
         shared = run_dir.absolute().parent / FOLDER
@@ -246,10 +244,13 @@ def _corpus_notes(
     for number, (corpus, size, weight) in enumerate(zip(corpora, sizes, weights, strict=True), 1):
         name = f"training corpus {number}" if len(corpora) > 1 else "training text"
         tag = f", tag {corpus.tag}" if corpus.tag else ""
-        used = describe_share(size, weight, max(weights))
-        share = f", {used} (weight {weight:g})" if len(set(weights)) > 1 else ""
+        used, share = size * weight / max(weights), ""  # pairs in an epoch
+        if len(set(weights)) > 1:
+            number_used = "fewer than one" if used < 1 else f"about {used:,.0f}"
+            number_used = "all" if weight == max(weights) else number_used
+            share = f", {number_used} in each epoch (weight {weight:g})"
         if len(corpora) > 1 or tag:
-            warning = "warning: " * (size * weight < max(weights))
+            warning = "warning: " * (used < 1)
             source = texts.source_name(corpus)
             notes.append(f"{warning}{name}, {source}: {size:,} pairs{share}{tag}")
     return notes
@@ -271,9 +272,8 @@ def _hash(value: object) -> str:
 def train_in_worker(
     text: ParallelText, config: VocabularyConfig, folder: Path, tags: Sequence[str] = ()
 ) -> None:
-    """Train vocabularies on a text, and write them to a folder.
+    """Write vocabularies of a text to a folder; a worker gives SentencePiece's memory back.
 
-    A large text is left to a worker, at whose end the memory that SentencePiece takes is returned.
     Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
     """
 

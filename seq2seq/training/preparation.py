@@ -56,9 +56,15 @@ def prepare(
     repairs = [] if state is None else _reopen(session, state)
     notes = [*_describe(session, source.blank), *source.notes, *repairs]
     notes += [] if start is None else [start.note]
-    notes += _suspicious_texts(session, source)
+    valid = data.valid
+    suspicions = (
+        same_sides(source.text, source.same),
+        same_sides(usable(valid)[0]),
+        not_nfc_note(f"{valid.source_name}, target", valid.tgt),
+        segmentation_of(config.data.tgt_lang, [valid.tgt]).validation_note(),
+    )
     trim_memory()
-    return session, notes
+    return session, [*notes, *filter(None, suspicions)]
 
 
 def _read(
@@ -155,15 +161,3 @@ def _describe(session: TrainingSession, train_blank: int) -> list[str]:
     if progress.step:
         notes.append(f"resumed at step {progress.step}, epoch {progress.epoch + 1}")
     return notes
-
-
-def _suspicious_texts(session: TrainingSession, source: TrainingData) -> list[str]:
-    """Return notes on text that seems to be wrong."""
-    data, valid = session.config.data, session.data.valid
-    notes = (
-        same_sides(source.text, source.same),
-        same_sides(usable(valid)[0]),
-        not_nfc_note(f"{valid.source_name}, target", valid.tgt),
-        segmentation_of(data.tgt_lang, [valid.tgt]).validation_note(),
-    )
-    return [*filter(None, notes)]

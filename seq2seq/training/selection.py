@@ -87,10 +87,9 @@ def best_note(progress: Progress, settings: TrainingConfig) -> str:
 
 
 def decay_on_plateau(progress: Progress, settings: TrainingConfig) -> str | None:
-    """Multiply the learning rate by `decay.factor` on a plateau; return a note if it was.
+    """Decay the rate after `patience` validations without improvement; return a note if so.
 
-    A plateau is `patience` validations in a row without an improvement. Below MIN_DECAY of the peak
-    the rate is not decayed again: patience then ends training.
+    Below MIN_DECAY of the peak the rate is not decayed again: patience then ends training.
     """
     decay, waited = settings.decay, progress.validations_since_improvement
     is_plateau = decay.name == "plateau" and waited == settings.patience

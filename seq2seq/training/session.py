@@ -38,11 +38,7 @@ from seq2seq.training.optimizer import Optimizer
 
 
 class SessionData(NamedTuple):
-    """The texts of a run and their ids.
-
-    `valid` has every pair, since BLEU counts every line as `evaluate` does; the ids are those of
-    pairs with text on both sides.
-    """
+    """The texts of a run and their ids; ids of `valid` are those of pairs with text."""
 
     vocabularies: Vocabularies
     train: EncodedPairs
@@ -151,10 +147,9 @@ class TrainingSession:
 def call_on_device(
     session: TrainingSession, function: Callable[..., Any], batch: Batch, *further: Tensor | None
 ) -> Any:
-    """Call `function(session, batch, *further)` with tensors on the device, on CUDA as a graph.
+    """Call `function(session, batch, *further)` on the device, on CUDA as a graph.
 
-    What a graph returns is valid until the next call. The function reads and writes no other
-    tensors than those that the session keeps.
+    Its result is valid until the next call; it uses no other tensors than the session keeps.
     """
     parts = [*batch, *further]
     shapes = tuple(None if part is None else part.shape for part in parts)
@@ -185,8 +180,7 @@ def session_data(
 ) -> SessionData:
     """Return texts and ids as a session needs them; a length limit is estimated if None.
 
-    Raises UserError if no training pair is short enough or no validation pair has text on both
-    sides.
+    Raises UserError if no training pair is short enough or no validation pair has text.
     """
     if not len(train):
         raise UserError(

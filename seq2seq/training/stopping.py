@@ -108,10 +108,9 @@ class StopSync:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C, SIGTERM and the closing of the terminal instead of being killed by them.
+    """Collect Ctrl-C, SIGTERM and the closing of the terminal (unless under `nohup`) instead.
 
-    A second Ctrl-C kills as usual; under `nohup` the terminal may close. Signals reach the main
-    thread alone: in any other one nothing is collected.
+    A second Ctrl-C kills as usual. In another thread than the main one nothing is collected.
     """
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():

@@ -73,10 +73,9 @@ def read_gold(path: Path) -> list[GoldLine]:
 
 
 def alignment_error_rate(links: Sequence[Links], gold: Sequence[GoldLine]) -> float:
-    """Return the alignment error rate of Och and Ney (2003), in 0..1.
+    """Return `1 - (|A & S| + |A & P|) / (|A| + |S|)`, in 0..1 (Och and Ney, 2003).
 
-    AER = 1 - (|A & S| + |A & P|) / (|A| + |S|), summed over sentences, with links A, sure gold
-    links S and possible ones P; 0 without any link.
+    Summed over sentences, with links A, sure gold links S and possible ones P; 0 without any link.
     """
     hits = total = 0
     for guess, (sure, possible) in zip(links, gold, strict=True):

@@ -101,10 +101,9 @@ def read_plan(
     seeds: str | None = None,
     folder: Path | None = None,
 ) -> Plan:
-    """Read a list of variants, or configs that are variants; overrides apply to all.
+    """Read a list of variants, or configs named by their key `name`; overrides apply to all.
 
-    The key `name` of a config names its variant. Raises ConfigError with all issues, and UserError
-    if the variants cannot be compared.
+    Raises ConfigError with all issues, and UserError if the variants cannot be compared.
     """
     for override in overrides:
         key = override.partition("=")[0].strip()

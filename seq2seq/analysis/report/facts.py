@@ -97,10 +97,9 @@ def gather(
     device: str,
     on_translated: Callable[[int], object] | None = None,
 ) -> RunFacts:
-    """Collect the facts of a run; translate and score its test text, or else its validation text.
+    """Collect the facts of a run; score its test text, or else its validation text.
 
-    Raises UserError for a folder without trained weights, and if a split that was asked for cannot
-    be scored.
+    Raises UserError without trained weights, and if a split that was asked for cannot be scored.
     """
     config = read_config(run)
     check_exists(run / BEST)

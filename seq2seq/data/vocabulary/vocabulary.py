@@ -89,9 +89,8 @@ class Vocabulary:
     def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without EOS; equal texts have equal ids.
 
-        A word vocabulary yields one id per word; a symbol is a word, also without spaces around it.
-        (SentencePiece itself merges consecutive unknown words into a single id, which loses their
-        number.)
+        In a vocabulary of words each word, or symbol, has one id; SentencePiece would merge unknown
+        ones.
         """
         if not self.has_byte_fallback:
             find = self._processor.piece_to_id
@@ -234,8 +233,7 @@ def words_of(text: str) -> list[str]:
 def normalized(text: str) -> str:
     """Return the NFC of a text, with lone surrogates replaced by U+FFFD.
 
-    Thousands of characters without a space are normalized in parts, since the time for reordering
-    combining marks is quadratic in their number.
+    Thousands of characters without a space are normalized in parts: reordering is quadratic.
     """
     text = files.LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     parts = _PARTS.findall(text) if _LONG_WORD.search(text) else [text]
