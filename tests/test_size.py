@@ -9,16 +9,16 @@ PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
     "runtime": (1930, 1680),
-    "config": (1710, 1700),
-    "names": (1330, 1200),
-    "data": (4880, 4700),
-    "model": (2750, 2800),
+    "config": (1650, 1650),
+    "names": (1264, 1200),
+    "data": (4670, 4670),
+    "model": (2725, 2725),
     "engines": (2750, 2300),
     "runs": (1940, 1500),
     "inference": (5782, 3620),
-    "evaluation": (640, 650),
-    "training": (3210, 3210),
-    "analysis": (3310, 2960),
+    "evaluation": (632, 632),
+    "training": (3040, 2950),
+    "analysis": (3032, 2960),
     "serving": (1650, 1150),
     "cli": (3670, 3300),
 }

@@ -222,8 +222,7 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
 def changed_keys(old: Config, new: Config) -> list[str]:
     """List the changed keys that a resumed run must keep, as `model.dropout: 0.3 -> 0.2`.
 
-    The run folder, the files of the texts, logging, decoding and length of training may change; but
-    a linear or cosine learning rate depends on max_epochs and max_steps from the first step on.
+    With a linear or cosine learning rate max_epochs and max_steps are among them.
     """
     return changed_since(recorded_keys(old), new)
 

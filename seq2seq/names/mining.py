@@ -117,8 +117,7 @@ class NameMiner:
     def stems(self, name: str, word: str) -> list[tuple[str, float]]:
         """Return the starts of a target word that sound like a name, with their scores.
 
-        The score is the log-probability of the name's letters given the units, plus that of the
-        ending, relative to the letters' own probability.
+        These are log-probabilities of letters and ending, relative to the letters' own.
         """
         letters = name.lower()
         chance = sum(self._letters.get(letter, -4.0) for letter in letters)

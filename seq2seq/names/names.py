@@ -133,8 +133,7 @@ class Names:
     def mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
         """Replace names that occur on both sides of a pair by the same placeholders.
 
-        A name that the model may learn as a word is replaced in every second of its pairs. The
-        result is a pure function of the pair.
+        Names that may be learned as words are kept in every second pair, a function of the pair.
         """
         masked = self._masked.get((src, tgt))
         if masked is None:
