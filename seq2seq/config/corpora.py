@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -14,21 +14,8 @@ from pydantic import (
     field_validator,
 )
 
-from seq2seq.config.fields import (
-    Bool,
-    Count,
-    FilePath,
-    Fraction,
-    Int,
-    NonEmptyStr,
-    NotNegative,
-    Positive,
-    Section,
-    Shorthand,
-    dump_auto,
-    key,
-    read_auto,
-)
+from seq2seq.config import fields
+from seq2seq.config.fields import Bool, Count, FilePath, Fraction, NonEmptyStr, NotNegative, key
 from seq2seq.runtime.file_types import is_column_number, table_format
 
 _SIZE_SCHEMA = {"type": "integer", "minimum": 16, "maximum": 1_000_000}
@@ -41,9 +28,6 @@ def split_list(value: object) -> object:
 
 _TAG = re.compile(r"<[!-;=?-~]+>")
 SPECIAL = re.compile(r"<(pad|unk|s|/s|0x[0-9A-Fa-f]{2})>")  # tokens of every vocabulary
-Files = TypeVar("Files", bound="ParallelFiles | None")
-
-
 _COLUMNS = {
     "anyOf": [
         {"type": "array", "items": {"type": ["string", "integer"]}, "minItems": 2, "maxItems": 2},
@@ -52,7 +36,7 @@ _COLUMNS = {
 }
 
 
-class ParallelFiles(Section):
+class ParallelFiles(fields.Section):
     """Parallel text: two line-aligned files, or one file with both sides."""
 
     src: FilePath | None = key(None, "source text, one sentence per line; may be compressed")
@@ -106,8 +90,8 @@ class ParallelFiles(Section):
     @property
     def paths(self) -> dict[str, Path]:
         """Return the paths that are set, by key."""
-        paths = {"src": self.src, "tgt": self.tgt, "file": self.file}
-        return {name: path for name, path in paths.items() if path is not None}
+        paths = {key: getattr(self, key, None) for key in ("src", "tgt", "file", "alignment")}
+        return {key: path for key, path in paths.items() if path is not None}
 
     @property
     def column_names(self) -> list[str] | None:
@@ -124,17 +108,12 @@ class ParallelFiles(Section):
 class Corpus(ParallelFiles):
     """Parallel text to train on; `data.train` is one of these or a list."""
 
-    weight: Positive = key(
+    weight: fields.Positive = key(
         1.0, "pairs per epoch: all of the corpus of the largest weight, of others in proportion"
     )
     alignment: FilePath | None = key(
         None, "word alignments in Pharaoh form, such as 0-0 1-2, for losses: guided_alignment"
     )
-
-    @property
-    def paths(self) -> dict[str, Path]:
-        """Return the paths that are set, by key."""
-        return {**super().paths, **({"alignment": self.alignment} if self.alignment else {})}
 
 
 def _as_corpora(value: object) -> object:
@@ -154,7 +133,7 @@ def _dump_corpora(corpora: tuple[Corpus, ...]) -> object:
     return trees[0] if len(trees) == 1 else trees
 
 
-class DataConfig(Section):
+class DataConfig(fields.Section):
     """Languages and files of the training, validation and test text."""
 
     src_lang: NonEmptyStr = Field(description="code of the source language, such as en")
@@ -166,21 +145,15 @@ class DataConfig(Section):
     test: ParallelFiles | None = key(None, "test text, for the final score only")
     max_length: Count = key(100, "tokens per side; longer pairs are skipped, longer lines split")
 
-    @field_validator("train")
+    @field_validator("train", "valid", "test")
     @classmethod
-    def _name_columns_of_all(
-        cls, corpora: tuple[Corpus, ...], info: ValidationInfo
-    ) -> tuple[Corpus, ...]:
-        return tuple(cls._name_columns(corpus, info) for corpus in corpora)
-
-    @field_validator("valid", "test")
-    @classmethod
-    def _name_columns(cls, files: Files, info: ValidationInfo) -> Files:
+    def _name_columns(cls, files: Any, info: ValidationInfo) -> Any:
         """Take the language codes as names of columns where none are given."""
+        if isinstance(files, tuple):
+            return tuple(cls._name_columns(corpus, info) for corpus in files)
         languages = [info.data.get("src_lang"), info.data.get("tgt_lang")]
-        if files is None or files.file is None or files.columns is not None:
-            return files
-        if files.is_table or None in languages:
+        is_unnamed = files is not None and files.file is not None and files.columns is None
+        if not is_unnamed or files.is_table or None in languages:
             return files
         return files.model_copy(update={"columns": languages})
 
@@ -209,7 +182,7 @@ def files_by_name(data: DataConfig) -> dict[str, ParallelFiles]:
     return {**train, "valid": data.valid, **test}
 
 
-class NamesConfig(Shorthand):
+class NamesConfig(fields.Shorthand):
     """Treatment of names of people and places."""
 
     TAKES_SECOND: ClassVar[tuple[str, ...]] = ("invented",)
@@ -220,16 +193,16 @@ class NamesConfig(Shorthand):
     rate: Fraction = key(0.5, "probability to replace a name that both sides share")
 
 
-class VocabularyConfig(Section):
+class VocabularyConfig(fields.Section):
     """Segmentation of text into tokens."""
 
     type: Literal["unigram", "bpe", "word", "char"] = key(
         "unigram", "subwords, words or characters"
     )
     size: Annotated[
-        Annotated[Int, Field(ge=16, le=1_000_000)] | None,
-        BeforeValidator(read_auto),
-        PlainSerializer(dump_auto),
+        Annotated[fields.Int, Field(ge=16, le=1_000_000)] | None,
+        BeforeValidator(fields.read_auto),
+        PlainSerializer(fields.dump_auto),
         WithJsonSchema({"anyOf": [_SIZE_SCHEMA, {"const": "auto"}]}),
     ] = key("auto", "tokens, special ones included, or auto: as many as suit the training text")
     model: Annotated[tuple[FilePath, ...], Field(max_length=2), BeforeValidator(split_list)] = key(

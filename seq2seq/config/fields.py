@@ -6,18 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, get_args
 
+import pydantic
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    PlainSerializer,
-    Strict,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, PlainSerializer
 from pydantic_core import core_schema
 
 from seq2seq.runtime.errors import shorten
@@ -34,14 +25,14 @@ class LoadContext:
     notes: list[str] = field(default_factory=list)
 
 
-class Section(BaseModel):
+class Section(pydantic.BaseModel):
     """Section of the config: frozen, without unknown keys, its defaults validated like values.
 
     A check across keys belongs to the last of them and is skipped if an earlier one is invalid, so
     that a single load reports every error once.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
 
 class Shorthand(Section):
@@ -54,7 +45,7 @@ class Shorthand(Section):
     SHARED: ClassVar[tuple[str, ...]] = ()
     TAKES_SECOND: ClassVar[tuple[str, ...]] = ()  # values of the first that take the second
 
-    @model_validator(mode="before")
+    @pydantic.model_validator(mode="before")
     @classmethod
     def _expand(cls, value: object) -> object:
         return cls.expand(value)
@@ -81,7 +72,7 @@ class Shorthand(Section):
             return cls.expand(value)
         return value if cls.SHARED else {}
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _check_second(self) -> Self:
         (_, first), *more = self
         if self.TAKES_SECOND and first not in self.TAKES_SECOND:
@@ -92,7 +83,7 @@ class Shorthand(Section):
 
     @classmethod
     def __get_pydantic_json_schema__(
-        cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+        cls, core: core_schema.CoreSchema, handler: pydantic.GetJsonSchemaHandler
     ) -> dict[str, Any]:
         complete = {**handler.resolve_ref_schema(handler(core))}
         named = {name: complete.pop(name) for name in ("title", "description")}
@@ -137,7 +128,7 @@ def section_at(schema: type[Section], path: KeyPath) -> type[Section] | None:
 
 def show(value: object) -> str:
     """Format a value on one line as in YAML; text and paths are shortened to 60 characters."""
-    if isinstance(value, BaseModel):
+    if isinstance(value, pydantic.BaseModel):
         value = value.model_dump()
     if isinstance(value, Mapping | list | tuple):
         return show_flow(value)
@@ -161,7 +152,7 @@ def key(default: Any, description: str) -> Any:
     return Field(default, description=description)
 
 
-def ignore(path: KeyPath, value: object, reason: str, info: ValidationInfo) -> None:
+def ignore(path: KeyPath, value: object, reason: str, info: pydantic.ValidationInfo) -> None:
     """Add a note that the YAML value is ignored; raise ValueError if the command line set it."""
     if not isinstance(info.context, LoadContext) or path in info.context.overridden:
         raise ValueError(reason)
@@ -222,7 +213,7 @@ Int = Annotated[int, BeforeValidator(_parse_int)]
 Count = Annotated[Int, Field(ge=1)]
 CountOrZero = Annotated[Int, Field(ge=0)]
 Size = Annotated[Int, Field(ge=1, le=65_536)]  # a larger layer exceeds any memory
-Bool = Annotated[bool, Strict(), BeforeValidator(_parse_bool)]
+Bool = Annotated[bool, pydantic.Strict(), BeforeValidator(_parse_bool)]
 NonEmptyStr = Annotated[str, BeforeValidator(_check_text)]
 FilePath = Annotated[
     Path,

@@ -13,23 +13,14 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 import yaml
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 
+from seq2seq.config import fields
 from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.corpora import VocabularyConfig as VocabularyConfig
 from seq2seq.config.document import Tree, apply_override, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
-from seq2seq.config.fields import (
-    FilePath,
-    Int,
-    LoadContext,
-    NonEmptyStr,
-    Section,
-    ignore,
-    key,
-    section_class,
-    show,
-)
+from seq2seq.config.fields import FilePath, Int, NonEmptyStr, Section, key
 from seq2seq.config.model import ATTENTIONAL
 from seq2seq.config.model import ModelConfig as ModelConfig
 from seq2seq.config.training import DecodingConfig as DecodingConfig
@@ -118,7 +109,7 @@ class Config(Section):
         for name in off:
             if value := getattr(decoding, name):
                 reason = f"decoder none has no attention for {name}"
-                ignore(("decoding", name), value, reason, info)
+                fields.ignore(("decoding", name), value, reason, info)
         return decoding.model_copy(update=off)
 
 
@@ -167,14 +158,14 @@ def read_config_file(path: Path | str, overrides: Iterable[str] = ()) -> LoadedC
     if VARIANTS in document.tree:
         raise ConfigError(f"{path}: has the key {VARIANTS}; use it with `seq2seq compare`")
     issues = document.issues
-    context = LoadContext()
+    context = fields.LoadContext()
     for override in overrides:
         try:
             context.overridden.add(apply_override(document.tree, override, Config))
         except ValueError as error:
             issues.append(ConfigIssue(None, f"{override} (override): {error}", True))
     for name, info in Config.model_fields.items():
-        if section_class(info.annotation) and document.tree.get(name) is None:
+        if fields.section_class(info.annotation) and document.tree.get(name) is None:
             document.tree[name] = {}
     try:
         config = Config.model_validate(document.tree, context=context)
@@ -242,7 +233,7 @@ def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
     now = recorded_keys(new)
     free = () if new.training.decay.name in ("linear", "cosine") else _LENGTH
     return [
-        f"{key}: {show(recorded.get(key))} -> {show(now.get(key))}"
+        f"{key}: {fields.show(recorded.get(key))} -> {fields.show(now.get(key))}"
         for key in {**recorded, **now}
         if recorded.get(key) != now.get(key) and key not in free
     ]

@@ -4,27 +4,18 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from seq2seq.config.fields import (
-    Bool,
-    Count,
-    CountOrZero,
-    Fraction,
-    NotNegative,
-    Positive,
-    Section,
-    Shorthand,
-    key,
-)
+from seq2seq.config import fields
+from seq2seq.config.fields import Bool, Count, CountOrZero, Fraction, NotNegative, Positive, key
 
 
-class OptimizerConfig(Shorthand):
+class OptimizerConfig(fields.Shorthand):
     """Optimizer and its weight decay."""
 
     name: Literal["adam", "adamw", "sgd"] = key("adam", "adamw decouples weight decay from Adam")
     weight_decay: NotNegative = key(0.0, "coefficient of weight decay; 0: off")
 
 
-class DecayConfig(Shorthand):
+class DecayConfig(fields.Shorthand):
     """Learning rate after warm-up."""
 
     TAKES_SECOND: ClassVar[tuple[str, ...]] = ("plateau",)
@@ -35,21 +26,21 @@ class DecayConfig(Shorthand):
     factor: Fraction = key(0.5, "on the learning rate at each plateau")
 
 
-class MetricConfig(Shorthand):
+class MetricConfig(fields.Shorthand):
     """Validation metric of the best weights, and the improvement that counts."""
 
     name: Literal["bleu", "chrf", "loss"] = key("bleu", "metric of the validation text")
     min_improvement: NotNegative = key(0.0, "smallest improvement that counts for patience")
 
 
-class ScheduledSamplingConfig(Shorthand):
+class ScheduledSamplingConfig(fields.Shorthand):
     """Decay of the probability of true decoder inputs (Bengio et al., 2015)."""
 
     schedule: Literal["linear", "exponential", "inverse_sigmoid"] = Field(description="its form")
     steps: Count = Field(description="its constant k, in steps")
 
 
-class LossesConfig(Section):
+class LossesConfig(fields.Section):
     """Weights of the losses beside cross-entropy; 0: off."""
 
     consistency: NotNegative = key(0.0, "R-Drop (Liang et al., 2021), which doubles the cost")
@@ -57,7 +48,7 @@ class LossesConfig(Section):
     guided_alignment: NotNegative = key(0.0, "of attention against data.train.alignment")
 
 
-class TrainingConfig(Section):
+class TrainingConfig(fields.Section):
     """Length of training, optimisation and regularisation; a step is one optimizer update."""
 
     max_epochs: Count | None = key(None, "maximum epochs (passes over the training text)")
@@ -126,7 +117,7 @@ class TrainingConfig(Section):
         return patience
 
 
-class DecodingConfig(Section):
+class DecodingConfig(fields.Section):
     """Search for translations: greedy or beam."""
 
     beam_size: Annotated[Count, Field(le=1_000_000)] = key(5, "hypotheses kept; 1: greedy search")
