@@ -52,9 +52,8 @@ def average(
     scores = []
     for name, checkpoint in zip(names, (*checkpoints, averaged), strict=True):
         scores.append(None if valid is None else _bleu(checkpoint, valid))
-        report(
-            one_line(name if scores[-1] is None else f"{name}: validation BLEU {scores[-1]:.2f}")
-        )
+        text = "" if scores[-1] is None else f": validation BLEU {scores[-1]:.2f}"
+        report(one_line(f"{name}{text}"))
     bleu = scores.pop()
     averaging.save_average(folder, model, checkpoints, bleu, overwrite)
     best, path = max((score or 0.0, path) for score, path in zip(scores, paths, strict=True))

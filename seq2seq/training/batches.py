@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
+from contextlib import ExitStack
 
 import numpy as np
 import torch
@@ -30,6 +29,11 @@ _QUEUED = 2  # steps ahead, for each worker
 _STEP_BYTES = 128  # shared memory for each target token of a step; larger steps are made here
 _LEAST_BYTES = 1 << 20
 _ALIGNMENT_BYTES = 4 * 64  # more for guided alignment, to 64 words
+_NOTE = (
+    "a process that made batches was killed or ran out of memory; from now on they are "
+    "made in the main process, more slowly"
+)
+_Layout = list[tuple[str, tuple[int, ...], int] | None]  # dtype, shape and offset of each field
 
 
 class StepBatches:
@@ -67,7 +71,7 @@ class StepBatches:
         try:
             for number, start in enumerate(starts):
                 layouts = None
-                with self._fallback():
+                try:
                     while self._pool is not None and len(ahead) < len(self._slots):
                         if (later := next(numbers, None)) is None:
                             break
@@ -75,47 +79,31 @@ class StepBatches:
                         place = later % len(self._slots)
                         ahead.append(self._pool.submit(_make, place, rows, epoch))
                     layouts = ahead.popleft().result() if self._pool is not None else None
+                except (BrokenProcessPool, MemoryError):  # a worker is lost
+                    self._stack.close()  # end the others: the pool would wait for them, busily
+                    self._pool, self.note = None, _NOTE
                 if layouts is None:
                     yield own_batches(session, order[start : start + accumulate], epoch)
                 else:
                     slot = self._slots[number % len(self._slots)]
-                    yield [layout.read(slot) for layout in layouts]
+                    yield [_read(layout, slot) for layout in layouts]
         finally:
             for future in ahead:
                 future.cancel()
             wait(ahead)  # the slots are used again
 
-    @contextmanager
-    def _fallback(self) -> Iterator[None]:
-        """Make batches in this process from here on if a worker is lost."""
-        try:
-            yield
-            return
-        except (BrokenProcessPool, MemoryError):
-            self._stack.close()  # end the other workers: the pool would wait for them, busily
-            self._pool = None
-        self.note = (
-            "a process that made batches was killed or ran out of memory; from now on they are "
-            "made in the main process, more slowly"
-        )
 
-
-class _Layout(NamedTuple):
-    """Place of a batch in shared memory."""
-
-    fields: list[tuple[str, tuple[int, ...], int] | None]  # dtype, shape and offset of each field
-
-    def read(self, slot: mmap.mmap) -> Batch:
-        """Return the batch, whose tensors are the shared memory."""
-        tensors: list[Tensor | None] = []
-        for field in self.fields:
-            if field is None:
-                tensors.append(None)
-                continue
-            dtype, shape, offset = field
-            values = np.frombuffer(slot, dtype, int(np.prod(shape)), offset)
-            tensors.append(torch.from_numpy(values.reshape(shape)))
-        return Batch(*tensors)  # type: ignore[arg-type]
+def _read(layout: _Layout, slot: mmap.mmap) -> Batch:
+    """Return the batch of a layout, whose tensors are the shared memory."""
+    tensors: list[Tensor | None] = []
+    for field in layout:
+        if field is None:
+            tensors.append(None)
+            continue
+        dtype, shape, offset = field
+        values = np.frombuffer(slot, dtype, int(np.prod(shape)), offset)
+        tensors.append(torch.from_numpy(values.reshape(shape)))
+    return Batch(*tensors)  # type: ignore[arg-type]
 
 
 def own_batches(
@@ -183,7 +171,7 @@ def _make(place: int, rows: Sequence[Rows], epoch: int) -> list[_Layout] | None:
     session, slots = _shared[-1]
     layouts, offset, slot = [], 0, slots[place]
     for batch in own_batches(session, rows, epoch):
-        fields: list[tuple[str, tuple[int, ...], int] | None] = []
+        fields: _Layout = []
         for part in batch:
             if part is None:
                 fields.append(None)
@@ -194,5 +182,5 @@ def _make(place: int, rows: Sequence[Rows], epoch: int) -> list[_Layout] | None:
             slot[offset : offset + values.nbytes] = np.ascontiguousarray(values).tobytes()
             fields.append((values.dtype.str, values.shape, offset))
             offset += -(-values.nbytes // 8) * 8
-        layouts.append(_Layout(fields))
+        layouts.append(fields)
     return layouts

@@ -24,9 +24,8 @@ def log_skipped(session: TrainingSession, reporter: Reporter) -> None:
     progress = session.progress
     skipped = progress.skipped_steps()
     for step in skipped[:_LOGGED]:
-        reporter.log(
-            f"step {step} skipped: non-finite loss or gradient ({describe_batch(session, step)})"
-        )
+        batch = describe_batch(session, step)
+        reporter.log(f"step {step} skipped: non-finite loss or gradient ({batch})")
     if len(skipped) > _LOGGED:
         reporter.log(f"{len(skipped) - _LOGGED} more skipped up to step {skipped[-1]}")
     for step in range(progress.reported_step + 1, progress.step + 1):

@@ -80,16 +80,12 @@ def _set_up(
         session, notes = prepare(config, device, opened, init_from, group)
         if group.size > 1:
             notes.append(f"{group.size} processes, each with a share of every batch")
-    group.start(_facts(session))
-    return session, notes
-
-
-def _facts(session: TrainingSession) -> list[float]:
-    """Return numbers that differ between ranks with other texts, not paths, or another config."""
-    config = session.config.model_dump(mode="json", exclude={"data", "run_dir"})
-    text = json.dumps([config, session.data.checksums], sort_keys=True)
+    # Numbers that differ between ranks with other texts, not paths, or another config.
+    keys = config.model_dump(mode="json", exclude={"data", "run_dir"})
+    text = json.dumps([keys, session.data.checksums], sort_keys=True)
     digest = int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)  # exact as a float
-    return [len(session.data.train), session.progress.step, digest]
+    group.start([len(session.data.train), session.progress.step, digest])
+    return session, notes
 
 
 def _train(
@@ -170,17 +166,16 @@ def train_epoch(
         reporter.advance(progress.step)
         if reporter.bar_is_due():
             show(session, reporter, clock)
+        fault, interval = None, settings.validate_every
+        is_due = progress.step % interval == 0 if interval else progress.batch == len(order)
         if progress.step % settings.log_every == 0:
-            loss = report(session, reporter, clock, rate)
-            if (fault := divergence(session, loss)) is not None:
-                roll_back(session, reporter, fault)
-                return
-        if validation_due(session, len(order)):
-            if (fault := validate(session, reporter, clock)) is not None:
-                roll_back(session, reporter, fault)
-                return
-            save(session, reporter, clock)
-        elif save_due(session, clock):
+            fault = divergence(session, report(session, reporter, clock, rate))
+        if fault is None and is_due:
+            fault = validate(session, reporter, clock)
+        if fault is not None:
+            roll_back(session, reporter, fault)
+            return
+        if is_due or save_due(session, clock):
             save(session, reporter, clock)
         if sync.stops:
             save(session, reporter, clock)
@@ -197,16 +192,9 @@ def log_fallbacks(reporter: Reporter, batches: StepBatches, graphs: Graphs) -> N
     if batches.note is not None:
         reporter.log(f"warning: {batches.note}")
     if graphs.note is not None:
-        reporter.log(
-            f"note: steps of further shapes are not captured as CUDA graphs: {graphs.note}"
-        )
+        text = "steps of further shapes are not captured as CUDA graphs"
+        reporter.log(f"note: {text}: {graphs.note}")
     batches.note = graphs.note = None
-
-
-def validation_due(session: TrainingSession, batches: int) -> bool:
-    """Return whether to validate after the current step of an epoch of that many batches."""
-    interval, progress = session.config.training.validate_every, session.progress
-    return progress.batch == batches if interval is None else progress.step % interval == 0
 
 
 def save_due(session: TrainingSession, clock: Clock) -> bool:

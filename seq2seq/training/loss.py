@@ -274,11 +274,9 @@ def _chunk_and_block(tokens: int, device: torch.device, needs_grad: bool) -> tup
 
 
 def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights) -> list[Tensor]:
-    """Return summed objective and negative log-likelihood [2] of a chunk.
+    """Return summed objective and negative log-likelihood [2], and by copying two gradients.
 
-    With the terms of copying, return also the gradients of gate and mass. Turns the probabilities,
-    in place, into the gradient of the objective with respect to the logits, without the `- e / V`
-    of smoothing.
+    Turns the probabilities, in place, into the gradient of logits, without smoothing's `- e / V`.
     """
     logits, probabilities, means, tgt, real = chunk
     smoothing, consistency = weights.smoothing, weights.consistency
@@ -302,11 +300,7 @@ def _chunk_loss(chunk: TokenChunk, terms: CopyTerms | None, weights: LossWeights
 
 
 def _surprisal(logits: Tensor, probabilities: Tensor, logit: Tensor, likelihood: Tensor) -> Tensor:
-    """Return `-log p_y` [M] for logits and probabilities [M, V], and those of y [M].
-
-    It is the logarithm of a probability that is already there; if that underflows, it is computed
-    from the largest logit z_m as `z_m - z_y - log p_m`.
-    """
+    """Return `-log p_y` [M]; if p_y underflows, `z_m - z_y - log p_m` of the largest logit z_m."""
     normal = likelihood >= torch.finfo(likelihood.dtype).tiny
     largest, most_probable = (values.amax(-1).to(logit.dtype) for values in (logits, probabilities))
     far = largest - logit - most_probable.log()

@@ -18,15 +18,7 @@ from typing import IO, Any, Self
 
 from tqdm import tqdm
 
-from seq2seq.runs.layout import (
-    LOG,
-    METRICS,
-    METRICS_TABLE,
-    SAMPLES,
-    TENSORBOARD,
-    TIMING,
-    write_failure,
-)
+from seq2seq.runs import layout
 from seq2seq.runs.metrics_file import LineCount, metrics_table, read_metrics, truncate_metrics
 from seq2seq.runtime.console import hides_bars, logger, one_line, printable
 from seq2seq.runtime.errors import RunError
@@ -93,13 +85,15 @@ class RunReporter(Reporter):
     ) -> None:
         """Continue from `step`, after `restore_metrics`; drop later lines of metrics.jsonl."""
         self._folder, self._callbacks = folder, callbacks
-        self._files = ReportFiles(folder, (METRICS, SAMPLES, TIMING, LOG))
-        self._count = LineCount(self._files.truncate(METRICS, step))
-        self._files.truncate(SAMPLES, step)
+        self._files = ReportFiles(
+            folder, (layout.METRICS, layout.SAMPLES, layout.TIMING, layout.LOG)
+        )
+        self._count = LineCount(self._files.truncate(layout.METRICS, step))
+        self._files.truncate(layout.SAMPLES, step)
         if step:
             self._write_table()
         self._thread_hook = threading.excepthook
-        with self._files.writing(TENSORBOARD):
+        with self._files.writing(layout.TENSORBOARD):
             self._board, problem = open_board(folder)
         threading.excepthook = ignore_write_errors
         self.bar = tqdm(
@@ -123,7 +117,7 @@ class RunReporter(Reporter):
             self.bar.close()
         self._files.close(error)
         try:
-            with self._files.closing(TENSORBOARD, error):
+            with self._files.closing(layout.TENSORBOARD, error):
                 if self._board is not None:
                     self._board.close()
         finally:
@@ -148,12 +142,12 @@ class RunReporter(Reporter):
 
     def metrics(self, step: int, values: Mapping[str, float]) -> None:
         line = _json_line(step, values)
-        self._files.write(METRICS, line)
+        self._files.write(layout.METRICS, line)
         self._count.add(line.encode())
         self._plot(step, values)
 
     def timing(self, step: int, values: Mapping[str, float]) -> None:
-        self._files.write(TIMING, _json_line(step, values))
+        self._files.write(layout.TIMING, _json_line(step, values))
         self._plot(step, values)
 
     def read_metrics(self) -> list[dict[str, float]]:
@@ -164,11 +158,11 @@ class RunReporter(Reporter):
             self.log(row)
         self._reported += 1
         for number, sample in enumerate(samples, start=1):
-            self._files.write(SAMPLES, json_text({"step": step, **sample._asdict()}))
+            self._files.write(layout.SAMPLES, json_text({"step": step, **sample._asdict()}))
             if self._board is not None:
                 texts = sample._asdict().items()  # in Markdown
                 lines = [f"{name}: {escape(printable(str(text)))}" for name, text in texts]
-                with self._files.writing(TENSORBOARD):
+                with self._files.writing(layout.TENSORBOARD):
                     self._board.add_text(f"samples/{number}", "  \n".join(lines[1:]), step)
         for callback in self._callbacks:
             callback.on_samples(step, samples)
@@ -188,13 +182,13 @@ class RunReporter(Reporter):
             self.bar.set_description_str(text)
 
     def sync(self) -> None:
-        for name in (METRICS, SAMPLES):
+        for name in (layout.METRICS, layout.SAMPLES):
             self._files.sync(name)
         self._write_table()
 
     def roll_back(self, step: int) -> None:
-        self._count = LineCount(self._files.truncate(METRICS, step))
-        self._files.truncate(SAMPLES, step)
+        self._count = LineCount(self._files.truncate(layout.METRICS, step))
+        self._files.truncate(layout.SAMPLES, step)
         self._write_table()
         self.bar.n = step
         with self._drawing():
@@ -203,12 +197,12 @@ class RunReporter(Reporter):
             callback.on_roll_back(step)
 
     def _write_log(self, text: str) -> None:
-        self._files.write(LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
+        self._files.write(layout.LOG, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}")
 
     def _plot(self, step: int, values: Mapping[str, float]) -> None:
         """Plot figures that were written, and pass them to the callbacks."""
         if self._board is not None:
-            with self._files.writing(TENSORBOARD):
+            with self._files.writing(layout.TENSORBOARD):
                 for name, value in values.items():
                     self._board.add_scalar(tag(name), value, step)
         for callback in self._callbacks:
@@ -216,9 +210,9 @@ class RunReporter(Reporter):
 
     def _write_table(self) -> None:
         """Write metrics.csv, made of metrics.jsonl, so that it is exact after every resume."""
-        with self._files.writing(METRICS_TABLE):
+        with self._files.writing(layout.METRICS_TABLE):
             table = metrics_table(self.read_metrics())
-            atomic_write(self._folder / METRICS_TABLE, table.encode())
+            atomic_write(self._folder / layout.METRICS_TABLE, table.encode())
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -240,7 +234,7 @@ def open_board(folder: Path) -> tuple[Any, str]:
     try:
         from torch.utils.tensorboard import SummaryWriter
 
-        return SummaryWriter(str(folder / TENSORBOARD)), ""
+        return SummaryWriter(str(folder / layout.TENSORBOARD)), ""
     except OSError:
         raise  # the folder is not writable
     except Exception as error:  # for example, it does not fit the installed protobuf
@@ -303,7 +297,7 @@ class ReportFiles:
         try:
             yield
         except OSError as error:
-            raise write_failure(self._folder / name, self._folder, error) from None
+            raise layout.write_failure(self._folder / name, self._folder, error) from None
 
     @contextmanager
     def closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:

@@ -40,7 +40,9 @@ def record(progress: Progress, settings: TrainingConfig, scores: ValidationScore
     lower loss. Any better one is the best, but patience counts it as an improvement only if it
     exceeds the last improvement by `min_improvement`; below the floor any lower loss counts.
     """
-    score, loss = _score(settings, scores), scores.loss
+    values = {"chrf": scores.chrf, "bleu": scores.bleu, "loss": 0.0}  # the loss alone decides
+    score, loss = values[settings.metric.name], scores.loss
+    assert score is not None, "validation measures the metric of the config"
     best = _rank(settings, score, loss) > _rank(settings, progress.best_score, progress.best_loss)
     if best := best or progress.best_score < 0:
         progress.best_score, progress.best_loss = score, loss
@@ -66,14 +68,6 @@ def _improves(progress: Progress, settings: TrainingConfig, score: float, loss: 
     return better and score - before >= settings.metric.min_improvement
 
 
-def _score(settings: TrainingConfig, scores: ValidationScores) -> float:
-    """Return BLEU or chrF; 0 if the loss alone is the metric."""
-    if settings.metric.name == "chrf":
-        assert scores.chrf is not None, "validation measures the metric of the config"
-        return scores.chrf
-    return scores.bleu if settings.metric.name == "bleu" else 0.0
-
-
 def _rank(settings: TrainingConfig, score: float, loss: float) -> tuple[float, float]:
     return max(score, FLOORS.get(settings.metric.name, 0.0)), -loss
 
@@ -82,7 +76,7 @@ def best_note(progress: Progress, settings: TrainingConfig) -> str:
     """Describe the best validation for the log."""
     if settings.metric.name == "loss":
         return f"Best validation loss {progress.best_loss:.3f}"
-    name = {"bleu": "BLEU", "chrf": "chrF"}[settings.metric.name]
+    name = "BLEU" if settings.metric.name == "bleu" else "chrF"
     return f"Best validation {name} {progress.best_score:.1f} (greedy)"
 
 

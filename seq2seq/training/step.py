@@ -69,11 +69,7 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
 def _update(
     session: TrainingSession, rates: tuple[float, float] | Tensor, sums: Tensor, tokens: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Update weights and averages, at their rates, unless loss or gradient is not finite.
-
-    Takes the summed losses [2] and target tokens []. Returns the losses [3] of `Progress`, and
-    whether the update was skipped [].
-    """
+    """Update weights and averages if all is finite; return losses [3] and if it was skipped []."""
     settings = session.config.training
     gradients = (parameter.grad for parameter in session.model.parameters())
     norms = [torch.linalg.vector_norm(grad) for grad in gradients if grad is not None]
@@ -124,11 +120,7 @@ def _divisor_of_all_ranks(session: TrainingSession) -> int:
 def _accumulate_gradients(
     session: TrainingSession, batches: Sequence[Batch], divisor: int
 ) -> tuple[Tensor, int]:
-    """Set the gradient of the batches' loss divided by `divisor`; return losses and memory limit.
-
-    If memory runs out, all is computed again in halves, which have the same gradient but for the
-    dropout drawn in each; so are later batches of that size.
-    """
+    """Set gradients of the loss / `divisor`, in halves if memory runs out; return losses, limit."""
     limit = session.progress.max_micro_batch_positions
     parts = [part for batch in batches for part in _split(batch, limit)]
     while (losses := _backward(session, parts, divisor)) is None:
@@ -199,19 +191,16 @@ def _split(batch: Batch, max_positions: int) -> Iterator[Batch]:
     if not max_positions or batch.tgt_in.numel() <= max_positions or rows == 1:
         yield batch
         return
+    by_position = {"tgt_out", "tgt_positions", "real"}
     for start, end in ((0, rows // 2), (rows // 2, rows)):
         inside = (batch.tgt_positions >= start * width) & (batch.tgt_positions < end * width)
-        half = Batch(
-            batch.src[start:end],
-            batch.src_lengths[start:end],
-            batch.tgt_in[start:end],
-            batch.tgt_out[inside],
-            batch.tgt_positions[inside] - start * width,
-            None if batch.src_words is None else batch.src_words[start:end],
-            None if batch.alignment is None else batch.alignment[start:end],
-            None if batch.real is None else batch.real[inside],
-        )
-        yield from _split(half, max_positions)
+        parts = {
+            name: part[inside] if name in by_position else part[start:end]
+            for name, part in batch._asdict().items()
+            if part is not None
+        }
+        parts["tgt_positions"] -= start * width
+        yield from _split(batch._replace(**parts), max_positions)
 
 
 def teacher_forcing_rate(config: TrainingConfig, step: int) -> float:

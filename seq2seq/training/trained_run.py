@@ -47,8 +47,7 @@ class TrainedRun(PathLike[str]):
     def __truediv__(self, name: str) -> Path:
         return self.run_dir / name
 
-    def __str__(self) -> str:
-        return str(self.run_dir)
+    __str__ = __fspath__
 
     def __repr__(self) -> str:
         return f"TrainedRun({str(self.run_dir)!r})"

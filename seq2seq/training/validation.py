@@ -36,7 +36,11 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
     progress.validated_step = progress.step
     trim_memory()
     with averaged_weights(session):
-        scores = valid_scores(session)  # weights with a fault can never be the best
+        scores = ValidationScores(valid_loss(session), valid_bleu(session))
+        if settings.metric.name == "chrf":
+            chrf = chrf_score(session.hypotheses, session.data.valid.tgt)
+            scores = scores._replace(chrf=chrf)
+        # Weights with a fault can never be the best.
         fault = loss_fault("validation", scores.loss) or non_finite(named_weights(session.model))
         best = fault is None and record(progress, settings, scores)
         if fault is None:
@@ -54,14 +58,6 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
     trim_memory()
     clock.leave_out(time.monotonic() - began)
     return fault
-
-
-def valid_scores(session: TrainingSession) -> ValidationScores:
-    """Return the loss and the scores of the greedy translations, kept in the session."""
-    loss, bleu = valid_loss(session), valid_bleu(session)
-    if session.config.training.metric.name != "chrf":
-        return ValidationScores(loss, bleu)
-    return ValidationScores(loss, bleu, chrf_score(session.hypotheses, session.data.valid.tgt))
 
 
 def valid_loss(session: TrainingSession) -> float:
