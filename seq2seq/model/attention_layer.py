@@ -5,13 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.model.attention import (
-    ScoreFunction,
-    context_of,
-    masked_attention,
-    masked_weights,
-    mean_over_heads,
-)
+from seq2seq.model import attention
+from seq2seq.model.attention import ScoreFunction
 from seq2seq.model.fused.attention import ScoreWeights
 from seq2seq.model.local_attention import Window
 from seq2seq.model.state import DecoderState, EncoderOutput, Memory
@@ -96,9 +91,9 @@ class AttentionLayer(nn.Module):
             window_weights = self.window(queries, positions, memory.pad_mask)  # [B, K, S]
             position = position + 1
         scores = self.score(queries, keys)  # [B, K, S] or [B, M, K, S]
-        of_heads = masked_weights(scores, memory.pad_mask, window_weights)
-        context = context_of(of_heads, memory.values).flatten(0, 1)  # [N, C]
-        weights = mean_over_heads(of_heads).flatten(0, 1)  # [N, S]
+        of_heads = attention.masked_weights(scores, memory.pad_mask, window_weights)
+        context = attention.context_of(of_heads, memory.values).flatten(0, 1)  # [N, C]
+        weights = attention.mean_over_heads(of_heads).flatten(0, 1)  # [N, S]
         head_weights = of_heads.transpose(1, 2).flatten(0, 1) if of_heads.dim() == 4 else None
         coverage = None if coverage is None else coverage + weights
         return AttentionOutput(context, weights, AttentionState(coverage, position), head_weights)
@@ -117,7 +112,7 @@ class AttentionLayer(nn.Module):
             positions = state.position[:, None] + later  # [B, T]
             window_weights = self.window(queries, positions, memory.pad_mask)  # [B, T, S]
         scores = self.score(queries, memory.keys)
-        return masked_attention(scores, memory.values, memory.pad_mask, window_weights)
+        return attention.masked_attention(scores, memory.values, memory.pad_mask, window_weights)
 
     def fused_score(self) -> ScoreWeights | None:
         """Return the score for the fused unroll; None if score, window or coverage prevent it."""

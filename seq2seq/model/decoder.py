@@ -338,11 +338,7 @@ def layer_inputs(
 def _unroll_memory(
     memory: Memory, score: ScoreWeights, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return keys, values and additive mask for the fused unroll.
-
-    On a GPU values, and keys of dot products, have the given dtype of products. All others are in
-    float32 or wider.
-    """
+    """Return keys, values and additive mask, in float32 or wider but for products on a GPU."""
     wide = torch.promote_types(dtype, torch.float32)
     dtype = dtype if memory.keys.is_cuda else wide
     mask = torch.zeros_like(memory.pad_mask, dtype=wide).masked_fill(memory.pad_mask, -torch.inf)

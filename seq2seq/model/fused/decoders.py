@@ -15,13 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from seq2seq.model.fused import lstm
 from seq2seq.model.fused.attention import AttentionGradients, AttentionSteps, ScoreWeights
-from seq2seq.model.fused.lstm import (
-    LayerInputs,
-    LSTMStackGradients,
-    LSTMStackSteps,
-    without_autocast,
-)
+from seq2seq.model.fused.lstm import LayerInputs
 from seq2seq.model.layers import tanh_into, weight_gradient
 
 
@@ -76,12 +72,12 @@ def unroll_luong(
 
 def _forward_passes(
     gates: Tensor, residual: bool, keys: Tensor, values: Tensor, mask: Tensor, *flat: Any
-) -> tuple[AttentionSteps, LSTMStackSteps]:
+) -> tuple[AttentionSteps, lstm.LSTMStackSteps]:
     """Return the forward passes, given the memory, the score and the layers as flat tensors."""
     width = len(ScoreWeights._fields)
     memory, score, layers = (keys, values, mask), ScoreWeights(*flat[:width]), flat[width:]
     attention = AttentionSteps(len(gates), memory, score, gates.dtype)
-    return attention, LSTMStackSteps(len(gates), layers, gates.dtype, residual)
+    return attention, lstm.LSTMStackSteps(len(gates), layers, gates.dtype, residual)
 
 
 def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
@@ -106,9 +102,9 @@ class _BahdanauUnroll(torch.autograd.Function):
         return stack.outputs, contexts, attention.returned_weights()
 
     @staticmethod
-    @without_autocast
+    @lstm.without_autocast
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        stack = LSTMStackGradients(ctx.saved_tensors, ctx.residual)
+        stack = lstm.LSTMStackGradients(ctx.saved_tensors, ctx.residual)
         attention = AttentionGradients(ctx.attention, grads[2])
         grad_hiddens = _or_zeros(grads[0], stack.top.saved.cells)
         grad_contexts = _or_zeros(grads[1], attention.grad_contexts)
@@ -150,12 +146,12 @@ class _LuongUnroll(torch.autograd.Function):
         return vectors, attention.returned_weights()
 
     @staticmethod
-    @without_autocast
+    @lstm.without_autocast
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         joined, attentional_weight, vectors, *saved = ctx.saved_tensors
         dtype = vectors.dtype
         grad_vectors = _or_zeros(grads[0], vectors)
-        stack = LSTMStackGradients(saved, ctx.residual)
+        stack = lstm.LSTMStackGradients(saved, ctx.residual)
         attention = AttentionGradients(ctx.attention, grads[1])
         context_size = joined.shape[-1] - stack.top.grad_hidden.shape[-1]
         slopes = 1 - vectors * vectors  # tanh'

@@ -285,43 +285,25 @@ def run_library_lstm(
     device = inputs.device.type
     if torch.is_autocast_enabled(device):
         inputs = inputs.to(torch.get_autocast_dtype(device))
+    size = len(weights[2]) // 4
     with torch.autocast(device, enabled=False):
-        return _run(weights, inputs, state, pad_mask)
-
-
-def _run(
-    weights: tuple[Tensor, Tensor, Tensor],
-    inputs: Tensor,
-    state: tuple[Tensor, Tensor],
-    pad_mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Return what `run_library_lstm` does, computed in the dtype of the inputs."""
-    input_weight, hidden_weight, bias = (_in_torchs_order(weight.to(inputs)) for weight in weights)
-    time_major = inputs.transpose(0, 1)  # [T, B, I]
-    if pad_mask is not None:
-        indicators = F.pad(pad_mask.t()[..., None].to(inputs.dtype), (0, INDICATORS - 1))
-        time_major = torch.cat([time_major, indicators], dim=-1)
-        input_weight = torch.cat([input_weight, _indicator_weight(bias)], dim=1)
-    flat = _contiguous([input_weight, hidden_weight, bias, torch.zeros_like(bias)])
-    states = [part[None].to(inputs).contiguous() for part in state]
-    needs_grad = torch.is_grad_enabled()
-    time_major = time_major.contiguous()
-    hiddens, _, cells = torch.lstm(time_major, states, flat, True, 1, 0.0, needs_grad, False, False)
+        # torch's order of gates is (i, f, g, o).
+        ordered = (torch.cat([part[size:], part[:size]]).to(inputs) for part in weights)
+        input_weight, hidden_weight, bias = ordered
+        time_major = inputs.transpose(0, 1)  # [T, B, I]
+        if pad_mask is not None:  # the first indicator opens f and closes i
+            indicators = F.pad(pad_mask.t()[..., None].to(inputs.dtype), (0, INDICATORS - 1))
+            time_major = torch.cat([time_major, indicators], dim=-1)
+            weight = bias.new_zeros(len(bias), INDICATORS)
+            weight[:size, 0], weight[size : 2 * size, 0] = -PADDING_GATE, PADDING_GATE
+            input_weight = torch.cat([input_weight, weight], dim=1)
+        flat = _contiguous([input_weight, hidden_weight, bias, torch.zeros_like(bias)])
+        states = [part[None].to(inputs).contiguous() for part in state]
+        training = torch.is_grad_enabled()
+        hiddens, _, cells = torch.lstm(
+            time_major.contiguous(), states, flat, True, 1, 0.0, training, False, False
+        )
     return hiddens.transpose(0, 1), cells[0].to(state[1].dtype)
-
-
-def _in_torchs_order(weight: Tensor) -> Tensor:
-    """Return rows of gates (o, i, f, g) in the order (i, f, g, o)."""
-    size = len(weight) // 4
-    return torch.cat([weight[size:], weight[:size]])
-
-
-def _indicator_weight(bias: Tensor) -> Tensor:
-    """Return the weight [4H, 8] of the indicators: -1e4 for i and 1e4 for f, in the first."""
-    size = len(bias) // 4
-    weight = bias.new_zeros(len(bias), INDICATORS)
-    weight[:size, 0], weight[size : 2 * size, 0] = -PADDING_GATE, PADDING_GATE
-    return weight
 
 
 def _contiguous(weights: list[Tensor]) -> list[Tensor]:
