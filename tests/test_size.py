@@ -9,16 +9,16 @@ PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
     "runtime": (1930, 1680),
-    "config": (1650, 1650),
-    "names": (1264, 1200),
-    "data": (4670, 4670),
-    "model": (2725, 2725),
+    "config": (1600, 1600),
+    "names": (1254, 1200),
+    "data": (4590, 4590),
+    "model": (2680, 2680),
     "engines": (2750, 2300),
     "runs": (1940, 1500),
     "inference": (5782, 3620),
-    "evaluation": (632, 632),
-    "training": (3040, 2950),
-    "analysis": (3032, 2960),
+    "evaluation": (595, 595),
+    "training": (2950, 2950),
+    "analysis": (2935, 2900),
     "serving": (1650, 1150),
     "cli": (3670, 3300),
 }

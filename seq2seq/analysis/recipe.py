@@ -19,7 +19,7 @@ import yaml
 
 from seq2seq.analysis.check.forecast import Forecast, forecast
 from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
-from seq2seq.data.batching import EncodedPairs, encode_pairs
+from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import ParallelText, has_text, no_usable_pair
 from seq2seq.data.source_profile import scripts_of
 from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabularies
@@ -151,6 +151,9 @@ def choose(
     vocabulary, vocabularies = _vocabulary(facts)
     pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
     scale = facts.pairs / len(facts.sample)
+    longer = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
+    longest = 10 * math.ceil(float(np.quantile(longer, _LONG)) / 10)
+    suffices = longest <= DataConfig.model_fields["max_length"].default
 
     def measured(sections: Sections) -> Forecast:
         """Measure some training steps; the epoch of the result is one of the full text."""
@@ -174,7 +177,7 @@ def choose(
     small = [(_SIZES[-1], batch_tokens) for batch_tokens in halved]
     for sizes, batch_tokens in [*((sizes, tokens) for sizes in _SIZES), *small]:
         sections: Sections = {
-            "data": _data(pairs),
+            "data": {} if suffices else {"max_length": longest},
             "vocabulary": vocabulary,
             "model": {"decoder": "luong", **sizes.model},
             "training": {"batch_tokens": batch_tokens, **_TRAINING},
@@ -203,13 +206,6 @@ def _vocabulary(facts: TextFacts) -> tuple[Section, Vocabularies]:
             if smaller == size:
                 raise
             size = smaller
-
-
-def _data(pairs: EncodedPairs) -> Section:
-    """Return `max_length` if its default is less than all but a few pairs need."""
-    longer = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
-    needed = 10 * math.ceil(float(np.quantile(longer, _LONG)) / 10)
-    return {"max_length": needed} if needed > DataConfig.model_fields["max_length"].default else {}
 
 
 def _fit_to_length(

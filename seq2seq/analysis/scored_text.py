@@ -47,16 +47,8 @@ class LengthUnit(NamedTuple):
     length: Callable[[str], int]
 
 
-def _words(line: str) -> int:
-    return len(line.split())
-
-
-def _characters(line: str) -> int:
-    return sum(map(len, line.split()))
-
-
-WORDS = LengthUnit("words", 5, _words)
-CHARACTERS = LengthUnit("characters", 10, _characters)
+WORDS = LengthUnit("words", 5, lambda line: len(line.split()))
+CHARACTERS = LengthUnit("characters", 10, lambda line: sum(map(len, line.split())))
 
 
 def length_unit(lines: Sequence[str]) -> LengthUnit:

@@ -14,15 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from seq2seq.data import length_windows
 from seq2seq.data.copied_words import NameInventor
-from seq2seq.data.length_windows import (
-    BatchDivision,
-    Divisions,
-    Rows,
-    choose_scale,
-    layouts,
-    sorted_batches,
-)
+from seq2seq.data.length_windows import BatchDivision, Divisions, Rows
 from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
 from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
@@ -247,12 +241,12 @@ class EpochOrder(Items[Rows]):
     def _batches_of(self, block: int) -> list[Rows]:
         lengths, used = self._lengths(block), self._used(block)
         if self._epoch is None:
-            batches = sorted_batches(*lengths, self._budget)
+            batches = length_windows.sorted_batches(*lengths, self._budget)
         else:
             # PCG64 reads missing numbers as 0: block 0 is shuffled like a corpus of a single block.
             numbers = [self._seed, self._epoch + 1, block]
             generator = np.random.Generator(np.random.PCG64(numbers))
-            windows = layouts(*lengths, self._budget, self._scale)
+            windows = length_windows.layouts(*lengths, self._budget, self._scale)
             batches = windows.draw(self._epoch + block, generator)
         rows = (batch if used is None else used[batch] for batch in batches)
         return [block + batch * self._blocks for batch in rows]
@@ -263,12 +257,14 @@ class EpochOrder(Items[Rows]):
         for block in range(self._blocks):
             lengths = self._lengths(block)
             if self._epoch is None:
-                counts.append(len(sorted_batches(*lengths, self._budget)))
+                counts.append(len(length_windows.sorted_batches(*lengths, self._budget)))
                 continue
             if block == 0:  # a sample of the corpus
-                scale = choose_scale(*lengths, self._budget)
+                scale = length_windows.choose_scale(*lengths, self._budget)
             has_pairs = len(lengths[0]) > 0
-            counts.append(layouts(*lengths, self._budget, scale).batches if has_pairs else 0)
+            counts.append(
+                length_windows.layouts(*lengths, self._budget, scale).batches if has_pairs else 0
+            )
         return BatchDivision(scale, counts)
 
     def _lengths(self, block: int) -> tuple[Rows, Rows]:

@@ -184,7 +184,12 @@ class NameInventor:
         def replacement(run: re.Match[str]) -> str:
             if run[0].isdigit():
                 return str(generator.integers(0 if run.start() else 1, 10))
-            return _in_case_of(run[0], self._letters(generator)) if self._parts else run[0]
+            if not self._parts:
+                return run[0]
+            old, new = run[0], self._letters(generator)
+            if old.isupper():  # as many
+                return new[: len(old)].upper()
+            return new.capitalize() if old[0].isupper() else new.lower()
 
         return _RUN.sub(replacement, form)
 
@@ -201,13 +206,6 @@ class NameInventor:
 
 def _shared_words(text: str) -> list[str]:
     return [_GENITIVE.sub("", word) for word in _SHARED_WORD.findall(text)]
-
-
-def _in_case_of(old: str, new: str) -> str:
-    """Return new letters in the case of the old ones, and as many if these are capitals."""
-    if old.isupper():
-        return new[: len(old)].upper()
-    return new.capitalize() if old[0].isupper() else new.lower()
 
 
 def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:

@@ -94,11 +94,6 @@ def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
     return ((_with_tag(src, tag), tgt) for src, tgt in pairs)
 
 
-def alignment_of(files: "ParallelFiles") -> Path | None:
-    """Return the file of the word alignments of a text, if it has one."""
-    return getattr(files, "alignment", None)
-
-
 def tagged(text: ParallelText, tag: str | None) -> ParallelText:
     """Put a tag, if there is one, before the source lines that are not blank."""
     if tag is None:
@@ -184,8 +179,7 @@ def count_same(text: ParallelText) -> int:
 
 def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     """Return a note if at least half of the pairs have identical sides (`same`, if counted)."""
-    if same is None:
-        same = count_same(text)
+    same = count_same(text) if same is None else same
     if 2 * same < len(text):
         return None
     return (

@@ -212,8 +212,7 @@ def _rows_that_fit(src: Rows, tgt: Rows, batch_tokens: int) -> Rows:
 
 def _equal_pairs(src: Rows, tgt: Rows) -> Rows:
     """Return for each pair how many have its two lengths."""
-    width = int(src.max(initial=0)) + 1
-    cells = tgt * width + src
+    cells = tgt * (int(src.max(initial=0)) + 1) + src
     if cells.max(initial=0) < _MAX_COUNTED:
         counts = np.bincount(cells)
     else:

@@ -161,11 +161,7 @@ def checksum_of_file(path: Path) -> str:
 
 
 def _read_block(file: IO[bytes], path: Path, number: int) -> tuple[bytes, int]:
-    """Read complete lines, the first of which is line `number` of the file; return their number.
-
-    Raises UserError for other line ends, a NUL character or a line that is too long, before more
-    than a line of the maximum length is read.
-    """
+    """Return complete lines from line `number` on, and how many; raises UserError for others."""
     block = file.read(_BLOCK_BYTES)
     if number == 1:
         check_is_text(block, path)

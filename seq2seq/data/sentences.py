@@ -13,9 +13,8 @@ from typing import NamedTuple
 from seq2seq.data.lines import is_blank
 from seq2seq.names.words import is_shortened
 
-MARKS = (
-    ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4\u1362\u104b\u17d4\u2026"  # that end sentences
-)
+# Marks that end sentences.
+MARKS = ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4\u1362\u104b\u17d4\u2026"
 QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"  # that close a quotation
 CLOSING = QUOTES + r")\]\uff09"  # quotation marks and brackets, in a class of characters
 OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
@@ -57,9 +56,7 @@ _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
 _ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
 _MAX_ADDRESS = 200  # characters on either side of a mark that are examined
 _LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
-_DOTTED_SHARE = (
-    0.8  # least share of the occurrences of an abbreviation that have a full stop within a line
-)
+_DOTTED_SHARE = 0.8  # least share of an abbreviation's occurrences within lines with a full stop
 _ORDINAL_SHARE = 0.1  # the same of numbers, where ordinals are written so
 _MIN_COUNT = 2
 _MAX_ABBREVIATIONS = 500
@@ -165,7 +162,9 @@ class Ending(NamedTuple):
 def split_ending(text: str) -> Ending:
     """Split a text at its final mark, if it has one."""
     end = len(text)
-    while end and _closes(text[end - 1]):
+    while end and (
+        text[end - 1] in _QUOTATION or unicodedata.category(text[end - 1]) in _CLOSING_CATEGORIES
+    ):
         end -= 1
     last = text[end - 1 : end]
     is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in _SIGNS
@@ -207,12 +206,6 @@ def without_mark(text: str, marks: Iterable[str]) -> str:
     if body.endswith(mark) or (mark == "." and _ABBREVIATED.search(body[-16:])):
         return text
     return body + closing
-
-
-def _closes(character: str) -> bool:
-    """Return whether a character may follow a final mark: a quotation mark, a bracket or space."""
-    category = unicodedata.category(character)
-    return category in _CLOSING_CATEGORIES or character in _QUOTATION
 
 
 class Affixes(NamedTuple):

@@ -11,17 +11,11 @@ from pathlib import Path
 from typing import IO
 
 from seq2seq.data.lines import compressing, iter_lines, iter_text
+from seq2seq.runtime import files
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError, did_you_mean, shorten
 from seq2seq.runtime.file_types import is_column_number, table_format
-from seq2seq.runtime.files import (
-    LONE_SURROGATE,
-    Renames,
-    appearing_together,
-    atomic_file,
-    resolve_link,
-    write_errors,
-)
+from seq2seq.runtime.files import LONE_SURROGATE, Renames
 
 DELIMITERS = ",;\t|"  # in order of preference
 NESTED = "translation"  # object of translations by language, as in Hugging Face's datasets
@@ -183,8 +177,8 @@ def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
     With `later`, it appears with others. Raises RunError if writing fails.
     """
     with (
-        write_errors(path),
-        atomic_file(resolve_link(path), later=later) as raw,
+        files.write_errors(path),
+        files.atomic_file(files.resolve_link(path), later=later) as raw,
         compressing(raw, path) as file,
     ):
         yield file
@@ -201,29 +195,29 @@ def pair_writer(
     """
     with ExitStack() as stack:
         if later is None:
-            later = stack.enter_context(appearing_together())
-        files = [
+            later = stack.enter_context(files.appearing_together())
+        opened = [
             io.TextIOWrapper(stack.enter_context(new_file(path, later)), "utf-8", newline="")
             for path in paths
         ]
-        yield _writer(files, paths[0], columns)
-        for file in files:
+        yield _writer(opened, paths[0], columns)
+        for file in opened:
             file.flush()
             file.detach()
 
 
-def _writer(files: Sequence[io.TextIOWrapper], path: Path, columns: Sequence[str]) -> WritePair:
-    if len(files) == 2:
-        src_file, tgt_file = files
+def _writer(opened: Sequence[io.TextIOWrapper], path: Path, columns: Sequence[str]) -> WritePair:
+    if len(opened) == 2:
+        src_file, tgt_file = opened
         return lambda src, tgt: (src_file.write(f"{src}\n"), tgt_file.write(f"{tgt}\n"))
     form = table_format(path)
     if form == "csv":
-        table = csv.writer(files[0])  # RFC 4180
+        table = csv.writer(opened[0])  # RFC 4180
         table.writerow(columns)
         return lambda *pair: table.writerow(pair)
     if form == "json":
-        return lambda *pair: files[0].write(_as_json(dict(zip(columns, pair, strict=True))))
-    return lambda *pair: files[0].write("\t".join(x.replace("\t", " ") for x in pair) + "\n")
+        return lambda *pair: opened[0].write(_as_json(dict(zip(columns, pair, strict=True))))
+    return lambda *pair: opened[0].write("\t".join(x.replace("\t", " ") for x in pair) + "\n")
 
 
 def _as_json(fields: dict[str, str]) -> str:

@@ -241,18 +241,13 @@ def copy_text(files: Texts, folder: Path) -> Counts:
                 name = texts.source_name(corpus)
                 raise texts.no_usable_pair(name, counts["blank"] - before["blank"])
             if len(corpora) > 1:
-                counts[pairs_of_corpus(number)] = counts["pairs"] - before["pairs"]
+                counts[f"pairs.{number}"] = counts["pairs"] - before["pairs"]
     return counts
 
 
 def has_links(files: Texts) -> bool:
     """Return whether a corpus has word alignments."""
-    return any(texts.alignment_of(corpus) is not None for corpus in texts.as_list(files))
-
-
-def pairs_of_corpus(number: int) -> str:
-    """Return the name of the count of pairs of one of several corpora, from 1."""
-    return f"pairs.{number}"
+    return any("alignment" in corpus.paths for corpus in texts.as_list(files))
 
 
 def open_text(entry: Entry, name: str) -> ParallelText:
@@ -262,11 +257,6 @@ def open_text(entry: Entry, name: str) -> ParallelText:
         for side in SIDES
     )
     return ParallelText(src, tgt, name)
-
-
-def open_links(entry: Entry) -> PackedIds:
-    """Open the word alignments of an entry; raises OSError."""
-    return _open_ids(entry, LINKS, _LINK_SIZE)
 
 
 def write_ids(folder: Path, chunks: Iterable[Chunk], vocabulary_size: int) -> Counts:
@@ -291,7 +281,7 @@ def open_ids(
     """Open the lines (source, target) and ids (source, target) of an entry; raises OSError."""
     rows = entry.array("rows", np.int64)
     src, tgt = (Selected(lines, rows) for lines in (text.src, text.tgt))
-    src_ids, tgt_ids = (_open_ids(entry, side, vocabulary_size) for side in SIDES)
+    src_ids, tgt_ids = (open_side(entry, side, vocabulary_size) for side in SIDES)
     return src, tgt, src_ids, tgt_ids
 
 
@@ -316,7 +306,8 @@ class StoredDivisions(dict[tuple[int, bool], BatchDivision]):
             atomic_write(self._path, json.dumps([*self._origin, rows]).encode())
 
 
-def _open_ids(entry: Entry, side: str, vocabulary_size: int) -> PackedIds:
+def open_side(entry: Entry, side: str, vocabulary_size: int = _LINK_SIZE) -> PackedIds:
+    """Open the ids of a side, or the word alignments, of an entry; raises OSError."""
     ids = entry.array(f"{side}.ids", _ids_type(vocabulary_size))
     ends = entry.array(f"{side}.ends", np.int64)
     return PackedIds(ids, ends, entry.array(f"{side}.lengths", np.uint32))

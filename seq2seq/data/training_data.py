@@ -37,17 +37,9 @@ from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.lines import opening_errors
 from seq2seq.data.packed_sequences import Chunk, PackedIds, Selected, encode_chunk
 from seq2seq.data.token_cache import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
-from seq2seq.data.vocabulary.training import (
-    checksums_of_models,
-    train_vocabularies,
-    vocabulary_notes,
-)
-from seq2seq.data.vocabulary.vocabulary import (
-    Vocabularies,
-    checksums_of,
-    load_vocabularies,
-    save_vocabularies,
-)
+from seq2seq.data.vocabulary import training, vocabulary
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import hides_bars
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX, check_paths
@@ -158,7 +150,7 @@ class TrainingData:
         self.text = token_cache.open_text(entry, texts.source_name(files))
         self._sizes = [counts["pairs"]]  # by corpus, one after another in the text
         if len(corpora) > 1:
-            self._sizes = [counts[token_cache.pairs_of_corpus(n + 1)] for n in range(len(corpora))]
+            self._sizes = [counts[f"pairs.{n + 1}"] for n in range(len(corpora))]
         self.blank = counts["blank"]  # pairs dropped for a blank side
         self.same = counts["same"]  # pairs with identical sides
         names = (*token_cache.TEXT_FILES, *(token_cache.LINK_FILES[:2] if self._has_links else ()))
@@ -181,10 +173,10 @@ class TrainingData:
         if self.tags:
             settings["tags"] = list(self.tags)
         if config.model:
-            settings["model"] = checksums_of_models(config)
+            settings["model"] = training.checksums_of_models(config)
         entry = self._load(_VOCABULARY, {"config": settings}, build)
-        vocabularies = load_vocabularies(entry.path, config.sampling)
-        self.notes += vocabulary_notes(config, vocabularies)
+        vocabularies = vocabulary.load_vocabularies(entry.path, config.sampling)
+        self.notes += training.vocabulary_notes(config, vocabularies)
         return vocabularies
 
     def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
@@ -196,14 +188,18 @@ class TrainingData:
             with closing(encode_in_workers(self.text, vocabularies, max_length, place)) as chunks:
                 return token_cache.write_ids(folder, chunks, size)
 
-        settings = {"vocabulary": checksums_of(vocabularies), "max_length": max_length}
+        settings = {"vocabulary": vocabulary.checksums_of(vocabularies), "max_length": max_length}
         entry = self._load(_TOKENS, settings, build)
         src_texts, tgt_texts, src, tgt = token_cache.open_ids(entry, self.text, size)
         too_long, rows = len(self.text) - len(src_texts), src_texts.rows
         parts: tuple[Share, ...] = ()
         if len(self._sizes) > 1:
             parts = shares(ends_of(rows, self._sizes), self._weights)
-        links = Selected(token_cache.open_links(self._entry), rows) if self._has_links else None
+        links = (
+            Selected(token_cache.open_side(self._entry, token_cache.LINKS), rows)
+            if self._has_links
+            else None
+        )
         divisions = token_cache.StoredDivisions(entry)
         return EncodedPairs(src_texts, tgt_texts, src, tgt, too_long, parts, links, divisions)
 
@@ -278,7 +274,7 @@ def train_in_worker(
     """
 
     def train() -> None:
-        save_vocabularies(train_vocabularies(config, text.src, text.tgt, tags), folder)
+        vocabulary.save_vocabularies(train_vocabularies(config, text.src, text.tgt, tags), folder)
 
     if len(text) <= MAX_PAIRS_WITHOUT_WORKERS:
         train()

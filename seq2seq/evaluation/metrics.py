@@ -111,8 +111,7 @@ def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
 
 def tokenized_note(hypotheses: Sequence[str]) -> str | None:
     """Return a note if the hypotheses appear to be tokenized, by sacrebleu's rule."""
-    suspects = sum(line.rstrip().endswith(" .") for line in hypotheses)
-    if suspects < _TOKENIZED_LINES:
+    if (suspects := sum(line.rstrip().endswith(" .") for line in hypotheses)) < _TOKENIZED_LINES:
         return None
     return (
         f"{suspects} of {len(hypotheses)} hypotheses end in ' .', so they seem to be tokenized: "
@@ -122,8 +121,7 @@ def tokenized_note(hypotheses: Sequence[str]) -> str | None:
 
 def not_nfc_note(name: str, lines: Sequence[str]) -> str | None:
     """Return a note if a text is not in Unicode's NFC, the normal form of translations."""
-    count = sum(not unicodedata.is_normalized("NFC", line) for line in lines)
-    if not count:
+    if not (count := sum(not unicodedata.is_normalized("NFC", line) for line in lines)):
         return None
     return (
         f"{name}: {count:,} of {len(lines):,} lines are not in Unicode's NFC, unlike translations, "
@@ -149,9 +147,8 @@ def long_line_note(
 
 def few_lines_note(lines: int) -> str | None:
     """Return a note if there are too few lines for intervals and p-values."""
-    if lines >= MIN_SENTENCES:
-        return None
-    return f"no intervals and p-values for fewer than {MIN_SENTENCES} lines (here: {lines})"
+    text = f"no intervals and p-values for fewer than {MIN_SENTENCES} lines (here: {lines})"
+    return text if lines < MIN_SENTENCES else None
 
 
 def few_differences_note(comparison: Comparison) -> str | None:
@@ -161,10 +158,8 @@ def few_differences_note(comparison: Comparison) -> str | None:
         for key, pair in comparison.items()
         if pair.p_value is None and pair.system.ci is not None
     ]
-    if not untested:
-        return None
-    names = " and ".join(untested)
-    return f"no p-value of {names}: the systems differ in fewer than {MIN_SENTENCES} lines"
+    lines = f"the systems differ in fewer than {MIN_SENTENCES} lines"
+    return f"no p-value of {' and '.join(untested)}: {lines}" if untested else None
 
 
 @quiet_sacrebleu()

@@ -32,8 +32,6 @@ _JAPANESE_CODES = ("ja", "jpn", "jp", "japanese")  # for references in Han chara
 _UNSPACED_SHARE = 0.3  # share of letters; one Han character is worth several Latin letters
 _KANA_SHARE = 0.05  # kana among Han and kana, from which a text is taken to be Japanese
 _SAMPLED_LINES = 2000
-
-
 _TER_TOKENIZERS = {
     asian: TercomTokenizer(normalized=asian, asian_support=asian) for asian in (False, True)
 }
@@ -68,13 +66,12 @@ class Segmentation(NamedTuple):
         """Return a note on references without spaces between words."""
         if self.script is None:
             return None
-        bleu = f"BLEU uses sacrebleu's tokenizer {self.tokenize}"
+        bleu, between = f"BLEU uses sacrebleu's tokenizer {self.tokenize}", "text between spaces"
         if self.tokenize in _BY_SPACES:
             char = argument("tokenize", "char")
-            bleu += f", which counts text between spaces as one word ({char} would not)"
-        ter = "splits at Chinese characters (asian:yes)"
-        if not self.asian:
-            ter = "counts text between spaces as one word"
+            bleu += f", which counts {between} as one word ({char} would not)"
+        splits = "splits at Chinese characters (asian:yes)"
+        ter = splits if self.asian else f"counts {between} as one word"
         return (
             f"the references are in {self.script} script, without spaces between words: {bleu}; "
             f"TER {ter}"
@@ -95,7 +92,11 @@ def segmentation_of(
     decides only whether Han characters without kana are Chinese or Japanese. `tokenize` replaces
     the choice for BLEU.
     """
-    letters = _letters_by_script(references)
+    sample = (line for lines in references for line in spread(lines, _SAMPLED_LINES))
+    letters = Counter[str | None]()  # and marks, by unspaced script
+    for character, count in Counter(chain.from_iterable(sample)).items():
+        if unicodedata.category(character)[0] in "LM":
+            letters[_script(character)] += count
     unspaced = {script: count for script, count in letters.items() if script is not None}
     if sum(unspaced.values()) < max(1, _UNSPACED_SHARE * letters.total()):
         return Segmentation(tokenize or DEFAULT_TOKENIZER)
@@ -106,17 +107,6 @@ def segmentation_of(
     if code in _JAPANESE_CODES or kana >= _KANA_SHARE * (han + kana):
         return Segmentation(tokenize or "char", True, "Japanese")
     return Segmentation(tokenize or "zh", True, "Chinese")
-
-
-def _letters_by_script(references: Iterable[Sequence[str]]) -> Counter[str | None]:
-    """Count letters and marks by unspaced script (None: any other) in part of the lines."""
-    sample = (line for lines in references for line in spread(lines, _SAMPLED_LINES))
-    characters = Counter(chain.from_iterable(sample))
-    letters: Counter[str | None] = Counter()
-    for character, count in characters.items():
-        if unicodedata.category(character)[0] in "LM":
-            letters[_script(character)] += count
-    return letters
 
 
 @cache

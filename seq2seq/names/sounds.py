@@ -18,9 +18,7 @@ _JOINERS = "\u200c\u200d"
 _JOINING = ("VIRAMA", "NUKTA")  # last words of the names of marks that belong to a unit
 _VOWELS = frozenset("aeiouy")
 _PRIOR_COUNT = 2.0  # pseudo-count of the prior for each unit
-_RARE_CHUNK = (
-    1e-4  # prior of letters that sound unlike the unit, divided by 26 for each further one
-)
+_RARE_CHUNK = 1e-4  # prior of a letter unlike the unit, divided by 26 for each further one
 
 Unit = str
 Chunk = str
@@ -66,12 +64,6 @@ def sound_of(character: str) -> str:
     return name.split()[-1].lower() if name and not _joins(character) else ""
 
 
-def similarity(chunk: Chunk, unit: Unit) -> float:
-    """Return 1 if letters have the consonants of a unit's Unicode name, else 0."""
-    sound = sound_of(unit[0])
-    return float(_consonants(chunk) == _consonants(sound) if sound else not chunk)
-
-
 @cache
 def _consonants(letters: str) -> str:
     """Return the consonants, without repetitions."""
@@ -97,7 +89,9 @@ class SoundModel:
         """Return the log-probability of letters given a unit, smoothed by the prior."""
         value = self._log_probs.get((chunk, unit))
         if value is None:
-            prior = 0.25 * similarity(chunk, unit) + _RARE_CHUNK / 26.0 ** max(0, len(chunk) - 1)
+            sound = sound_of(unit[0])
+            is_alike = _consonants(chunk) == _consonants(sound) if sound else not chunk
+            prior = 0.25 * is_alike + _RARE_CHUNK / 26.0 ** max(0, len(chunk) - 1)
             counts = self._counts.get(unit)
             if counts:
                 prior = counts[chunk] + _PRIOR_COUNT * prior

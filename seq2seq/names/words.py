@@ -38,7 +38,7 @@ def source_words(line: str) -> list[SourceWord]:
     """Return the words of a source line."""
     words: list[SourceWord] = []
     last_end = 0
-    for match in _source_word().finditer(line):
+    for match in _patterns()[0].finditer(line):
         start, text = match.start(), _POSSESSIVE.sub("", match[0]) or match[0]
         between, initial = line[last_end:start], not words
         if words and _SENTENCE_END.search(between):  # unless a full stop belongs to the word: `Dr.`
@@ -57,12 +57,12 @@ def is_shortened(word: str) -> bool:
 
 def target_words(line: str) -> Iterator[re.Match[str]]:
     """Yield the words of a target line: letters with their marks."""
-    yield from _target_word().finditer(line)
+    yield from _patterns()[1].finditer(line)
 
 
 def is_letter(character: str) -> bool:
     """Return whether a character belongs to words."""
-    return _target_word().fullmatch(character) is not None
+    return _patterns()[1].fullmatch(character) is not None
 
 
 def without_placeholders(text: str) -> str:
@@ -95,17 +95,12 @@ def count_cases(lines: Sequence[str]) -> CaseCounts:
 
 
 @cache
-def _source_word() -> re.Pattern[str]:
-    letters = _target_word().pattern
-    return re.compile(rf"{letters}(?:[\u2019'-]{letters})*")
-
-
-@cache
-def _target_word() -> re.Pattern[str]:
-    """Compile the pattern of letters and their marks; to find these takes longer than an import."""
+def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Compile those of words of either side; to find all marks takes longer than an import."""
     codes = map(chr, range(0x300, _BMP))
     marks = "".join(code for code in codes if unicodedata.category(code)[0] == "M")
-    return re.compile(rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+")
+    letters = rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+"
+    return re.compile(rf"{letters}(?:[\u2019'-]{letters})*"), re.compile(letters)
 
 
 def any_of(strings: Iterable[str]) -> re.Pattern[str]:

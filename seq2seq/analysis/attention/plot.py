@@ -25,8 +25,6 @@ SUFFIXES = (".html", ".png", ".svg", ".pdf")
 MAX_TABLES = 200  # sentences in an HTML page
 MAX_PANELS = 8  # sentences in a PNG, SVG or PDF file
 MAX_CELLS = 100_000  # cells of one sentence; a cell takes 100 bytes of HTML
-
-
 _SHADES = " \u2591\u2592\u2593\u2588"  # none, light, medium, dark and full shade
 _BOUNDS = 0.1, 0.3, 0.5, 0.7  # weights from which the next shade is used
 

@@ -125,26 +125,25 @@ def alignment_findings(split: Split, alignment: Alignment) -> Iterator[Finding]:
     """Judge the alignment of a split; a split that could not be measured is never passed."""
     name, agreement = split.name, alignment.agreement
     place = f"line n of {split.tgt_file} translates line n of {split.src_file}"
+    for stretch in alignment.stretches:
+        yield Finding("alignment", True, _stretch_text(split, stretch, alignment.pairs, place))
+    if alignment.stretches:
+        return
     if agreement is None:
         text = f"{name}: alignment not measured: fewer than {MIN_PAIRS} pairs"
-        yield Finding("alignment", False, text, done=False)
-    elif alignment.stretches:
-        for stretch in alignment.stretches:
-            yield Finding("alignment", True, _stretch_text(split, stretch, alignment.pairs, place))
     elif agreement < GOOD:
         text = (
             f"{name}: alignment not established: {alignment.pairs:,} pairs are too few, or the "
             f"translations too free, to show that {place} (agreement {100 * agreement:.0f}%, by "
             "chance 50%). Compare some lines"
         )
-        yield Finding("alignment", False, text, done=False)
     else:
         text = (
             f"{name}: no sign of misalignment: words, numbers and punctuation agree with "
             f"the same line rather than another (in {100 * agreement:.0f}% of comparisons, by "
             "chance 50%)"
         )
-        yield Finding("alignment", False, text)
+    yield Finding("alignment", False, text, done=agreement is not None and agreement >= GOOD)
 
 
 def _stretch_text(split: Split, stretch: Stretch, pairs: int, place: str) -> str:

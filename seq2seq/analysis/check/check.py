@@ -82,11 +82,16 @@ def _parts(
     alignments: dict[str, Alignment] = {}
     evidence: Evidence | None = None  # that of the first split serves all
     for name, text in texts.items():
-        alignments[name], own = alignment.measure_alignment(text, evidence)
-        evidence = evidence or own
+        alignments[name], of_text = alignment.measure_alignment(text, evidence)
+        evidence = evidence or of_text
     yield ReportPart("", "alignments", alignments)
     stage("comparing the splits")
-    comparisons = list(_comparisons(texts))
+    pairs = [(name, reference) for name in ("valid", "test") for reference in texts]
+    comparisons = [
+        SplitComparison(name, reference, overlap(texts[name], texts[reference]))
+        for name, reference in pairs
+        if name in texts and (is_train(reference) or (name, reference) == ("test", "valid"))
+    ]
     yield ReportPart("", "comparisons", comparisons)
     stage("measuring training steps")
     cost = forecast.forecast(session)
@@ -145,14 +150,6 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
 def is_train(name: str) -> bool:
     """Return whether this is the name of a training text."""
     return name.startswith("train")
-
-
-def _comparisons(texts: dict[str, ParallelText]) -> Iterator[SplitComparison]:
-    for name in ("valid", "test"):
-        for reference in texts:
-            is_earlier = is_train(reference) or (name, reference) == ("test", "valid")
-            if name in texts and is_earlier:
-                yield SplitComparison(name, reference, overlap(texts[name], texts[reference]))
 
 
 def _form_findings(

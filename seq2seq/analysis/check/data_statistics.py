@@ -97,19 +97,14 @@ def unusual_characters(lines: Sequence[str]) -> dict[str, list[int]]:
 
 def overlap(text: ParallelText, reference: ParallelText) -> Overlap:
     """Find the lines of `text` that occur in `other`; blank lines and outer spaces are ignored."""
-    pairs = {
-        (src.strip(), tgt.strip()) for src, tgt in zip(reference.src, reference.tgt, strict=True)
-    }
+    pairs = {*zip(map(str.strip, reference.src), map(str.strip, reference.tgt), strict=True)}
     sources = {src for src, _ in pairs}
-    shared = Overlap([], [])
-    for number, pair in enumerate(zip(text.src, text.tgt, strict=True), start=1):
-        src, tgt = (line.strip() for line in pair)
-        if has_text(src, tgt):
-            if src in sources:
-                shared.sources.append(number)
-            if (src, tgt) in pairs:
-                shared.pairs.append(number)
-    return shared
+    lines = zip(map(str.strip, text.src), map(str.strip, text.tgt), strict=True)
+    numbered = [(number, pair) for number, pair in enumerate(lines, start=1) if has_text(*pair)]
+    return Overlap(
+        [number for number, pair in numbered if pair[0] in sources],
+        [number for number, pair in numbered if pair in pairs],
+    )
 
 
 def _side_statistics(

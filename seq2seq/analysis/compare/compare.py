@@ -66,10 +66,7 @@ def _check(
 
 
 def _read_run(config: Config) -> TrainingState | None:
-    """Read the state of a run, if any, and release its tensors.
-
-    Raises UserError if the folder holds a run of another config, or one that was trained longer.
-    """
+    """Return the state of a run, if any; raises UserError for other configs or longer training."""
     exists = holds_run(config.run_dir)
     remedy = f"Set another folder ({errors.argument('output')}), or remove that run."
     try:

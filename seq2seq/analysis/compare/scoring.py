@@ -121,8 +121,8 @@ def score_all(
             drawn = [resamples.scores(rows, metrics.bleu_of_sums) for rows in counts]
             means = np.asarray(np.stack(drawn).mean(axis=0))
         if baseline is not None:
-            both = [[run.output.text.counts for run in system] for system in (baseline[0], runs)]
-            differing = differing_sentences(*both)
+            systems = ([run.output.text.counts for run in system] for system in (baseline[0], runs))
+            differing = differing_sentences(*systems)
             scores = bleu_scores(baseline[0]), bleu_scores(runs)
             difference = bootstrap.difference(*scores, baseline[1], means, differing)
         baseline = baseline or (runs, means)

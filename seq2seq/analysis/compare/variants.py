@@ -69,9 +69,9 @@ class Plan(NamedTuple):
     def output_paths(self, split: str) -> list[Path]:
         """Return all files that the comparison writes beside its runs."""
         suffixes = [*(f"seed{seed}" for seed in self.seeds), "ensemble"]
-        names = [f"{variant.name}-{suffix}" for variant in self.variants for suffix in suffixes]
-        figures = [self.folder / name for name in (CURVES, LENGTHS)]
-        return [*(self.output_path(name, split) for name in names), *figures]
+        names = (f"{variant.name}-{suffix}" for variant in self.variants for suffix in suffixes)
+        texts = [self.output_path(name, split) for name in names]
+        return [*texts, self.folder / CURVES, self.folder / LENGTHS]
 
 
 def parse_seeds(value: object) -> tuple[int, ...]:
@@ -113,14 +113,12 @@ def read_plan(
         chosen = None if seeds is None else parse_seeds(seeds)
     except ValueError as error:
         raise UserError(f"{argument('seeds', seeds)}: {error}") from None
-    documents = [read_document(path) for path in paths]
-    lists = [
-        path for path, document in zip(paths, documents, strict=True) if VARIANTS in document.tree
-    ]
+    documents = {path: read_document(path) for path in paths}
+    lists = [path for path, document in documents.items() if VARIANTS in document.tree]
     if lists and len(paths) > 1:
         raise UserError(f"{lists[0]}: lists variants itself. Pass no other file.")
     if lists:
-        plan = _read_list(paths[0], documents[0], overrides)
+        plan = _read_list(paths[0], documents[paths[0]], overrides)
     else:
         plan = _read_variants([(None, path, lambda: overrides, "") for path in paths])
     plan = plan._replace(seeds=chosen or plan.seeds, folder=folder or plan.folder)

@@ -116,8 +116,13 @@ def gather(
     figures = read_metrics(run)
     charts = {title: _curves(figures, names) for title, names in _CHARTS.items()}
     parameters = sum(map(math.prod, shapes.values()))
+    here = Path.cwd()  # folders above it are left out: a report may be passed on
+
+    def shown_path(path: Path) -> Path:
+        return path.relative_to(here) if path.is_relative_to(here) else Path(path.name)
+
     return RunFacts(
-        with_paths(config, _shown),
+        with_paths(config, shown_path),
         run,
         parameters,
         _summary(config, int(header["step"]), parameters, run),
@@ -172,20 +177,10 @@ def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[
     """Return the curves of figures, by their names in the chart, that have finite values."""
     curves = []
     for key, name in names.items():
-        points = sorted(
-            (line["step"], line[key])
-            for line in figures
-            if {"step", key} <= line.keys() and math.isfinite(line[key])
-        )
-        if points:
-            curves.append(Curve(name, points))
+        lines = (line for line in figures if {"step", key} <= line.keys())
+        points = sorted((line["step"], line[key]) for line in lines if math.isfinite(line[key]))
+        curves += [Curve(name, points)] if points else []
     return curves
-
-
-def _shown(path: Path) -> Path:
-    """Return a path without the folders above the working directory: a report may be passed on."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else Path(path.name)
 
 
 def _scored(

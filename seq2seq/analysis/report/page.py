@@ -25,8 +25,7 @@ def page(*runs: RunFacts) -> str:
     """Return the page of a run, or of two side by side; raises UserError for different texts."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
-    for name, value in {"$style": style(), "$title": _text(" and ".join(_names(runs)))}.items():
-        head = head.replace(name, value)
+    head = head.replace("$style", style()).replace("$title", _text(" and ".join(_names(runs))))
     return head + "\n".join(_sections(runs)) + foot
 
 
@@ -37,7 +36,8 @@ def _names(runs: Sequence[RunFacts]) -> list[str]:
 
 
 def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
-    yield f"<h1>{_text(' and '.join(_names(runs)))}</h1>"
+    names = _names(runs)
+    yield f"<h1>{_text(' and '.join(names))}</h1>"
     yield _columns(runs, [run.summary for run in runs])
     scored = [run.scored for run in runs if run.scored is not None]
     yield "<h2>Scores</h2>"
@@ -47,17 +47,17 @@ def _sections(runs: Sequence[RunFacts]) -> Iterator[str]:
     if len(scored) == 2 and scored[0].references != scored[1].references:
         raise UserError(f"{runs[1].run}: has another test text than {runs[0].run}; report it alone")
     if scored:
-        yield _scores(scored, _names(runs))
+        yield _scores(scored, names)
     yield _charts(runs)
     if len(scored) == 2:
-        yield from _better(scored, _names(runs), runs[0])
+        yield from _better(scored, names, runs[0])
     elif scored:
         yield from _worst(scored[0], runs[0])
-    for name, run in zip(_names(runs), runs, strict=True):
+    for name, run in zip(names, runs, strict=True):
         yield from _samples(run, f" of {name}" * (len(runs) > 1))
     yield "<h2>Config</h2><p>Keys that differ from the defaults.</p>"
     yield _columns(runs, [changed_keys(run.config) for run in runs])
-    for name, run in zip(_names(runs), runs, strict=True):
+    for name, run in zip(names, runs, strict=True):
         summary = "all keys" + f" of {_text(name)}" * (len(runs) > 1)
         yield f"<details><summary>{summary}</summary>"
         yield f'<pre tabindex="0">{_text(dump_config(run.config))}</pre></details>'
@@ -140,8 +140,7 @@ def _charts(runs: Sequence[RunFacts]) -> str:
             for curve in run.charts.get(title, ())
         ]
         figures.append(line_chart(title, curves))
-    trained = any(run.charts for run in runs)
-    figures_note = "" if trained else "<p>No figures of training yet.</p>"
+    figures_note = "<p>No figures of training yet.</p>" * (not any(run.charts for run in runs))
     drawn = ""
     for figure in figures:
         wide = " class=wide" if figure.get_figwidth() > SMALL[0] else ""
@@ -211,19 +210,17 @@ def _sentence(
     """Return source, reference and translations, with their differences marked."""
     data, reference = run.config.data, line.reference
     last = list(translations.values())[-1]
+    tgt = data.tgt_lang
     rows = [
         ("source", _text(line.source), data.src_lang, ""),
-        ("reference", _marked(reference, last), data.tgt_lang, " class=reference"),
+        ("reference", _marked(reference, last), tgt, " class=reference"),
+        *((name, _marked(text, reference), tgt, "") for name, text in translations.items()),
     ]
-    rows += [
-        (name, _marked(text, reference), data.tgt_lang, "") for name, text in translations.items()
-    ]
-    return "<dl>{}</dl>".format(
-        "".join(
-            f'<dt>{_text(name)}</dt><dd dir="auto" lang="{escape(language)}"{kind}>{text}</dd>'
-            for name, text, language, kind in rows
-        )
+    entries = (
+        f'<dt>{_text(name)}</dt><dd dir="auto" lang="{escape(language)}"{kind}>{text}</dd>'
+        for name, text, language, kind in rows
     )
+    return f"<dl>{''.join(entries)}</dl>"
 
 
 def _marked(text: str, counterpart: str) -> str:

@@ -18,18 +18,8 @@ import sentencepiece
 
 from seq2seq.data.spread import spread
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    UNK_ID,
-    Vocabularies,
-    Vocabulary,
-    mask_names,
-    normalized,
-    read_model,
-    words_of,
-)
+from seq2seq.data.vocabulary import vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.names.names import learn_names
 from seq2seq.names.words import PLACEHOLDERS, any_of
 from seq2seq.runtime.errors import UserError
@@ -62,16 +52,16 @@ def train_vocabularies(
     src, tgt = (spread(side, MAX_TRAINING_PAIRS) for side in (src, tgt))
     names = None
     if config.masks_names:
-        src, tgt = ([normalized(text) for text in side] for side in (src, tgt))
+        src, tgt = ([vocabulary.normalized(text) for text in side] for side in (src, tgt))
         names = learn_names(src, tgt, config.symbols)
-        src, tgt = mask_names(names, src, tgt)
+        src, tgt = vocabulary.mask_names(names, src, tgt)
     if config.model:
         return existing_vocabularies(config, tags)._replace(names=names)
     sides = {"this": [*src, *tgt]} if config.joint else {"the source": src, "the target": tgt}
     trained = []
     for side, texts in sides.items():
         try:
-            sentences = [normalized(text) for text in texts]
+            sentences = [vocabulary.normalized(text) for text in texts]
             if config.symbols and config.type == "word":  # to which symbols are words
                 symbol = any_of(config.symbols)
                 sentences = [symbol.sub(r" \g<0> ", text) for text in sentences]
@@ -103,7 +93,7 @@ def _train_fitting(
     if config.type == "char":
         return _train(config, sentences, tags, MAX_AUTO_SIZE)
     if config.type == "word":
-        counts = Counter(word for text in sentences for word in words_of(text))
+        counts = Counter(word for text in sentences for word in vocabulary.words_of(text))
         repeated = sum(count > 1 for count in counts.values())
         special = 4 + len({*tags, *config.symbols})
         return _train(config, sentences, tags, min(max(16, special + repeated), MAX_AUTO_SIZE))
@@ -133,10 +123,10 @@ def _train(
         normalization_rule_name="identity",
         max_sentence_length=1_000_000,  # bytes
         num_threads=4,  # fixed, since the result depends on it
-        pad_id=PAD_ID,
-        unk_id=UNK_ID,
-        bos_id=BOS_ID,
-        eos_id=EOS_ID,
+        pad_id=vocabulary.PAD_ID,
+        unk_id=vocabulary.UNK_ID,
+        bos_id=vocabulary.BOS_ID,
+        eos_id=vocabulary.EOS_ID,
         user_defined_symbols=[
             *(PLACEHOLDERS if config.masks_names else ()),  # first, for their ids
             *(SPACE + symbol for symbol in dict.fromkeys((*tags, *config.symbols))),
@@ -191,7 +181,7 @@ def _read(path: Path, config: "VocabularyConfig", tags: Sequence[str] = ()) -> V
     content = _content(path)
     try:
         Vocabulary(content)
-        model = read_model(content)
+        model = vocabulary.read_model(content)
     except RuntimeError:
         raise UserError(f"{_KEY}: {path} is not a SentencePiece model") from None
     rules, settings = model.normalizer_spec, model.trainer_spec

@@ -77,7 +77,8 @@ class Vocabulary:
     @cached_property
     def _has_own_rules(self) -> bool:
         """Return whether the model normalizes text by rules of its own, after NFC."""
-        return rules_of(read_model(self.model)) != "identity"
+        rules = read_model(self.model).normalizer_spec
+        return bool(rules.precompiled_charsmap) and rules.name != "identity"
 
     @cached_property
     def _sampler(self) -> SubwordSampler:
@@ -206,12 +207,6 @@ def read_model(model: bytes) -> Any:
     message = messages.ModelProto()  # type: ignore[attr-defined]
     message.ParseFromString(model)
     return message
-
-
-def rules_of(model: Any) -> str:
-    """Return the name of a model's normalization rules; "identity" without any."""
-    rules = model.normalizer_spec
-    return rules.name if rules.precompiled_charsmap else "identity"
 
 
 def check_tags(vocabularies: Vocabularies, tags: Iterable[str]) -> None:
