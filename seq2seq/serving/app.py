@@ -45,10 +45,7 @@ def create_app(
     access: Access | None = None,
     settings: SearchSettings = DEFAULT_SETTINGS,
 ) -> ASGIApp:
-    """Return the application that serves these translators.
-
-    Its lifespan starts and stops the thread that translates.
-    """
+    """Return the application; its lifespan starts and stops the thread that translates."""
     limits, access = limits or Limits(), access or Access()
     queue = TranslationQueue(limits.queue_lines)
     service = Service(pairs, queue, limits, access, settings)
@@ -98,11 +95,10 @@ class Connection(H11Protocol):
         self._unread = 0  # bytes of the answer that the client has not taken
         self._watching = self.loop.call_later(IDLE, self._watch)
         if len(self.connections) > MAX_CONNECTIONS:
-            others = (other for other in self.connections if isinstance(other, Connection))
-            waiting = (other for other in others if other.is_waiting and other is not self)
-            longest = min(waiting, key=lambda connection: connection._since, default=None)
-            if longest is not None:
-                longest.transport.abort()
+            peers = (peer for peer in self.connections if isinstance(peer, Connection))
+            waiting = [peer for peer in peers if peer.is_waiting and peer is not self]
+            if waiting:
+                min(waiting, key=lambda connection: connection._since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what belongs to the connection."""
@@ -192,10 +188,7 @@ def address_of(listening: socket.socket) -> str:
 
 
 def server_for(app: ASGIApp, longest_request: float) -> uvicorn.Server:
-    """Return a server; `run(sockets=[listen(...)])` serves until SIGINT or SIGTERM.
-
-    Requests that were accepted are answered before it returns.
-    """
+    """Return a server; `run(sockets=[listen(...)])` answers requests until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         app,
         access_log=False,

@@ -20,7 +20,7 @@ from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
-from seq2seq.serving.access import Access, Client, DisconnectedError, LimitError, Limits
+from seq2seq.serving.access import Access, Client, Limits, disconnected
 from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
@@ -54,9 +54,9 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         Raises UserError if no pair fits, or several do and the request names only
         one language or one without its region.
         """
-        codes = (("from", None if src == AUTO else src), ("to", tgt))
-        named = [f"{word} {code}" for word, code in codes if code is not None]
         src = None if src == AUTO else src
+        codes = (("from", src), ("to", tgt))
+        named = [f"{word} {code}" for word, code in codes if code is not None]
         fitting: list[LanguagePair] = []
         for form in (str, languages.folded, languages.language):
             wishes = [None if code is None else form(code) for code in (src, tgt)]
@@ -103,10 +103,7 @@ class LanguagePairs(dict[LanguagePair, Translator]):
 
 
 def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> LanguagePairs:
-    """Load the translator of each run, as `Translator.load` does.
-
-    Raises UserError if two translate the same languages.
-    """
+    """Load the translator of each run; raises UserError if two translate the same languages."""
     places: dict[LanguagePair, str] = {}
     for run in runs:
         pair = LanguagePair(*languages_of(Path(run)))
@@ -216,7 +213,7 @@ class Service:
     def check_size(
         self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0
     ) -> None:
-        """Raise LimitError for too many lines, or characters in lines or in `phrases` for all.
+        """Raise HTTPException for too many lines, or characters in lines or in `phrases` for all.
 
         A search that costs more counts as if it had more characters.
         """
@@ -230,23 +227,20 @@ class Service:
             (counted, self.limits.characters, texts, "characters"),
         ):
             if count > most:
-                raise LimitError(f"{text}: the limit is {most:,} {unit} per request")
+                raise HTTPException(413, f"{text}: the limit is {most:,} {unit} per request")
         client.spend(counted)
 
     async def translate(
         self, request: Request, search: Search, lines: Sequence[QueuedLine]
     ) -> list[Translation]:
-        """Return translations; if the client disconnects before, drop its lines.
-
-        Raises what `TranslationQueue.translate` raises.
-        """
+        """Return translations, as the queue does; if the client disconnects, drop its lines."""
         answer = asyncio.ensure_future(self.queue.translate(search, lines, self.limits.seconds))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
-            raise DisconnectedError
+            raise disconnected()
         finally:
             answer.cancel()
             gone.cancel()

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DESCRIPTIONS
@@ -16,22 +16,9 @@ from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
+from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES
-from seq2seq.serving.service import (
-    FORMAT,
-    JSON,
-    Document,
-    Format,
-    Items,
-    LanguagePair,
-    Service,
-    Texts,
-    described_body,
-    read_documents,
-    read_json,
-    text_list,
-    translated_documents,
-)
+from seq2seq.serving.service import JSON, Document, Items, LanguagePair, Service, Texts
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
@@ -44,11 +31,7 @@ def _setting(name: str, default: Any) -> Any:
     return Field(default, description=DESCRIPTIONS[name])
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class SamplingRequest(_Strict):
+class SamplingRequest(BaseModel, extra="forbid"):
     """Draw translations at random in place of beam search."""
 
     samples: Hypotheses = _setting("samples", 1)
@@ -58,13 +41,15 @@ class SamplingRequest(_Strict):
     seed: int = _setting("seed", 1)
 
 
-class TranslateLines(_Strict):
+class TranslateLines(BaseModel, extra="forbid"):
     """Lines to translate, and how; every field but `text` may be omitted."""
 
     text: Texts = Field(
         description="a line, or several; none contains a line break, unless they have a format"
     )
-    format: Format | None = Field(None, description=f"{FORMAT}; each is then a document")
+    format: requests.Format | None = Field(
+        None, description=f"{requests.FORMAT}; each is then a document"
+    )
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
     beam_size: Hypotheses | None = Field(
@@ -127,7 +112,7 @@ class Translations(BaseModel):
 def router(service: Service) -> APIRouter:
     """Return the routes."""
     routes = APIRouter(prefix="/v1", tags=["v1"])
-    described = described_body("/v1/translate", TranslateLines)
+    described = requests.described_body("/v1/translate", TranslateLines)
 
     @routes.post(
         "/translate", response_model=Translations, responses=RESPONSES, openapi_extra=described
@@ -135,10 +120,10 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         client = service.access.client(request)
-        body = await read_json(request, TranslateLines)
-        texts, documents = text_list(body.text), list[Document]()
+        body = await requests.read_json(request, TranslateLines)
+        texts, documents = requests.text_list(body.text), list[Document]()
         if body.format is not None:
-            documents = await asyncio.to_thread(read_documents, texts, body.format)
+            documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
             texts = [line for document in documents for line in document.lines]
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
@@ -221,6 +206,6 @@ def _answer(
     head = json_text({"source": pair.src, "target": pair.tgt})
     tail = {
         "notes": [translation.notes for translation in translations],
-        "documents": [text for text, *_ in translated_documents(documents, translations)],
+        "documents": [text for text, *_ in requests.translated_documents(documents, translations)],
     }
     return f'{head[:-1]}, "translations": [{objects}], {json_text(tail)[1:]}'
