@@ -9,7 +9,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary.vocabulary import checksums_of
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
@@ -22,11 +21,10 @@ _TOO_FEW = "an average needs at least 2 checkpoints"
 
 
 def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Path]:
-    """Return the files to average.
+    """Return the files to average: these files, or the best weights of each of several runs.
 
-    These are the snapshots of a single run folder, or the newest `last` of them; the best weights
-    of each of several; or the files given. Raises UserError for other files, duplicates or too few
-    snapshots.
+    Of a single run folder these are its snapshots, or the newest `last` of them. Raises UserError
+    for other files or too few snapshots.
     """
     if len(runs) == 1 and not runs[0].is_file():
         return _select_snapshots(runs[0], last)
@@ -73,13 +71,10 @@ def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> N
 
 
 def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[LoadedRun]:
-    """Load checkpoints of one model; raises UserError if they differ in more than their weights.
-
-    All are kept in memory, since a run that is still training may remove its snapshots.
-    """
+    """Load checkpoints of one model; raises UserError if they differ in more than their weights."""
     if len(paths) < 2:
         raise UserError(f"{paths[0]}: {_TOO_FEW}")
-    loaded: list[LoadedRun] = []
+    loaded: list[LoadedRun] = []  # all of them: training may remove its snapshots meanwhile
     for path in paths:
         loaded.append(checkpoint.load_model(path.parent, device, path.name))
         _check_compatible(loaded[-1], loaded[:-1])
@@ -88,17 +83,12 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Loaded
 
 def _check_compatible(added: LoadedRun, earlier: Sequence[LoadedRun]) -> None:
     path, first = added.path, earlier[0] if earlier else added
-    described = [
-        (checksums_of(run.vocabularies), run.config.data.direction) for run in (first, added)
-    ]
-    check_fit([first.path, path], described)
+    check_fit([first.path, path], [run.vocabulary_and_direction() for run in (first, added)])
     if changes := model_changes(first.config, added.config, ("model.",)):
         raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
-    for run in earlier:
-        if run.checksum == added.checksum:
-            raise UserError(
-                f"{path}: has the same weights as {run.path}; name each checkpoint only once"
-            )
+    for run in (run for run in earlier if run.checksum == added.checksum):
+        text = f"has the same weights as {run.path}; name each checkpoint only once"
+        raise UserError(f"{path}: {text}")
 
 
 def average_models(models: Sequence[Seq2Seq]) -> Seq2Seq:

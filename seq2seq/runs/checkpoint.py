@@ -4,7 +4,7 @@ Every write is atomic. Weights carry checksums of themselves and of the vocabula
 keys that they depend on.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -60,35 +60,20 @@ def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None
     with layout.writing(folder, folder):
         folder.mkdir(parents=True, exist_ok=True)
     update_config(folder, config)
-    update_vocabularies(folder, vocabularies)
-
-
-def update_config(folder: Path, config: Config) -> None:
-    """Replace the config of a run: a resumed run may change some keys.
-
-    Paths are made absolute, so that the run finds its texts from any working directory.
-    """
-    with layout.writing(folder / layout.CONFIG):
-        atomic_write(folder / layout.CONFIG, dump_config(_absolute(config)).encode())
-
-
-def _absolute(config: Config) -> Config:
-    if LONE_SURROGATE.search(str(Path.cwd())):
-        return config  # YAML cannot hold a name that is not UTF-8
-    return with_paths(config, Path.absolute)
-
-
-def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
-    """Write the vocabulary of a run, in place of a damaged one."""
     with layout.writing(folder / layout.VOCABULARY):
         save_vocabularies(vocabularies, folder / layout.VOCABULARY)
 
 
-def save_weights(path: Path, weights: Mapping[str, Tensor], header: CheckpointHeader) -> None:
-    """Write the weights of a step.
+def update_config(folder: Path, config: Config) -> None:
+    """Write the config of a run, with absolute paths: it may be used from any folder."""
+    if LONE_SURROGATE.search(str(Path.cwd())) is None:  # YAML cannot hold a name that is not UTF-8
+        config = with_paths(config, Path.absolute)
+    with layout.writing(folder / layout.CONFIG):
+        atomic_write(folder / layout.CONFIG, dump_config(config).encode())
 
-    Raises RunError if they are not finite, or if the file cannot be written.
-    """
+
+def save_weights(path: Path, weights: Mapping[str, Tensor], header: CheckpointHeader) -> None:
+    """Write the weights of a step; raises RunError if they are not finite, or writing fails."""
     layout.check_weights(path, weights)
     with layout.writing(path):
         tensor_file.save_tensors(path, weights, header.to_json())
@@ -104,12 +89,10 @@ def save_snapshot(
 
 def remove_snapshots(folder: Path, after: int) -> None:
     """Remove the snapshots of later steps, which training will repeat."""
-    _remove(
-        [path for path in layout.snapshots(folder) if (layout.snapshot_step(path) or 0) > after]
-    )
+    _remove(path for path in layout.snapshots(folder) if (layout.snapshot_step(path) or 0) > after)
 
 
-def _remove(paths: Sequence[Path]) -> None:
+def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         with layout.writing(path):
             path.unlink(missing_ok=True)
@@ -126,14 +109,9 @@ def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> L
         model = new_model(run.config, run.vocabularies, "meta")
         tensor_file.check_shapes(run.path, weights, named_weights(model))
         tensor_file.check_finite(run.path, weights)
-    with _enough_memory(
-        _TO_LOAD
-        if device.type == "cpu"
-        else f"{_TO_LOAD}, or use {errors.argument('device', 'cpu')}"
-    ):
-        placed = {
-            name: torch.empty(weight.shape, device=device) for name, weight in weights.items()
-        }
+    elsewhere = "" if device.type == "cpu" else f", or use {errors.argument('device', 'cpu')}"
+    with _enough_memory(_TO_LOAD + elsewhere):
+        placed = {key: torch.empty(weight.shape, device=device) for key, weight in weights.items()}
     tensor_file.copy_into(weights, placed, run.path)
     _put_weights(model, placed)
     return LoadedRun(**vars(run), model=model.eval())
@@ -154,10 +132,7 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
 
 
 def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
-    """Build the model of a config with random weights, or with shapes only on device "meta".
-
-    Raises UserError if it does not fit memory.
-    """
+    """Build a model with random weights, or shapes only on "meta"; raises TooLarge."""
     sizes = len(vocabularies.src), len(vocabularies.tgt)
     with _enough_memory(_TO_TRAIN), _score_errors(), torch.device(device):
         longest = config.data.max_length
@@ -223,9 +198,8 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
     Raises UserError if the weights cannot be read, do not fit the config, or would be overwritten.
     """
     if folder.resolve() == config.run_dir.resolve():
-        raise errors.UserError(
-            "is run_dir itself; set another run_dir", argument="init_from", value=folder
-        )
+        text = "is run_dir itself; set another run_dir"
+        raise errors.UserError(text, argument="init_from", value=folder)
     try:
         run = load_model(folder, torch.device("cpu"))
     except errors.UserError as error:

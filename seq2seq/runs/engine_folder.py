@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.onnx.network import GraphFiles
-from seq2seq.runs.layout import DESCRIPTION, ENGINE, VOCABULARY
+from seq2seq.runs.layout import DESCRIPTION, ENGINE
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
@@ -131,17 +130,14 @@ def _check_type(key: str, value: Any, kind: Any) -> None:
 
 def check_fit(paths: Sequence[Path], runs: Iterable[tuple[object, str]]) -> None:
     """Raise UserError unless all models have one vocabulary and one direction, as given."""
-    (vocabulary, direction), *_ = runs = list(runs)
-    for path, (other_vocabulary, other_direction) in zip(paths, runs, strict=True):
-        if other_vocabulary != vocabulary:
-            raise UserError(
-                f"{path}: has another vocabulary than {paths[0]}; combine runs that share one"
-            )
-        if other_direction != direction:
-            raise UserError(
-                f"{path}: translates {other_direction} but {paths[0]} {direction}; combine runs "
-                "of one direction"
-            )
+    (first_vocabulary, first_direction), *_ = runs = list(runs)
+    for path, (vocabulary, direction) in zip(paths, runs, strict=True):
+        if vocabulary != first_vocabulary:
+            text = f"has another vocabulary than {paths[0]}; combine runs that share one"
+            raise UserError(f"{path}: {text}")
+        if direction != first_direction:
+            text = f"translates {direction} but {paths[0]} {first_direction}; combine runs of one "
+            raise UserError(f"{path}: {text}direction")
 
 
 def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:
@@ -157,10 +153,7 @@ def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:
 
 
 def stored_graphs(run: Path, weights: str) -> GraphFiles | None:
-    """Return the graphs in a run folder that were made of weights with this checksum.
-
-    None if there are none, they are of other weights, or they are damaged.
-    """
+    """Return the undamaged graphs in a run folder of weights with this checksum, or None."""
     folder = run / ENGINE
     with suppress(*_MALFORMED, UserError):
         stored = json.loads(read_bounded(folder / _ENGINE_JSON, _MAX_DESCRIPTION))
@@ -190,16 +183,8 @@ def checksums(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
-def read_vocabularies(folder: Path, description: Description) -> Vocabularies:
-    """Load the vocabularies; raises UserError if they are missing or damaged."""
-    return load_vocabularies(folder / VOCABULARY, checksums=description.vocabularies)
-
-
 def overridden(decoding: Decoding, overrides: Iterable[str]) -> Decoding:
-    """Return decoding settings with overrides such as "decoding.length_penalty=0.6".
-
-    Raises UserError for other keys and for values that do not fit.
-    """
+    """Return settings with overrides such as "decoding.beam_size=3"; raises UserError."""
     keys = {f"decoding.{item.name}": item.name for item in fields(Decoding)}
     for text in argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3"):
         key, _, value = text.partition("=")

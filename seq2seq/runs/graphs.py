@@ -8,15 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from seq2seq import __version__
-from seq2seq.data.vocabulary.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    UNK_ID,
-    Vocabularies,
-    checksums_of,
-    save_vocabularies,
-)
+from seq2seq.data.vocabulary import vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import topk_graph
 from seq2seq.engines.onnx.network import GraphFiles, quantized
@@ -29,15 +22,12 @@ from seq2seq.runtime.files import atomic_write, made_folders, write_errors
 
 def check_runs(runs: Sequence[StoredRun]) -> None:
     """Raise UserError for runs that form no ensemble."""
-    described = [(checksums_of(run.vocabularies), run.config.data.direction) for run in runs]
+    described = [run.vocabulary_and_direction() for run in runs]
     engine_folder.check_fit([run.path.parent for run in runs], described)
 
 
 def graphs_of(run: StoredRun) -> GraphFiles | None:
-    """Return the graphs of a run, traced from its weights if its folder has no valid ones.
-
-    None, with a note, if the model has a part that cannot be traced.
-    """
+    """Return the graphs of a run, traced if its folder has none; None if that is impossible."""
     path = run.path.parent
     graphs = engine_folder.stored_graphs(path, run.checksum)
     with suppress(GraphError):
@@ -109,11 +99,7 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
     description = _description(runs[0])
     description |= {"models": models, "int8": int8, "sha256": engine_folder.checksums(files)}
     _write_export(folder, files, runs[0].vocabularies, description)
-    return [
-        folder / layout.DESCRIPTION,
-        *(folder / name for name in files),
-        folder / layout.VOCABULARY,
-    ]
+    return [folder / name for name in (layout.DESCRIPTION, *files, layout.VOCABULARY)]
 
 
 def _check_empty(folder: Path) -> None:
@@ -132,7 +118,7 @@ def _write_export(
         try:
             for name, content in files.items():
                 atomic_write(folder / name, content)
-            save_vocabularies(vocabularies, folder / layout.VOCABULARY)
+            vocabulary.save_vocabularies(vocabularies, folder / layout.VOCABULARY)
             text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
             atomic_write(folder / layout.DESCRIPTION, text.encode())
         except BaseException:
@@ -148,13 +134,13 @@ def _description(run: StoredRun) -> dict[str, object]:
         "seq2seq": __version__,
         "src_lang": run.config.data.src_lang,
         "tgt_lang": run.config.data.tgt_lang,
-        "pad_id": PAD_ID,
-        "unk_id": UNK_ID,
-        "bos_id": BOS_ID,
-        "eos_id": EOS_ID,
+        "pad_id": vocabulary.PAD_ID,
+        "unk_id": vocabulary.UNK_ID,
+        "bos_id": vocabulary.BOS_ID,
+        "eos_id": vocabulary.EOS_ID,
         "limit": asdict(run.limit),
         "max_length": run.config.data.max_length,
         "decoding": run.config.decoding.model_dump(mode="json"),
         "source": asdict(run.source),
-        "vocabularies": checksums_of(run.vocabularies),
+        "vocabularies": vocabulary.checksums_of(run.vocabularies),
     }

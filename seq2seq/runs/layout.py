@@ -42,16 +42,7 @@ METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
 PAGE = "report.html"
 FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
-RESERVED = (
-    CONFIG,
-    VOCABULARY,
-    BEST,
-    LAST,
-    PREVIOUS,
-    ENGINE,
-    LOCK,
-    *FIGURES,
-)  # names in a run folder
+RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, ENGINE, LOCK, *FIGURES)  # names of files
 
 
 def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":

@@ -24,8 +24,6 @@ from seq2seq.runtime.errors import UnreadableFile, UserError
 from seq2seq.runtime.files import check_paths, check_readable
 
 SOURCE = "source"  # header field of the source profile
-
-
 Header = dict[str, Any]
 T = TypeVar("T")
 Read = Callable[[Path], tuple[Header, T]]
@@ -92,6 +90,10 @@ class StoredRun:
     vocabularies: vocabulary.Vocabularies
     limit: LengthLimit
     source: SourceProfile  # as the weights record it of the training text
+
+    def vocabulary_and_direction(self) -> tuple[object, str]:
+        """Return what runs that are combined share: checksums of a vocabulary, and languages."""
+        return vocabulary.checksums_of(self.vocabularies), self.config.data.direction
 
 
 def stored_run(folder: Path, name: str = layout.BEST) -> StoredRun:

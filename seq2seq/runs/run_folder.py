@@ -29,11 +29,7 @@ class OpenFolder(NamedTuple):
 
 @contextmanager
 def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenFolder]:
-    """Lock the run folder, then check it and read the state to resume from, if there is one.
-
-    Raises UserError as `check_folder` and `resumed_state` do, and if another process trains
-    there.
-    """
+    """Lock the run folder, check it and read the state to resume from; raises UserError."""
     check_place(config.run_dir)
     with exclusive_lock(config.run_dir) as lock:
         check_folder(config, resume, overwrite)
@@ -77,10 +73,7 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
 
 
 def resumed_state(config: Config) -> training_state.TrainingState | None:
-    """Read the state to resume from; None if the run was interrupted before its first save.
-
-    Raises UserError as `read_state` does, and if the config is not the run's.
-    """
+    """Read the state to resume from, if there is one; raises UserError for another config."""
     folder = config.run_dir
     state = training_state.read_state(folder)
     if state is None:
@@ -152,9 +145,8 @@ def _check_holds_run(folder: Path) -> None:
             f"{folder}: not a run folder, it has no {layout.CONFIG} of a run, and it is not empty "
             f"either; train without {argument('resume', True)}, or set another run_dir"
         )
-    for name in layout.existing(
-        folder, (layout.BEST, *layout.FIGURES)
-    ):  # a run killed before its first save has none
+    # A run that was killed before its first save has none of these.
+    for name in layout.existing(folder, (layout.BEST, *layout.FIGURES)):
         raise UserError(
             f"{folder}: nothing to resume: it has {name}, but no {layout.LAST}. "
             f"Train again with {argument('overwrite', True)}, which replaces the run"
@@ -181,8 +173,7 @@ def clear(folder: Path) -> None:
                 shutil.rmtree(folder / name)
     remove_snapshots(folder, after=0)
     remove_parts(folder)
-    with layout.writing(folder, folder):
-        # last: until then the rest counts as a run
+    with layout.writing(folder, folder):  # last: until then the rest counts as a run
         (folder / layout.CONFIG).unlink(missing_ok=True)
 
 

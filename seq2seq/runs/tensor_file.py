@@ -33,10 +33,7 @@ def save_tensors(
     header: Mapping[str, Any],
     backup: Path | None = None,
 ) -> None:
-    """Write tensors and header atomically; the previous file is renamed to `backup`, if given.
-
-    Raises OSError.
-    """
+    """Write tensors and header atomically, the previous file as `backup`; raises OSError."""
     from safetensors.torch import save
 
     on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
@@ -46,10 +43,7 @@ def save_tensors(
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
-    """Read the header and the shapes of the tensors, but no tensor.
-
-    Raises DamagedFile, or UserError if the file has another format version.
-    """
+    """Read header and shapes, but no tensor; raises DamagedFile, UserError for other versions."""
     with _opened(path) as file:
         header = _header_of(file, path)
         names = file.keys()
@@ -111,9 +105,8 @@ def non_finite(tensors: "Mapping[str, Tensor]") -> str | None:
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not _is_finite(tensor):
             values = tensor[~tensor.isfinite()]
-            return (
-                f"tensor {name} is not finite ({len(values):,} values, such as {values[0].item()})"
-            )
+            text = f"({len(values):,} values, such as {values[0].item()})"
+            return f"tensor {name} is not finite {text}"
     return None
 
 
@@ -140,10 +133,7 @@ def copy_into(tensors: "Mapping[str, Tensor]", into: "Mapping[str, Tensor]", pat
 
 
 def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
-    """Build a dataclass from a header field; raises DamagedFile if a value has another type.
-
-    Missing values get their default.
-    """
+    """Build a dataclass from a header field; raises DamagedFile for a value of another type."""
     with header_errors(path):
         result = kind(**header[key])
         for item in fields(result):  # type: ignore[arg-type]

@@ -146,15 +146,14 @@ def save_state(
 
 def resumable(folder: Path) -> Path | None:
     """Return the file to resume from: the last state, or the previous one if that is missing."""
-    there = (folder / name for name in (layout.LAST, layout.PREVIOUS) if (folder / name).exists())
-    return next(there, None)
+    paths = (folder / layout.LAST, folder / layout.PREVIOUS)
+    return next(filter(Path.exists, paths), None)
 
 
 def read_state(folder: Path) -> TrainingState | None:
-    """Read and verify the state to resume from, once; None if nothing was saved yet.
+    """Read and verify the state to resume from; None if nothing was saved yet.
 
-    Raises DamagedFile with a recovery hint, also for weights that are not finite, and UserError if
-    another version wrote the state.
+    Raises DamagedFile with a recovery hint, and UserError if another version wrote the state.
     """
     path = resumable(folder)
     if path is None:
@@ -178,10 +177,7 @@ def read_state(folder: Path) -> TrainingState | None:
 
 
 def restore_tensors(state: TrainingState, into: StateTensors) -> None:
-    """Copy the tensors of a state into those of a training, in place, and release them.
-
-    Raises UserError if names, shapes or types are not the model's.
-    """
+    """Copy a state into the tensors of a training, and release it; raises UserError for others."""
     path, tensors = state.path, state.tensors
     weights, averages, optimizer = into
     tensor_file.check_shapes(path, _group(tensors, "weights."), weights)
@@ -231,12 +227,8 @@ def restore_metrics(folder: Path, progress: Progress) -> str | None:
     """
     lines, lost = read_saved_metrics(folder, progress)
     write_lines(folder / layout.METRICS, lines)
-    if lost is None:
-        return None
-    return (
-        f"warning: {folder / layout.METRICS}: {lost}. Damaged lines were removed; the weights are "
-        "intact, and later figures follow"
-    )
+    text = f"{lost}. Damaged lines were removed; the weights are intact, and later figures follow"
+    return lost and f"warning: {folder / layout.METRICS}: {text}"
 
 
 def text_checksums(train: str, valid: str) -> dict[str, str]:

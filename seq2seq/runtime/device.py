@@ -66,15 +66,12 @@ def resolve_precision(name: str, device: torch.device) -> str:
     """Return the precision called `auto` on a device: bf16 if that is faster, else float32."""
     if name != "auto":
         return name
-    return "bf16" if bf16_is_faster(device) else "float32"
-
-
-def bf16_is_faster(device: torch.device) -> bool:
-    """Return whether bf16 products take less time than float32 products on a device."""
     if device.type == "cuda":
         with torch.cuda.device(device):  # that of the process may be another
-            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and _bf16_time() < 1
+            faster = bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    else:
+        faster = device.type == "cpu" and _bf16_time() < 1
+    return "bf16" if faster else "float32"
 
 
 @cache
@@ -96,10 +93,7 @@ def _bf16_time() -> float:
 def shortest_time(
     work: Callable[[], object], clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """Return the shortest of five run times of a call, in seconds, on one thread.
-
-    With several threads the result would include waiting for a free core.
-    """
+    """Return the shortest of five times of a call, in s, on one thread: it waits for no core."""
     seconds, threads = [], torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -136,9 +130,7 @@ def tensor_cores_for_lstm(device: torch.device, precision: str) -> Iterator[None
 
 @contextmanager
 def deterministic(device: torch.device, reproducible: bool | None = None) -> Iterator[None]:
-    """Make CUDA results bitwise reproducible if asked for; CPU results always are.
-
-    By default the environment variable SEQ2SEQ_DETERMINISTIC=1 asks for it.
+    """Make CUDA results bitwise reproducible if asked for, by default by SEQ2SEQ_DETERMINISTIC=1.
 
     Raises UserError if CUDA is already initialized: cuBLAS reads its setting only at the start.
     """
@@ -199,10 +191,7 @@ def has_float64(device: torch.device) -> bool:
 
 
 def values_of(*tensors: Tensor) -> list[Any]:
-    """Return the values of tensors of one device as nested lists.
-
-    On a GPU all are copied at once, so that it is waited for a single time.
-    """
+    """Return the values of tensors of one device as nested lists, waiting for a GPU once."""
     if tensors[0].device.type == "cpu" or not has_float64(tensors[0].device):
         return [tensor.tolist() for tensor in tensors]
     flat = [tensor.flatten().double() for tensor in tensors]  # exact: ids are small

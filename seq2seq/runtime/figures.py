@@ -171,10 +171,7 @@ def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -
 def bar_chart(
     title: str, x_label: str, groups: Sequence[tuple[str, int]], bars: Mapping[str, Sequence[float]]
 ) -> "Figure":
-    """Draw a group of bars for each label and count, a bar in it for each name; see `line_chart`.
-
-    The count is below the label.
-    """
+    """Draw a group of bars for each label, its count below, with a bar for each name."""
     figure, axes = new_axes(title, x_label)
     axes.grid(False)  # the bars have their values
     width, places = 0.7 / len(bars), range(len(groups))

@@ -106,10 +106,7 @@ def recognise(head: bytes) -> FileType | None:
 
 
 def describe(kind: FileType, name: Path | str, path: Path | str | None = None) -> str:
-    """Return a message that names the type of a file, and the command that unpacks it.
-
-    `path` is what to write in the command if `name` is not the path.
-    """
+    """Name the type of a file, and the command that unpacks it, with `path` if it is not `name`."""
     quoted = shlex.quote(str(name if path is None else path))
     text = "lines of text" if kind.is_readable else "text"
     return f"{name}: is {kind.name}, not {text}. {kind.remedy.format(path=quoted)}"

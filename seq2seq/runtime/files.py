@@ -98,10 +98,9 @@ def atomic_write(path: Path, content: bytes, backup: Path | None = None) -> None
 
 @contextmanager
 def output_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yield the file to write a user's output to, following symbolic links.
+    """Yield the file to write a user's output to, following symbolic links; raises OSError.
 
-    A regular file is written atomically, a pipe, a device or an open descriptor such as /dev/stdout
-    directly: other programs may write to it as well. Raises OSError.
+    Pipes, devices and descriptors such as /dev/stdout are written directly, others atomically.
     """
     target = resolve_link(path)
     if is_stream(target):
@@ -130,10 +129,7 @@ def write_errors(name: Path | str) -> Iterator[None]:
 
 
 def check_paths(*paths: Path) -> None:
-    """Raise UserError for a path that the system refuses to resolve; it need not exist.
-
-    Such a path has a name that is too long, or a folder on the way may not be searched.
-    """
+    """Raise UserError for a path with too long a name, or in a folder that may not be searched."""
     for path in paths:
         try:
             path.stat()
@@ -219,11 +215,8 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
 
 
 def sync(file: IO[Any]) -> None:
-    """Flush a file to the storage device; raises OSError.
-
-    On macOS, fsync alone leaves the data in the drive's volatile cache.
-    """
-    if sys.platform == "darwin":
+    """Flush a file to the storage device; raises OSError."""
+    if sys.platform == "darwin":  # where fsync leaves the data in the drive's volatile cache
         import fcntl
 
         with suppress(OSError):  # not supported by some file systems

@@ -24,11 +24,7 @@ class FolderLock:
     """Exclusive lock of one process on a folder, whatever is removed from it."""
 
     def __init__(self, folder: Path, wait: bool = False) -> None:
-        """Lock an existing folder, or wait for the process that has locked it.
-
-        Raises BlockingIOError if there is one and `wait` is not set, and other OSErrors, also if
-        the folder is removed meanwhile.
-        """
+        """Lock an existing folder, or `wait` for the process that has; raises OSErrors."""
         self._folder = self._path = folder
         self._descriptor = os.open(folder, os.O_RDONLY)
         if not _try_lock(self._descriptor, folder, wait):
@@ -130,11 +126,10 @@ def _try_lock(descriptor: int, path: Path, wait: bool) -> bool:
             if is_main_process():
                 logger.info(f"note: {path}: waiting for another process")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except BlockingIOError:
+    except OSError as error:
         os.close(descriptor)
-        raise
-    except OSError:
-        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise
         return False
     return True
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from seq2seq.runtime.errors import RunError, UserError, argument, is_out_of_memory
 
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]
 
 
-class _Sliceable(Protocol):
-    def __getitem__(self, key: slice, /) -> Any: ...
-
-
-Sliced = TypeVar("Sliced", bound=_Sliceable)
-
+Items = TypeVar("Items")
 _TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set for every rank
 _NUMBERS = ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 TIMEOUT = timedelta(minutes=10)  # longest wait for another rank during a run
@@ -47,30 +42,23 @@ class ProcessGroup:
         """True for the main process, which writes and reports."""
         return self.rank == 0
 
-    def share(self, items: Sliced) -> Sliced:
-        """Return this rank's share: items rank, rank + size, ..."""
-        share: Sliced = items[self.rank :: self.size]
-        return share
+    def share(self, items: Items) -> Items:
+        """Return this rank's share of a sequence or an array: items rank, rank + size, ..."""
+        return items[self.rank :: self.size]  # type: ignore[index, no-any-return]
 
     def seed_part(self) -> tuple[int, ...]:
         """Return the part of a seed that differs between ranks; rank 0 draws as one process."""
         return (self.rank,) if self.rank else ()
 
     def device_for(self, name: str) -> str:
-        """Return the device of this rank: with CUDA, the GPU with its number on its machine.
-
-        Raises UserError if `name` is one GPU.
-        """
+        """Return the device of this rank: with CUDA, the GPU with its number on its machine."""
         if self.size == 1 or name == "cpu":
             return name
         import torch
 
         if name.startswith("cuda:"):
-            raise UserError(
-                "each of several processes uses the GPU with its own number; use cuda, cpu or auto",
-                argument="device",
-                value=name,
-            )
+            text = "each of several processes uses the GPU with its own number; use cuda, cpu or "
+            raise UserError(f"{text}auto", argument="device", value=name)
         if name not in ("auto", "cuda") or not torch.cuda.device_count():
             return name
         return f"cuda:{os.environ.get('LOCAL_RANK', self.rank)}"
@@ -83,14 +71,10 @@ class ProcessGroup:
             torch.cuda.set_device(device)
 
     def wait_for_main(self) -> None:
-        """Wait, for any time, until the main process has set up the run.
-
-        Polls the store, as collectives time out. Raises UserError or RunError if the main
-        process failed.
-        """
+        """Wait, for any time, until the main process has set up the run; raise its failure."""
         assert self._store is not None, "several ranks have a store"
         with distributed_errors():
-            while not self._store.check([_MAIN]):
+            while not self._store.check([_MAIN]):  # collectives would time out
                 time.sleep(_POLL)
             outcome = self._store.get(_MAIN).decode()
         if outcome == _REFUSED:
@@ -99,10 +83,7 @@ class ProcessGroup:
             raise RunError("rank 0 failed")
 
     def start(self, facts: Sequence[float]) -> None:
-        """Announce that the run is set up; compare `facts` about what each rank has read.
-
-        Raises UserError if they differ from those of the main process.
-        """
+        """Announce that the run is set up; raise UserError where ranks have read other `facts`."""
         if self._store is not None and self.is_main:
             with distributed_errors():
                 self._store.set(_MAIN, _READY)
