@@ -85,21 +85,16 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Accept overrides of the config's decoding section: see `parser.parse`."""
     parser.set_defaults(decoding=[])
     text = "decoding.KEY=VALUE arguments override keys of the config's decoding section."
-    parser.epilog = f"{parser.epilog}\n\n{text}" if parser.epilog else text
+    parser.epilog = f"{parser.epilog or ''}\n\n{text}".strip()
 
 
-def add_precision(parser: argparse.ArgumentParser) -> None:
-    """Accept at most one precision of the weights other than float32."""
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Accept all options of loading a model; see `model_options`."""
     choice = parser.add_mutually_exclusive_group()
     text = "int8 weights: faster on a CPU, nearly identical output"
     choice.add_argument("--int8", action="store_true", help=text)
     text = "float16 weights and states: faster on a CUDA GPU, nearly identical output"
     choice.add_argument("--float16", action="store_true", help=text)
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Accept all options of loading a model; see `model_options`."""
-    add_precision(parser)
     add_device(parser)
     add_decoding(parser)
 
@@ -181,16 +176,16 @@ def is_override(text: str) -> bool:
 
 
 def parallel_files(
-    command: str, option: str, paths: Sequence[Path], columns: str | None, read_twice: bool = False
+    command: str, option: str, paths: Sequence[Path], columns: str | None
 ) -> "ParallelFiles":
-    """Return the parallel text of an option; raise UserError for files that cannot be one."""
+    """Return the parallel text of an option, which is read twice; raises UserError."""
     from pydantic import ValidationError
 
     from seq2seq.config.schema import ParallelFiles
 
     if len(paths) > 2:
         raise UserError(f"{command}: give two files, source and target, or one with both sides")
-    for path in paths if read_twice else ():
+    for path in paths:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise UserError(f"{path}: is read twice; give a regular file")
     tree = dict(zip(("src", "tgt") if len(paths) == 2 else ("file",), paths, strict=True))
@@ -308,11 +303,11 @@ def sampling_options(options: argparse.Namespace) -> "Sampling | None":
 
 
 def glossary_places(
-    path: Path | None, settings: "SearchSettings"
+    options: argparse.Namespace, settings: "SearchSettings"
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the target phrases of a glossary after the file and the source phrase."""
     for src, tgt in settings.glossary.terms() if settings.glossary else ():
-        yield f"{path}: {src[:60]!r}", [tgt]
+        yield f"{options.glossary}: {src[:60]!r}", [tgt]
 
 
 def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
@@ -338,10 +333,9 @@ def load_translator(options: argparse.Namespace, n_best: int = 1) -> "Translator
 
 @contextmanager
 def frozen_objects() -> Iterator[None]:
-    """Disable the garbage collector while loading, then freeze what was allocated.
+    """Keep the garbage collector from what is loaded: it would take a quarter of a second.
 
-    Otherwise it traverses all of torch's modules several times, the last time at exit, which takes
-    a quarter of a second. Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail.
+    Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail.
     """
     noted: list[int] = []
     waits = threading.current_thread() is threading.main_thread()  # which alone receives signals

@@ -1,4 +1,11 @@
-"""`seq2seq attention`: plot the attention weights of translations."""
+"""Translate text and plot which source tokens each target token attends to.
+
+examples:
+  seq2seq attention -m runs/demo -i test.en -o attention.html
+  seq2seq attention -m runs/demo -i test.en -r test.fr --words -o maps.pdf
+  seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
+  seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -7,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.arguments import load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import is_blank
 from seq2seq.runtime.console import logger, say
@@ -21,12 +27,6 @@ _BATCH_LINES = 256  # translated together: a plot of the first few needs no more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Translate text and plot which source tokens each target token attends to."
-    parser.epilog = """examples:
-  seq2seq attention -m runs/demo -i test.en -o attention.html
-  seq2seq attention -m runs/demo -i test.en -r test.fr --words -o maps.pdf
-  seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
-  seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align"""
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = (
@@ -89,7 +89,7 @@ def _read(options: argparse.Namespace) -> _Text:
 
 def _load(options: argparse.Namespace) -> "Translator":
     """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
-    translator = load_translator(options)
+    translator = arguments.load_translator(options)
     if not translator.engine.attends:
         raise UserError(
             f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
@@ -124,7 +124,7 @@ def _translations(
         for number, translation in enumerate(translations, start=start + 1):
             text.report.note_translations(number, [translation])
             if translation.attention_blocks is None and not is_blank(text.sources[number - 1]):
-                text.report.note_without_attention(number)
+                text.report.note(input_lines.NO_ATTENTION, number)
             yield translation_by_words(translation) if by_words else translation
 
 

@@ -1,16 +1,14 @@
-"""`seq2seq average`: write a run folder with the mean of the weights of several checkpoints."""
+"""Write a run folder with the mean of the weights of several checkpoints."""
 
 import argparse
 import shlex
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects
 from seq2seq.runtime.console import logger, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Write a run folder with the mean of the weights of several checkpoints."
     parser.add_argument(
         "runs",
         type=Path,
@@ -28,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Average the checkpoints and print the validation BLEU of each."""
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.training.averaging import average
     how = options.device, options.last, options.overwrite, say
     for note in average(options.runs, options.output, *how):

@@ -1,4 +1,10 @@
-"""`seq2seq compare`: train variants on the same data and seeds, and report their scores."""
+"""Train variants of a config, each with several seeds, and score them on the same
+data. Runs that are already trained are reused.
+
+examples:
+  seq2seq compare configs/compare-ladder.yaml
+  seq2seq compare a.yaml b.yaml training.max_steps=2000 --seeds 1,2
+"""
 
 import argparse
 import shlex
@@ -6,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
@@ -24,13 +29,6 @@ _SPLIT_NOTES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Train variants of a config, each with several seeds, and score them on the same\n"
-        "data. Runs that are already trained are reused."
-    )
-    parser.epilog = """examples:
-  seq2seq compare configs/compare-ladder.yaml
-  seq2seq compare a.yaml b.yaml training.max_steps=2000 --seeds 1,2"""
     text = "YAML file of variants, or several configs; section.key=value overrides a key of all"
     parser.add_argument("overrides", nargs="+", metavar="CONFIG", help=text)  # configs, too
     text = "seeds (default: those of the YAML file, or 1,2,3)"
@@ -54,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     if not configs:
         raise UserError("compare: give at least one config; see seq2seq compare --help")
     check_output(options.json, *configs)
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.analysis.compare.compare import compare
         from seq2seq.analysis.compare.results import write_figures
         from seq2seq.analysis.compare.variants import read_plan
@@ -63,15 +61,12 @@ def run(options: argparse.Namespace) -> int:
     runs = [config.run_dir for config in plan.run_configs()]
     written = plan.output_paths(options.split)
     check_paths(*map(part_of, written), *runs)
-    inputs = [
-        *configs,
-        *(path for variant in plan.variants for path in variant.config.data.paths()),
-    ]
+    texts = (path for variant in plan.variants for path in variant.config.data.paths())
+    inputs = [*configs, *texts]
     for path in written:
         if any(same_file(path, source) for source in inputs):
-            raise UserError(
-                f"{path}: would be replaced by an output; set another folder, -o FOLDER"
-            )
+            text = "would be replaced by an output; set another folder, -o FOLDER"
+            raise UserError(f"{path}: {text}")
     check_paths(*inputs)
     check_output(options.json, *inputs, *written, runs=runs)
     for note in plan.notes:

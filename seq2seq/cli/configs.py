@@ -1,4 +1,10 @@
-"""`seq2seq configs`: list the configs that come with the package, or copy some."""
+"""List the configs that come with the package, or copy those that are named. With one of
+the demo, its corpora are unpacked into data/ unless they are there.
+
+examples:
+  seq2seq configs
+  seq2seq configs demo-en-mr
+"""
 
 import argparse
 import re
@@ -19,13 +25,6 @@ _DATA = Path("data")  # parent of the corpora of the demo, in its configs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "List the configs that come with the package, or copy those that are named. With one of\n"
-        "the demo, its corpora are unpacked into data/ unless they are there."
-    )
-    parser.epilog = """examples:
-  seq2seq configs
-  seq2seq configs demo-en-mr"""
     parser.add_argument("names", nargs="*", metavar="NAME", help="config to copy")
     text = "folder to copy to (default: configs)"
     parser.add_argument(

@@ -1,4 +1,6 @@
-"""`seq2seq demo`: train, translate and evaluate on the corpora that come with the package."""
+"""Train a small model in two to four minutes, translate with it, score it and draw its
+attention, printing each command. Writes configs/, data/ and runs/ here.
+"""
 
 import argparse
 import importlib.util
@@ -83,10 +85,6 @@ Your own text, one sentence per line, in train.en and train.de:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Train a small model in two to four minutes, translate with it, score it and draw its\n"
-        "attention, printing each command. Writes configs/, data/ and runs/ here."
-    )
     text = "English with French or with Marathi (default: en-fr)"
     parser.add_argument("--pair", choices=DEMOS, default="en-fr", help=text)
     text = "override a key of the demo's config"

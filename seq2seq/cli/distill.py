@@ -1,6 +1,10 @@
-"""`seq2seq distill`: sequence-level knowledge distillation, the corpus a student is trained on.
+"""Write the corpus of sequence-level knowledge distillation (Kim & Rush 2016): the source
+side of the training text with its translations by a teacher, for a student to be
+trained on. If it is interrupted, the same command resumes.
 
-What it shares with `seq2seq back-translate` is here, too.
+examples:
+  seq2seq distill -m runs/teacher -o distilled.en distilled.de
+  seq2seq distill -m runs/a -m runs/b -b 3 -i train.en.gz -o distilled.jsonl.gz
 """
 
 import argparse
@@ -22,14 +26,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Write the corpus of sequence-level knowledge distillation (Kim & Rush 2016): the source\n"
-        "side of the training text with its translations by a teacher, for a student to be\n"
-        "trained on. If it is interrupted, the same command resumes."
-    )
-    parser.epilog = """examples:
-  seq2seq distill -m runs/teacher -o distilled.en distilled.de
-  seq2seq distill -m runs/a -m runs/b -b 3 -i train.en.gz -o distilled.jsonl.gz"""
     arguments.add_model(parser)
     arguments.add_input(parser, default="data.train of the teacher's config")
     add_corpus(parser)
@@ -132,8 +128,7 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
         output.check_replaced(path, overwrite)
     check_named_languages(corpus.outputs, corpus.languages)
     if isinstance(corpus.text, Path):
-        src, tgt = corpus.languages
-        codes = (tgt, src) if corpus.translates_targets else (src, tgt)
+        codes = corpus.languages[::-1] if corpus.translates_targets else corpus.languages
         check_named_languages([corpus.text], codes)
 
 

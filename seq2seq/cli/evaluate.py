@@ -1,4 +1,12 @@
-"""`seq2seq evaluate`: BLEU, chrF and TER of a run or of existing translations."""
+"""Score the translations of a test set by a run, or existing translations. TER is omitted
+for texts with a line of more than 300 words; fewer than 20 lines have no interval.
+
+examples:
+  seq2seq evaluate -m runs/demo
+  seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
+  seq2seq evaluate -m runs/demo --split valid --sentences worst-first.tsv
+  seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr
+"""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -6,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.data.lines import in_step
@@ -21,15 +28,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Score the translations of a test set by a run, or existing translations. TER is omitted\n"
-        "for texts with a line of more than 300 words; fewer than 20 lines have no interval."
-    )
-    parser.epilog = """examples:
-  seq2seq evaluate -m runs/demo
-  seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
-  seq2seq evaluate -m runs/demo --split valid --sentences worst-first.tsv
-  seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr"""
     arguments.add_model(parser, required=False)
     arguments.add_input(parser, default="the text of --split")
     text = "text of the config to score if there is no -i (default: test)"
@@ -89,19 +87,14 @@ def run(options: argparse.Namespace) -> int:
         comparison, scores = None, metrics.score(hypotheses[0], *how)
     if options.sentences:
         scored = metrics.sentence_scores(hypotheses[0], *how)
-        table = {
-            **({"source": sources[0][1]} if sources else {}),
-            "hypothesis": hypotheses[0],
-            **{_reference_name(n, len(lists)): lines for n, lines in enumerate(lists, start=1)},
-        }
+        names = [f"reference {n}" for n in range(1, 1 + len(lists))]
+        table = {"source": sources[0][1]} if sources else {}
+        table |= {"hypothesis": hypotheses[0]}
+        table |= zip(["reference"] if len(lists) == 1 else names, lists, strict=True)
         with open_output(options.sentences) as output:
             output.write(sentence_table(scored, table))
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
-
-
-def _reference_name(number: int, count: int) -> str:
-    return "reference" if count == 1 else f"reference {number}"
 
 
 def sentence_table(scores: Sequence["SentenceScore"], columns: Mapping[str, Sequence[str]]) -> str:
@@ -141,18 +134,14 @@ def _check(options: argparse.Namespace) -> None:
     if options.hyp and (options.input or options.output):
         raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
     how = options.beam or options.int8 or options.float16 or options.device != "auto"
-    if options.hyp and how:
-        raise UserError(
-            "evaluate --hyp: -b, --int8, --float16 and --device need -m RUN, which translates"
-        )
-    if options.hyp and options.decoding:
-        raise UserError(f"evaluate --hyp: {options.decoding[0]} needs -m RUN, which translates")
-    if str(options.output) == "-":
-        raise UserError("evaluate -o -: standard output receives the scores; give a file")
+    if options.hyp and (how or options.decoding):
+        text = "-b, --int8, --float16, --device and decoding.KEY need -m RUN, which translates"
+        raise UserError(f"evaluate --hyp: {text}")
     if len(options.hyp) == 2 and options.sentences:
         raise UserError("evaluate --sentences: give one --hyp file")
-    if str(options.sentences) == "-":
-        raise UserError("evaluate --sentences -: standard output receives the scores; give a file")
+    for name, path in (("-o", options.output), ("--sentences", options.sentences)):
+        if str(path) == "-":
+            raise UserError(f"evaluate {name} -: standard output receives the scores; give a file")
     if options.split == "valid" and (options.hyp or options.input):
         raise UserError("evaluate: --split valid cannot be used with --hyp or -i")
     if len(options.hyp) > 2:
@@ -167,13 +156,10 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
-    """Return the corpora that the first run's config names, and its target language.
-
-    An exported model has no corpora; without a model there is neither.
-    """
+    """Return the corpora that the first run's config names, if any, and its target language."""
     if not models:
         return None, ""
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.inference.loading import languages_of
         from seq2seq.runs.engine_folder import is_export
         from seq2seq.runs.run_config import read_config
@@ -196,16 +182,11 @@ def _read(
         sides = map(list, zip(*rows, strict=True))
         named = list(zip(map(name_of, paths), sides, strict=True))
         return named[: -len(options.ref)], named[-len(options.ref) :]
-    if data is None:
-        raise UserError(
-            f"{options.model[0]}: is an exported model, which records no text; give -i FILE and "
-            "-r FILE"
-        )
-    files = data.valid if options.split == "valid" else data.test
+    files = None if data is None else data.valid if options.split == "valid" else data.test
     if files is None:
-        raise UserError(
-            f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
-        )
+        exported = "is an exported model, which records no text"
+        reason = "its config has no data.test" if data else exported
+        raise UserError(f"{options.model[0]}: {reason}; give -i FILE and -r FILE")
     check_paths(*paths_of(files).values())
     for path in paths_of(files).values():
         if not path.exists():
@@ -220,7 +201,7 @@ def _read(
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
     """Translate the sources and write the translations to `-o`, if given."""
-    translator = load_translator(options)
+    translator = arguments.load_translator(options)
     with progress("translated", len(sources)) as advance:
         translations = translator.translate(
             sources, options.beam, text_only=True, on_translated=advance

@@ -1,4 +1,10 @@
-"""`seq2seq init`: examine a parallel text and write a config that suits it."""
+"""Examine a parallel text and this machine, and write a commented config: vocabulary,
+sizes, regularisation and schedule that the text and the time allow.
+
+examples:
+  seq2seq init my.yaml --src-lang en --tgt-lang de --train all.en all.de --minutes 30
+  seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --valid valid.tsv
+"""
 
 import argparse
 import re
@@ -8,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
@@ -22,13 +27,6 @@ _SEED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Examine a parallel text and this machine, and write a commented config: vocabulary,\n"
-        "sizes, regularisation and schedule that the text and the time allow."
-    )
-    parser.epilog = """examples:
-  seq2seq init my.yaml --src-lang en --tgt-lang de --train all.en all.de --minutes 30
-  seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --valid valid.tsv"""
     parser.add_argument("config", type=Path, metavar="CONFIG", help="file to write")
     text = "language code of the source, such as en"
     parser.add_argument("--src-lang", required=True, metavar="CODE", help=text)
@@ -57,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     if options.valid and options.hold_out:
         raise UserError("init: give either --valid or --hold-out")
     texts = {
-        part: arguments.parallel_files("init", f"--{part}", paths, options.columns, True)
+        part: arguments.parallel_files("init", f"--{part}", paths, options.columns)
         for part in ("train", "valid", "test")
         if (paths := getattr(options, part))
     }
@@ -67,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     inputs = [path for files in texts.values() for path in files.paths.values()]
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.analysis.recipe import choose
     from seq2seq.data.corpus import check_directions, read_pairs, usable
     from seq2seq.runtime.device import choose_device

@@ -1,7 +1,7 @@
 """Input lines of a file or stdin: read in groups, decoded, and reported on if unusual."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -33,8 +33,8 @@ _LISTED_CHARACTERS = 60  # maximum of a quoted text
 Check = Callable[[bytes, Path, bool], None]
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
 _NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
-_ONE_SIDED = "only one side is blank, scored -inf: {lines}"
-_NO_ATTENTION = "no attention weights, as the translation is blank or the line very long: {lines}"
+ONE_SIDED = "only one side is blank, scored -inf: {lines}"
+NO_ATTENTION = "no attention weights, as the translation is blank or the line very long: {lines}"
 _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
 
@@ -69,8 +69,7 @@ def text_lines(path: Path) -> Iterator[str]:
 def open_input(path: Path | None, check: Check = check_is_text) -> Iterator[Iterator[bytes]]:
     """Open a file, compressed or not, or stdin if None; yield its lines.
 
-    Raises UserError if it cannot be opened or is not text, or for a line of more than
-    MAX_LINE_BYTES, and RunError if the file turns out to be damaged.
+    Raises UserError if it is not text or a line is too long, RunError if it is damaged.
     """
     with open_bytes(path, check) as file:
         yield bounded_lines(file, name_of(path))
@@ -78,10 +77,7 @@ def open_input(path: Path | None, check: Check = check_is_text) -> Iterator[Iter
 
 @contextmanager
 def open_bytes(path: Path | None, check: Check = check_is_text) -> Iterator[IO[bytes]]:
-    """Open a file, or stdin if None, for reading bytes; raises errors as `open_input` does.
-
-    `check` judges the first bytes of a file.
-    """
+    """Open a file, whose first bytes `check` judges, or stdin; raises as `open_input` does."""
     if path is None or is_stdin(path):
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
@@ -139,10 +135,7 @@ class LineReport:
         self._notes: dict[str, list[str]] = {}  # lines, by number, that have a note
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
-        """Decode lines as UTF-8, from line `number` on, without line ends and byte-order mark.
-
-        Undecodable bytes become U+FFFD. Raises UserError if the first bytes are no text's.
-        """
+        """Decode lines from line `number` on, as UTF-8 or U+FFFD; raises UserError for no text."""
         texts = []
         kind = recognise(b"\n".join(lines[:30])) if number == 1 else None
         if kind is not None and not (kind.is_readable and self._accepts_markup):
@@ -150,8 +143,8 @@ class LineReport:
         for index, line in enumerate(lines, start=number):
             content = strip_line(line, first=index == 1)
             text = content.decode("utf-8", errors="replace")
-            self._note(_UNDECODABLE, index, "\ufffd" in text and text.encode() != content)
-            self._note(_NUL, index, b"\0" in content)
+            self.note(_UNDECODABLE, index, "\ufffd" in text and text.encode() != content)
+            self.note(_NUL, index, b"\0" in content)
             texts.append(text)
         return texts
 
@@ -169,18 +162,9 @@ class LineReport:
                 details.setdefault(kind, []).append(detail)
             for kind, texts in details.items():
                 kind = kind.replace("{", "{{").replace("}", "}}")
-                self._note(f"{kind}: {{lines}}", index, True, ", ".join(filter(None, texts)))
+                self.note(f"{kind}: {{lines}}", index, True, ", ".join(filter(None, texts)))
             prefix = prefixes[index - number] if prefixes else ""
-            self._note(_BLANK, index, not is_blank(prefix) and not translation.src_tokens)
-
-    def note_without_attention(self, number: int) -> None:
-        """Note a line that has text, but no attention weights."""
-        self._note(_NO_ATTENTION, number, True)
-
-    def note_one_sided(self, number: int, possible: Iterable[bool]) -> None:
-        """Note pairs with exactly one blank side, which no model can produce."""
-        for index, scorable in enumerate(possible, start=number):
-            self._note(_ONE_SIDED, index, not scorable)
+            self.note(_BLANK, index, not is_blank(prefix) and not translation.src_tokens)
 
     def __enter__(self) -> Self:
         return self
@@ -195,7 +179,8 @@ class LineReport:
             logger.info(f"note: {note.format(lines=_listed(numbers), source=self._source)}")
         self._notes.clear()
 
-    def _note(self, note: str, index: int, applies: bool, detail: str = "") -> None:
+    def note(self, note: str, index: int, applies: bool = True, detail: str = "") -> None:
+        """Note a line, if that applies to it."""
         if applies:
             number = self._numbers[index - 1] if self._numbers else index
             place = f"{number} {detail[:_LISTED_CHARACTERS]!r}" if detail else str(number)

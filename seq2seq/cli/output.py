@@ -24,16 +24,11 @@ _BLOCK_BYTES = 1 << 20
 
 
 class Output:
-    """Text file or stdout; raises RunError if writing fails, as on a full disk.
-
-    Text for a terminal is escaped, since translations and names may contain control characters.
-    """
+    """Text file, or stdout escaped for a terminal; raises RunError if writing fails."""
 
     def __init__(self, file: IO[str], name: str, part: Path | None = None) -> None:
         """Write to an open file; `part` is the temporary file that becomes `name` at the end."""
-        self._file = file
-        self._name = name
-        self._part = part
+        self._file, self._name, self._part = file, name, part
 
     @property
     def on_terminal(self) -> bool:
@@ -44,8 +39,7 @@ class Output:
     def kept_on_failure(self, content: str, noun: str, lines_of_each: int = 1) -> Iterator[None]:
         """Keep what was written, in a file beside the output, if the block does not succeed.
 
-        A message says so: `content`, the number of complete things and their noun, each of which
-        has that many lines. Errors of keeping them are not raised.
+        A message has `content`, the number of complete things, of so many lines, and their noun.
         """
         try:
             yield
@@ -108,10 +102,10 @@ def open_output(path: Path | None) -> Iterator[Output]:
             file = stack.enter_context(files.output_file(path))
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
-            streamed = files.is_stream(target)
-            output = Output(
-                text, str(target if streamed else path), None if streamed else files.part_of(target)
-            )
+            if files.is_stream(target):
+                output = Output(text, str(target))
+            else:
+                output = Output(text, str(path), files.part_of(target))
             yield output
             output.flush()
         finally:
@@ -194,9 +188,8 @@ def check_output(
     reasons = {path: "is already read or written by this command"}
     if not files.is_stream(path):
         part, incomplete = files.part_of(files.resolve_link(path)), incomplete_of(path)
-        reasons[part] = f"is written as {part} first, which this command reads"
-        reasons[incomplete] = f"is written as {incomplete} if the command fails, which this "
-        reasons[incomplete] += "command reads"
+        for name, when in ((part, "first"), (incomplete, "if the command fails")):
+            reasons[name] = f"is written as {name} {when}, which this command reads"
     for name, reason in reasons.items():
         if any(files.same_file(name, source) for source in inputs if source) or _is_stdin(name):
             raise UserError(f"{path}: {reason}; choose another name")
@@ -273,11 +266,7 @@ def _is_stdin(path: Path) -> bool:
 def progress(
     task: str, total: int | None, visible: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], object] | None]:
-    """Yield a function that advances a bar on stderr; None if it is no terminal or not `visible`.
-
-    The bar starts after what is `done` already, such as by an earlier call. It stays, with its
-    time. A runtime without tqdm shows no bar.
-    """
+    """Yield a function that advances a bar on stderr, from `done` on; None where there is none."""
     if not visible or not sys.stderr.isatty() or find_spec("tqdm") is None:
         yield None
         return
@@ -291,9 +280,5 @@ def count_lines(path: Path | None) -> int | None:
     """Count the lines of a regular, uncompressed file; None for anything else."""
     if path is None or not path.is_file() or is_compressed(path):
         return None
-    count, last = 0, b"\n"
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            count += block.count(b"\n")
-            last = block[-1:]
-    return count + (last != b"\n")
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK_BYTES), b""))

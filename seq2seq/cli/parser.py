@@ -105,13 +105,16 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-") and " " not in argument
 
 
-def command_modules() -> dict[str, ModuleType]:
-    """Import the modules of all subcommands."""
-    return {name: _command_module(name) for name in COMMANDS}
-
-
-def _command_module(name: str) -> ModuleType:
+def command_module(name: str) -> ModuleType:
+    """Import the module of a subcommand."""
     return import_module(f"seq2seq.cli.{name.replace('-', '_')}")
+
+
+def describe(parser: argparse.ArgumentParser, module: ModuleType) -> None:
+    """Give the parser of a subcommand its arguments, and the docstring of its module as help."""
+    parser.description, start, examples = (module.__doc__ or "").strip().partition("\nexamples")
+    parser.epilog = f"{start}{examples}".strip()
+    module.add_arguments(parser)
 
 
 class _MainParser(Parser):
@@ -148,8 +151,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name == called:  # others may need packages that are not installed
-            module = _command_module(name)
-            module.add_arguments(command)
+            module = command_module(name)
+            describe(command, module)
             command.set_defaults(run=module.run)
     options, unread = parser.parse_known_args(arguments)
     options.arguments = list(arguments)

@@ -1,4 +1,6 @@
-"""`seq2seq runs`: a table of the runs in a folder."""
+"""Print a table of the runs in a folder and below it, the latest last: languages, decoder,
+last logged step, best validation BLEU, and when the metrics were last written.
+"""
 
 import argparse
 import time
@@ -12,10 +14,6 @@ _HEAD = ("run", "languages", "decoder", "step", "BLEU", "last written")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Print a table of the runs in a folder and below it, the latest last: languages, decoder,\n"
-        "last logged step, best validation BLEU, and when the metrics were last written."
-    )
     text, default = "folder of runs (default: runs)", Path("runs")
     parser.add_argument(
         "folder", nargs="?", type=Path, default=default, metavar="FOLDER", help=text

@@ -1,4 +1,6 @@
-"""`seq2seq score`: log-probabilities of given translations, one output line per pair."""
+"""Print the score of each given translation: its log-probability under the model,
+normalised for length as in beam search.
+"""
 
 import argparse
 import math
@@ -9,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import logger
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Print the score of each given translation: its log-probability under the model,\n"
-        "normalised for length as in beam search."
-    )
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = "translations to score: line n translates input line n"
@@ -42,11 +39,11 @@ def run(options: argparse.Namespace) -> int:
     if input_lines.is_stdin(options.input):
         options.input = None
     check_output(options.output, options.input, options.ref, runs=options.model)
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 
     (src_report, sources), (report, targets) = _read([options.input, options.ref])
-    translator = load_translator(options)
+    translator = arguments.load_translator(options)
     total, tokens = 0.0, 0
     with (
         open_output(options.output) as output,
@@ -58,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
             _check_finite(scored, start + 1, options)
             output.write("".join(_format(line, options.json) for line in scored))
             output.flush()
-            report.note_one_sided(start + 1, [line.possible for line in scored])
+            for number, line in enumerate(scored, start + 1):
+                report.note(input_lines.ONE_SIDED, number, not line.possible)
             total += sum(line.log_prob for line in scored if line.possible)
             tokens += sum(len(line.log_probs) for line in scored)
     src_report.log()

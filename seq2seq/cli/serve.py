@@ -1,4 +1,13 @@
-"""`seq2seq serve`: a web page and an HTTP API that translate."""
+"""Serve a page that translates as one types, and an HTTP API.
+
+examples:
+  seq2seq serve -m runs/demo
+  seq2seq serve -m runs/en-de -m runs/de-en --port 8080
+  seq2seq serve -m runs/demo --host 0.0.0.0 --token-file token
+
+Other machines reach the server only with --host, pages of other sites only with --allow-origin.
+Each option may be an environment variable, such as SEQ2SEQ_PORT; lists have spaces between.
+"""
 
 import argparse
 import ipaddress
@@ -9,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import add_requirements, frozen_objects, glossary_places, requirements
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling
@@ -21,14 +29,6 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Serve a page that translates as one types, and an HTTP API."
-    parser.epilog = """examples:
-  seq2seq serve -m runs/demo
-  seq2seq serve -m runs/en-de -m runs/de-en --port 8080
-  seq2seq serve -m runs/demo --host 0.0.0.0 --token-file token
-
-Other machines reach the server only with --host, pages of other sites only with --allow-origin.
-Each option may be an environment variable, such as SEQ2SEQ_PORT; lists have spaces between."""
     text = "run folder; repeat for further pairs of languages"
     parser.add_argument(
         "-m", "--model", action="append", default=[], required=True, metavar="RUN", help=text
@@ -53,7 +53,7 @@ Each option may be an environment variable, such as SEQ2SEQ_PORT; lists have spa
     text = "format of the log; json has a line for every request (default: text)"
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help=text)
     group = parser.add_argument_group("requirements on all translations")
-    add_requirements(group)
+    arguments.add_requirements(group)
     group = parser.add_argument_group("limits")
     text = "characters per request (default: 10000)"
     group.add_argument(
@@ -113,21 +113,21 @@ def run(options: argparse.Namespace) -> int:
             f"--max-queue {options.max_queue}: below --max-lines ({options.max_lines}); a request "
             "of that size would never be accepted"
         )
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.serving.access import Access, Limits, log_json
         from seq2seq.serving.app import address_of, create_app, listen, server_for
         from seq2seq.serving.service import load_pairs
     if options.log_format == "json":
         log_json()
-    settings = requirements(options)
+    settings = arguments.requirements(options)
     access = Access(_clients(options.token_file), _hosts(options), tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
-        with frozen_objects():
+        with arguments.frozen_objects():
             pairs = load_pairs(options.model, arguments.model_options(options))
             app = create_app(pairs, limits, access, settings)
         for translator in pairs.values():
-            translator.check_phrases(glossary_places(options.glossary, settings), settings)
+            translator.check_phrases(arguments.glossary_places(options, settings), settings)
         if not (access.clients or _is_local(options.host)):
             logger.info(
                 f"note: everyone who can reach {options.host} can translate; --token-file limits "
