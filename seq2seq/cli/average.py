@@ -25,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Average the checkpoints and print the validation BLEU of each."""
     with arguments.frozen_objects():
         from seq2seq.training.averaging import average
     how = options.device, options.last, options.overwrite, say

@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Translate the text into the source language and write the pairs."""
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.inference.synthetic import SyntheticCorpus
 

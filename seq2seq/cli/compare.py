@@ -44,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train what is not trained yet, score all runs, and report."""
     if world_size() > 1:
         raise UserError("compare runs in a single process; start it without torchrun")
     overrides = [word for word in options.overrides if arguments.is_override(word)]
@@ -137,7 +136,6 @@ def _legend(result: "ComparisonResult") -> str:
 
 
 def as_json(result: "ComparisonResult") -> dict[str, Any]:
-    """Arrange all results for JSON."""
     plan, task = result.plan, result.task
     return {
         "split": task.split,

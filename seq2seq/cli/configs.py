@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the configs, or copy some with the schema that they name."""
     shipped = {config.name.removesuffix(".yaml"): config for config in shipped_configs()}
     if not options.names:
         width = max(40, shutil.get_terminal_size().columns - _NAME - 2)

@@ -34,12 +34,10 @@ class Demo(NamedTuple):
 
     @property
     def config(self) -> Path:
-        """Return the path of the config."""
         return Path("configs", f"{self.name}.yaml")
 
     @property
     def folder(self) -> Path:
-        """Return the run folder."""
         return Path("runs", self.name)
 
 

@@ -46,7 +46,6 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Translate the training text of the teacher, or the given text, into a corpus."""
     config = config_of(options.model[0])
     languages = config.data.src_lang, config.data.tgt_lang
     text = options.input

@@ -25,7 +25,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Download the files that are missing."""
     from seq2seq.data.public_corpora import fetch
 
     if options.base_url and not options.base_url.startswith(("http://", "https://")):

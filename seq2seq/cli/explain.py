@@ -23,7 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the explanation of each key, or a list of all."""
     texts = (text for key in options.keys for text in explanations(key))
     say("\n\n".join(texts) if options.keys else "\n".join(config_keys()))
     return 0

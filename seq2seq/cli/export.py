@@ -19,7 +19,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export the model and print the size of each file."""
     with arguments.frozen_objects():
         from seq2seq.runs.graphs import export_runs
 

@@ -7,18 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
 
-from seq2seq.data.lines import (
-    MAX_LINE_BYTES,
-    bounded_lines,
-    check_is_readable,
-    check_is_text,
-    damage_errors,
-    is_blank,
-    iter_lines,
-    lines_of,
-    open_content,
-    strip_line,
-)
+from seq2seq.data import lines as reading
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import describe, is_table, recognise
@@ -62,28 +51,30 @@ def check_texts(command: str, *paths: Path | None) -> None:
 
 def text_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file or of standard input; raises UserError as `iter_lines` does."""
-    return lines_of(sys.stdin.buffer, STDIN) if is_stdin(path) else iter_lines(path)
+    return reading.lines_of(sys.stdin.buffer, STDIN) if is_stdin(path) else reading.iter_lines(path)
 
 
 @contextmanager
-def open_input(path: Path | None, check: Check = check_is_text) -> Iterator[Iterator[bytes]]:
+def open_input(
+    path: Path | None, check: Check = reading.check_is_text
+) -> Iterator[Iterator[bytes]]:
     """Open a file, compressed or not, or stdin if None; yield its lines.
 
     Raises UserError if it is not text or a line is too long, RunError if it is damaged.
     """
     with open_bytes(path, check) as file:
-        yield bounded_lines(file, name_of(path))
+        yield reading.bounded_lines(file, name_of(path))
 
 
 @contextmanager
-def open_bytes(path: Path | None, check: Check = check_is_text) -> Iterator[IO[bytes]]:
+def open_bytes(path: Path | None, check: Check = reading.check_is_text) -> Iterator[IO[bytes]]:
     """Open a file, whose first bytes `check` judges, or stdin; raises as `open_input` does."""
     if path is None or is_stdin(path):
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
         yield sys.stdin.buffer
         return
-    with open_content(path, check) as file, damage_errors(path, RunError):
+    with reading.open_content(path, check) as file, reading.damage_errors(path, RunError):
         yield file
 
 
@@ -97,12 +88,12 @@ def numbered(
 
 
 def read_document(path: Path | None) -> str:
-    """Read a document in UTF-8; raises UserError, also for one of more than MAX_LINE_BYTES."""
+    """Read a document in UTF-8; raises UserError, also for a large one."""
     name = name_of(path)
-    with open_bytes(path, check_is_readable) as file:
-        content = file.read(MAX_LINE_BYTES + 1)
-    if len(content) > MAX_LINE_BYTES:
-        raise UserError(f"{name}: is larger than {MAX_LINE_BYTES >> 20} MiB. Divide it")
+    with open_bytes(path, reading.check_is_readable) as file:
+        content = file.read(reading.MAX_LINE_BYTES + 1)
+    if len(content) > reading.MAX_LINE_BYTES:
+        raise UserError(f"{name}: is larger than {reading.MAX_LINE_BYTES >> 20} MiB. Divide it")
     if (kind := recognise(content)) is not None and not kind.is_readable:
         raise UserError(describe(kind, name, "FILE"))
     try:
@@ -141,7 +132,7 @@ class LineReport:
         if kind is not None and not (kind.is_readable and self._accepts_markup):
             raise UserError(describe(kind, self._source, self._path))
         for index, line in enumerate(lines, start=number):
-            content = strip_line(line, first=index == 1)
+            content = reading.strip_line(line, first=index == 1)
             text = content.decode("utf-8", errors="replace")
             self.note(_UNDECODABLE, index, "\ufffd" in text and text.encode() != content)
             self.note(_NUL, index, b"\0" in content)
@@ -164,7 +155,7 @@ class LineReport:
                 kind = kind.replace("{", "{{").replace("}", "}}")
                 self.note(f"{kind}: {{lines}}", index, True, ", ".join(filter(None, texts)))
             prefix = prefixes[index - number] if prefixes else ""
-            self.note(_BLANK, index, not is_blank(prefix) and not translation.src_tokens)
+            self.note(_BLANK, index, not reading.is_blank(prefix) and not translation.src_tokens)
 
     def __enter__(self) -> Self:
         return self

@@ -32,14 +32,13 @@ class Output:
 
     @property
     def on_terminal(self) -> bool:
-        """Return whether the text appears on a terminal."""
         return self._file.isatty()
 
     @contextmanager
     def kept_on_failure(self, content: str, noun: str, lines_of_each: int = 1) -> Iterator[None]:
         """Keep what was written, in a file beside the output, if the block does not succeed.
 
-        A message has `content`, the number of complete things, of so many lines, and their noun.
+        A message has `content`, the number of complete things, each of `lines_of_each`, and their noun.
         """
         try:
             yield
@@ -69,12 +68,10 @@ class Output:
             logger.info(f"{path}: {content} {counted(count, noun)}")
 
     def write(self, text: str) -> None:
-        """Write text into the buffer."""
         with files.write_errors(self._name):
             self._file.write(printable(text) if self._file.isatty() else text)
 
     def flush(self) -> None:
-        """Flush the buffer."""
         with files.write_errors(self._name):
             self._file.flush()
 

@@ -106,7 +106,6 @@ def _is_option(argument: str) -> bool:
 
 
 def command_module(name: str) -> ModuleType:
-    """Import the module of a subcommand."""
     return import_module(f"seq2seq.cli.{name.replace('-', '_')}")
 
 
@@ -171,7 +170,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _paths(options: argparse.Namespace) -> list[Path]:
-    """Return all paths among the arguments."""
     values: list[object] = []
     for value in vars(options).values():
         values += value if isinstance(value, list) else [value]

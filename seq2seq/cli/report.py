@@ -31,7 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score the run and write the page."""
     run_folder = options.run_folder
     with arguments.frozen_objects():
         from seq2seq.analysis.report.facts import gather

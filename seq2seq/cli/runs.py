@@ -21,7 +21,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the table."""
     if not options.folder.is_dir():
         raise UserError(f"{options.folder}: no such folder; `seq2seq train` makes run folders")
     found = [path.parent for path in options.folder.rglob(CONFIG)]

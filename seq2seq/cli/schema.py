@@ -17,12 +17,10 @@ MODELINE = f"# yaml-language-server: $schema={FILE}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
     arguments.add_output(parser, "write to a file instead of stdout")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or write the schema."""
     write_schema(options.output)
     return 0
 

@@ -34,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score all pairs and log the perplexity."""
     input_lines.check_texts("score", options.input or Path("-"), options.ref)
     if input_lines.is_stdin(options.input):
         options.input = None

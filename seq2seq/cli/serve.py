@@ -104,7 +104,6 @@ def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load the runs and serve them until Ctrl-C or SIGTERM."""
     _check_installed()
     for name, values in options.lists.items():
         setattr(options, name, getattr(options, name) or values)
@@ -147,14 +146,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_installed() -> None:
-    """Raise UserError without the extra."""
     for module in ("fastapi", "jinja2", "uvicorn"):
         if find_spec(module) is None:
             raise not_installed(f"serve needs {module}", "serve")
 
 
 def _port(text: str) -> int:
-    """Parse the number of a port."""
     if not text.isdecimal() or int(text[:6]) > 65_535:
         raise argparse.ArgumentTypeError(f"must be an integer from 0 to 65535, not {text!r}")
     return int(text)

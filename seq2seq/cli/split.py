@@ -44,7 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the parts and print their sizes."""
     from seq2seq.data.corpus import iter_pairs, source_name
     from seq2seq.data.splitting import PARTS, divide, write_parts
 

@@ -27,7 +27,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train and log the commands that use the new run."""
     config = arguments.resolve_config(options.config, options.overrides)
     with arguments.frozen_objects():
         from seq2seq.training.loop import Interrupted, train

@@ -9,11 +9,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from seq2seq.config.schema import changed_keys
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
 from seq2seq.runs.engine_folder import check_fit
-from seq2seq.runs.run_config import model_changes, provenance_of
+from seq2seq.runs.run_config import provenance_of, that_change_weights
 from seq2seq.runtime.errors import RunError, UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 
@@ -84,7 +85,8 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Loaded
 def _check_compatible(added: LoadedRun, earlier: Sequence[LoadedRun]) -> None:
     path, first = added.path, earlier[0] if earlier else added
     check_fit([first.path, path], [run.vocabulary_and_direction() for run in (first, added)])
-    if changes := model_changes(first.config, added.config, ("model.",)):
+    changes = changed_keys(first.config, added.config)
+    if changes := that_change_weights(changes, added.config, ("model.",)):
         raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
     for run in (run for run in earlier if run.checksum == added.checksum):
         text = f"has the same weights as {run.path}; name each checkpoint only once"

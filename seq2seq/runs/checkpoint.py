@@ -13,14 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config.schema import Config, dump_config, with_paths
+from seq2seq.config.schema import Config, changed_keys, dump_config, with_paths
 from seq2seq.data.source_profile import LengthLimit
-from seq2seq.data.vocabulary.vocabulary import (
-    Vocabularies,
-    checksums_of,
-    load_vocabularies,
-    save_vocabularies,
-)
+from seq2seq.data.vocabulary import vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
@@ -43,7 +39,6 @@ class CheckpointHeader(NamedTuple):
     provenance: run_config.Header
 
     def to_json(self) -> run_config.Header:
-        """Return the fields of the file's header."""
         limit = asdict(self.limit)
         return {"limit": limit, "step": self.step, "bleu": self.bleu, **self.provenance}
 
@@ -61,7 +56,7 @@ def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None
         folder.mkdir(parents=True, exist_ok=True)
     update_config(folder, config)
     with layout.writing(folder / layout.VOCABULARY):
-        save_vocabularies(vocabularies, folder / layout.VOCABULARY)
+        vocabulary.save_vocabularies(vocabularies, folder / layout.VOCABULARY)
 
 
 def update_config(folder: Path, config: Config) -> None:
@@ -128,7 +123,7 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
         raise
     except errors.UserError:
         return False
-    return bool(header.get("vocabulary") == checksums_of(vocabularies))
+    return bool(header.get("vocabulary") == vocabulary.checksums_of(vocabularies))
 
 
 def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
@@ -204,7 +199,8 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
         run = load_model(folder, torch.device("cpu"))
     except errors.UserError as error:
         raise type(error)(errors.argument("init_from", error)) from None
-    changes, models = run_config.model_changes(run.config, config), config.vocabulary.model
+    changes = run_config.that_change_weights(changed_keys(run.config, config), config)
+    models = config.vocabulary.model
     if models and models != run.config.vocabulary.model:
         changes.append("vocabulary.model: the run has its own vocabulary")
     if changes:
@@ -214,8 +210,8 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
             argument="init_from",
             value=folder,
         )
-    checksums, sampling = checksums_of(run.vocabularies), config.vocabulary.sampling
-    vocabularies = load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
+    checksums, sampling = vocabulary.checksums_of(run.vocabularies), config.vocabulary.sampling
+    vocabularies = vocabulary.load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
     note = f"initialised from the vocabulary and the best weights of {folder}"
     if run.config.data.direction != config.data.direction:
         note += f", which translates {run.config.data.direction}"

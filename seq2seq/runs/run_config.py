@@ -6,15 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seq2seq.config import schema
 from seq2seq.config.errors import ConfigError
-from seq2seq.config.schema import (
-    Config,
-    DecodingConfig,
-    changed_keys,
-    changed_since,
-    read_config_file,
-    recorded_keys,
-)
+from seq2seq.config.schema import Config, DecodingConfig, read_config_file
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.runs import layout, tensor_file
@@ -142,7 +136,7 @@ def provenance_of(
     config: Config, vocabularies: vocabulary.Vocabularies, model_keys_only: bool = False
 ) -> Header:
     """Return the header fields that record a config and a vocabulary."""
-    keys = recorded_keys(config)
+    keys = schema.recorded_keys(config)
     if model_keys_only:
         keys = {key: value for key, value in keys.items() if key.startswith(_MODEL_KEYS)}
     return {"config": keys, "vocabulary": vocabulary.checksums_of(vocabularies)}
@@ -151,20 +145,13 @@ def provenance_of(
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
     """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header."""
     with header_errors(path):
-        return changed_since(dict(header["config"]), config)
-
-
-def model_changes(
-    trained: Config, config: Config, sections: tuple[str, ...] = _MODEL_KEYS
-) -> list[str]:
-    """List the changed keys in `sections` that make weights of one config unfit for the other."""
-    return that_change_weights(changed_keys(trained, config), config, sections)
+        return schema.changed_since(dict(header["config"]), config)
 
 
 def that_change_weights(
     changes: Iterable[str], config: Config, sections: tuple[str, ...] = _MODEL_KEYS
 ) -> list[str]:
-    """Select from changes, as `KEY: OLD -> NEW`, those that a warm start refuses, too."""
+    """Select from changes, as `KEY: OLD -> NEW`, those that make weights unfit for a config."""
     if config.model.score is not None and config.model.score.name == "location":
         sections += ("data.max_length:",)  # the score has weights for each position
     return [

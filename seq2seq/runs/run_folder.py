@@ -116,9 +116,7 @@ def holds_run(folder: Path) -> bool:
 def _check_files(folder: Path) -> None:
     """Raise UserError for files of a run that training cannot replace, or may not trust.
 
-    These are folders, pipes and devices, files in place of folders, and files of a user who is
-    unrelated to the folder: not this user, root, nor the owner of the folder, whom the user has
-    chosen by its name.
+    Files are trusted of this user, root, and the owner of the folder, whom the user has chosen.
     """
     trusted = {os.geteuid(), 0, folder.stat().st_uid} if folder.is_dir() else set()
     for name in layout.existing(folder, layout.RESERVED):

@@ -6,7 +6,6 @@ type, shape and bytes of all tensors, and `checksum` the SHA-256 of the header w
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -179,13 +178,6 @@ def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
     try:
         if not path.is_file():  # reading a pipe would block
             raise OSError("not a file")
-        size = path.stat().st_size
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if size > memory:  # its checksum could take hours
-            raise DamagedFile(
-                f"{path}: too large for a seq2seq checkpoint: {size >> 30:,} GiB, more than the "
-                f"{memory >> 30:,} GiB of memory of this machine"
-            )
         with path.open("rb") as handle:
             encodable = LONE_SURROGATE.search(str(path)) is None  # as safe_open needs it
             name = str(path) if encodable else f"/dev/fd/{handle.fileno()}"

@@ -128,7 +128,6 @@ def size_in_bytes(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a number of seconds."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)

@@ -147,7 +147,6 @@ def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
 
 
 def style_of(index: int) -> dict[str, Any]:
-    """Return colour and line style of a line."""
     colours = len(COLOURS)
     line_style = LINE_STYLES[index // colours % len(LINE_STYLES)]
     return {"color": COLOURS[index % colours], "linestyle": line_style}

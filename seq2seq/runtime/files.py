@@ -12,7 +12,6 @@ from typing import IO, Any
 from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
 _STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
-_SHOWN_CHARACTERS = 200  # maximum length of a path in such an error
 Renames = list[tuple[Path, Path]]  # complete temporary files, and the paths they get
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
@@ -139,9 +138,9 @@ def check_paths(*paths: Path) -> None:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 continue
             hint = "; a folder of the path may not be searched" * (error.errno == errno.EACCES)
-            raise UserError(f"{_shortened(path)}: {error.strerror}{hint}") from None
+            raise UserError(f"{path}: {error.strerror}{hint}") from None
         except ValueError as error:  # a NUL character
-            raise UserError(f"{_shortened(path)}: {error}") from None
+            raise UserError(f"{path}: {error}") from None
 
 
 def refused_link(path: Path) -> UserError:
@@ -168,11 +167,6 @@ def _has_long_name(path: Path) -> bool:
     above = next(folder for folder in path.absolute().parents if folder.exists())
     limit = os.pathconf(above, "PC_NAME_MAX")
     return any(len(os.fsencode(name)) > limit for name in path.parts)
-
-
-def _shortened(path: Path) -> str:
-    text = str(path)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"...{text[-_SHOWN_CHARACTERS:]}"
 
 
 def resolve_link(path: Path) -> Path:
@@ -216,7 +210,7 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
 
 def sync(file: IO[Any]) -> None:
     """Flush a file to the storage device; raises OSError."""
-    if sys.platform == "darwin":  # where fsync leaves the data in the drive's volatile cache
+    if sys.platform == "darwin":  # fsync leaves data in the cache of the drive
         import fcntl
 
         with suppress(OSError):  # not supported by some file systems

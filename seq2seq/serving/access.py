@@ -267,7 +267,6 @@ class _JsonFormatter(logging.Formatter):
     """Format a message, or the figures of a request, as a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
         request = getattr(record, "request", None)
         level = "info" if request else record.levelname.lower()
         entry = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": level}

@@ -101,7 +101,6 @@ class Connection(H11Protocol):
                 min(waiting, key=lambda connection: connection._since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what belongs to the connection."""
         self._watching.cancel()
         super().connection_lost(exc)
 
@@ -111,7 +110,6 @@ class Connection(H11Protocol):
         return self.cycle is None or bool(self.cycle.response_complete)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
         self._since = time.monotonic()
         super().on_response_complete()
 
@@ -182,7 +180,6 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def address_of(listening: socket.socket) -> str:
-    """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 

@@ -75,7 +75,6 @@ _STOPPING: dict[str, Any] = {"model": ErrorMessage, "description": "The server i
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes."""
     routes = APIRouter(tags=["LibreTranslate"])
     described = requests.described_body("/translate", TranslateText, _FORM, _MULTIPART)
     detecting = requests.described_body("/detect", DetectText, _FORM, _MULTIPART)

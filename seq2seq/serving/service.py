@@ -141,7 +141,6 @@ Texts = Annotated[str | Items[str], WrapValidator(_checked)]
 
 
 def text_list(texts: str | list[str]) -> list[str]:
-    """Return the texts of a field as a list."""
     return [texts] if isinstance(texts, str) else texts
 
 

@@ -121,7 +121,6 @@ class TranslationQueue:
         self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:

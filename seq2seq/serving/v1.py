@@ -27,7 +27,6 @@ Hypotheses = Annotated[int, Field(ge=1, le=MAX_HYPOTHESES)]
 
 
 def _setting(name: str, default: Any) -> Any:
-    """Return a field that is an option of search."""
     return Field(default, description=DESCRIPTIONS[name])
 
 
@@ -110,7 +109,6 @@ class Translations(BaseModel):
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes."""
     routes = APIRouter(prefix="/v1", tags=["v1"])
     described = requests.described_body("/v1/translate", TranslateLines)
 
