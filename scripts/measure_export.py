@@ -129,10 +129,7 @@ def gap(ours: Translation, theirs: Translation) -> float:
 
 def starts(run: Path, exported: Path, runtime: Path) -> str:
     """Return a table of the seconds to the first translated line."""
-    rows = [
-        ["torch", start(Path(sys.executable), run)],
-        ["exported", start(runtime, exported)],
-    ]
+    rows = [["torch", start(Path(sys.executable), run)], ["exported", start(runtime, exported)]]
     return tabulate(rows, ["start", "seconds"], floatfmt=("", ".2f"))
 
 

@@ -109,10 +109,7 @@ SCORED = [
 SINGLE = [*(Case("plain", "", False, layers) for layers in (1, 2)), *FAMILY, *GNMT, *UNITS]
 CASES = [*SCORED, *SINGLE]
 # Half of those with scores: any two of score, feeding and number of layers occur together.
-PAIRWISE = [
-    *(case for number, case in enumerate(SCORED) if number % 8 in (0, 3, 5, 6)),
-    *SINGLE,
-]
+PAIRWISE = [*(case for number, case in enumerate(SCORED) if number % 8 in (0, 3, 5, 6)), *SINGLE]
 ONE_OF_EACH = [
     Case("bahdanau", "additive", False, 2),
     Case("luong", "general", True, 2),

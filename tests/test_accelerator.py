@@ -10,14 +10,7 @@ from unittest import mock
 import pytest
 import torch
 from conftest import DECODERS, tiny_config, toy_pairs
-from simulated_device import (
-    DEVICE,
-    CpuOnly,
-    DeviceMismatch,
-    Float64,
-    SimulatedTensor,
-    simulated,
-)
+from simulated_device import DEVICE, CpuOnly, DeviceMismatch, Float64, SimulatedTensor, simulated
 from tiers import one_quick
 from torch import Tensor
 

@@ -13,12 +13,7 @@ from benchmarking.standard import Case, standard, work
 from seq2seq.data.batching import Batch, EncodedPairs, EpochOrder, make_batch
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.builder import build_model
-from seq2seq.runtime.device import (
-    choose_device,
-    derive_seed,
-    synchronize,
-    tensor_cores_for_lstm,
-)
+from seq2seq.runtime.device import choose_device, derive_seed, synchronize, tensor_cores_for_lstm
 from seq2seq.training.batches import batch_of
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.preparation import prepare

@@ -170,10 +170,7 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
         if (graphs := graphs_of(run)) is None:
             return None
         networks.append(load_network(graphs, len(run.vocabularies.tgt), options.int8))
-    return {
-        "engine": OnnxEngine(networks),
-        **_of_run(runs[0], options),
-    }
+    return {"engine": OnnxEngine(networks), **_of_run(runs[0], options)}
 
 
 def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:

@@ -184,11 +184,7 @@ class PartSearch:
         loaded, most = self._loaded, self._loaded.decoding.max_length
         requests = [
             Request(
-                part.ids,
-                most or loaded.limit(len(part.ids)),
-                part.prefix,
-                part.lexical,
-                part.marks,
+                part.ids, most or loaded.limit(len(part.ids)), part.prefix, part.lexical, part.marks
             )
             for part in parts
         ]

@@ -11,11 +11,7 @@ import numpy as np
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, normalized
 from seq2seq.engines.engine import Array, Engine, StepOptions
-from seq2seq.inference.lines import (
-    MAX_ATTENTION_TOKENS,
-    bounded_slices,
-    line_list,
-)
+from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, bounded_slices, line_list
 from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search.interface import by_width

@@ -77,10 +77,16 @@ class Journal:
         self.done += len(batch)
 
     def translations(self) -> Iterator[list[str]]:
-        """Yield the translations of each line, in order."""
+        """Yield the translations of each line, in order; raises UserError for a damaged line."""
         with self.path.open("rb") as file:
             file.readline()  # settings
-            yield from map(json.loads, file)
+            for number, line in enumerate(file, start=2):
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    raise UserError(
+                        f"{self.path}:{number}: is damaged. Remove the file to begin again"
+                    ) from None
 
     def _append(self, content: bytes) -> None:
         with write_errors(self.path):

@@ -13,11 +13,7 @@ from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
-from seq2seq.inference.settings import (
-    DEFAULT_SETTINGS,
-    SearchSettings,
-    refuse_together,
-)
+from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
 from seq2seq.inference.text_steps import SourceLine
 from seq2seq.inference.translation import Translation, copied, join_parts
 from seq2seq.names.names import Masked

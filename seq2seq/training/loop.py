@@ -115,10 +115,7 @@ def _facts(session: TrainingSession) -> list[float]:
 
 
 def _train(
-    session: TrainingSession,
-    notes: Sequence[str],
-    warm_start: bool,
-    callbacks: Sequence[Callback],
+    session: TrainingSession, notes: Sequence[str], warm_start: bool, callbacks: Sequence[Callback]
 ) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
     config, began = session.config, session.progress.step
@@ -170,11 +167,7 @@ def validate_sound(session: TrainingSession, reporter: Reporter, clock: Clock) -
 
 
 def train_epoch(
-    session: TrainingSession,
-    reporter: Reporter,
-    batches: StepBatches,
-    clock: Clock,
-    sync: StopSync,
+    session: TrainingSession, reporter: Reporter, batches: StepBatches, clock: Clock, sync: StopSync
 ) -> None:
     """Train to the end of the current epoch, or to the step where training stops or diverges."""
     config, settings, progress = session.config, session.config.training, session.progress

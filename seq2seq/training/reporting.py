@@ -92,11 +92,7 @@ class RunReporter(Reporter):
     """
 
     def __init__(
-        self,
-        folder: Path,
-        step: int,
-        last_step: int | None,
-        callbacks: Sequence[Callback] = (),
+        self, folder: Path, step: int, last_step: int | None, callbacks: Sequence[Callback] = ()
     ) -> None:
         """Continue from `step`, after `restore_metrics`; drop later lines of metrics.jsonl."""
         self._folder, self._callbacks = folder, callbacks

@@ -27,11 +27,7 @@ class ValidationScores(NamedTuple):
     def figures(self) -> dict[str, float]:
         """Return the figures by their names in metrics.jsonl."""
         perplexity = math.exp(self.loss) if self.loss < 700 else math.inf
-        figures = {
-            "valid_loss": self.loss,
-            "valid_perplexity": perplexity,
-            "valid_bleu": self.bleu,
-        }
+        figures = {"valid_loss": self.loss, "valid_perplexity": perplexity, "valid_bleu": self.bleu}
         return figures if self.chrf is None else {**figures, "valid_chrf": self.chrf}
 
     def __str__(self) -> str:

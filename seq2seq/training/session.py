@@ -210,10 +210,7 @@ def session_data(
 
 
 def new_session(
-    config: Config,
-    device: torch.device,
-    data: SessionData,
-    start: WarmStart | None = None,
+    config: Config, device: torch.device, data: SessionData, start: WarmStart | None = None
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random weights or a warm start."""
     torch.manual_seed(derive_seed(config.seed, 0, 0))

@@ -25,12 +25,7 @@ from seq2seq.runtime.errors import UserError
 SRC = ["▁a", "▁bc", "d", "</s>"]
 TGT = ["▁x", "y", "▁z", "</s>"]
 WEIGHTS = np.array(
-    [
-        [0.5, 0.25, 0.25, 0.0],
-        [0.1, 0.4, 0.1, 0.4],
-        [0.6, 0.2, 0.1, 0.1],
-        [0.0, 0.0, 0.0, 1.0],
-    ]
+    [[0.5, 0.25, 0.25, 0.0], [0.1, 0.4, 0.1, 0.4], [0.6, 0.2, 0.1, 0.1], [0.0, 0.0, 0.0, 1.0]]
 )
 MAP = AttentionMap("a bcd", "xy z", SRC, TGT, WEIGHTS)
 

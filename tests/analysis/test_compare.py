@@ -282,9 +282,7 @@ def test_a_failure_is_reported_in_one_line(
 
 
 def test_a_run_that_fails_is_reported_in_its_row(
-    trained_steps: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    trained_steps: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path("ladder.yaml")
     diverging = "  wild: {training.optimizer: sgd, training.learning_rate: 1.0e+9}\n"

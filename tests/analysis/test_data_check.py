@@ -86,12 +86,7 @@ def warned(text: ParallelText, vocabularies: Vocabularies, name: str = "train") 
 def test_a_correct_text_has_nothing_to_report() -> None:
     facts = statistics(toy_text())
     assert facts.lines == 400
-    for name in (
-        "blank",
-        "duplicates",
-        "identical",
-        "length_outliers",
-    ):
+    for name in ("blank", "duplicates", "identical", "length_outliers"):
         assert getattr(facts, name) == [], name
     assert facts.src.unusual_characters == facts.tgt.unusual_characters == {}
     assert facts.length_ratio == 1.0  # the toy translation preserves the position of every letter
@@ -253,9 +248,7 @@ def test_characters_encoded_as_bytes_are_not_unknown(tiny_vocabularies: Vocabula
 # ----------------------------------------------------------------------------------------- findings
 
 
-def test_a_correct_text_gives_findings_but_no_warning(
-    tiny_vocabularies: Vocabularies,
-) -> None:
+def test_a_correct_text_gives_findings_but_no_warning(tiny_vocabularies: Vocabularies) -> None:
     splits = [split_of(toy_text(1200), tiny_vocabularies)]
     findings = list(data_findings(splits, 40))
     assert warnings(findings) == {}
@@ -335,9 +328,7 @@ def test_an_unknown_script_and_unknown_words_give_warnings(tiny_vocabularies: Vo
     assert "vocabulary.size" in warned(ParallelText(src, tgt), words)["unknown"]
 
 
-def test_one_percent_of_overlong_pairs_gives_a_warning(
-    tiny_vocabularies: Vocabularies,
-) -> None:
+def test_one_percent_of_overlong_pairs_gives_a_warning(tiny_vocabularies: Vocabularies) -> None:
     src, tgt = toy_pairs(400, seed=1)
     long = " ".join(["bada"] * 80)
     for count, expected in ((3, False), (5, True)):

@@ -197,10 +197,7 @@ def test_a_run_written_concurrently_is_not_replaced(
 
 
 def test_a_full_disk_leaves_no_folder_and_names_no_training_state(
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -69,10 +69,7 @@ def test_html_is_translated_between_its_tags(
     ],
 )
 def test_mistakes_are_refused_in_one_line(
-    tiny_runs: dict[str, Path],
-    line: str,
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    tiny_runs: dict[str, Path], line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["translate", "-m", str(tiny_runs["luong"]), *line.split()]) == 2
     out, err = capsys.readouterr()

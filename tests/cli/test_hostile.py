@@ -394,8 +394,7 @@ def test_a_metrics_file_of_a_terabyte_is_not_read(
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
-    [("hidden_size", 60_000), ("hidden_size", 10**12), ("embedding_size", 65_536)],
+    ("key", "value"), [("hidden_size", 60_000), ("hidden_size", 10**12), ("embedding_size", 65_536)]
 )
 def test_a_model_of_absurd_size_is_refused_before_it_is_built(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], key: str, value: int

@@ -133,10 +133,7 @@ def test_given_validation_and_test_texts_are_not_moved(folder: Path) -> None:
     ("arguments", "message"),
     [
         ([*ALL, "--valid", "all.en", "all.de", "--hold-out", "9"], "either --valid or --hold-out"),
-        (
-            [*ALL, "--hold-out", "201"],
-            "200 pairs with text leave none for train; lower --hold-out",
-        ),
+        ([*ALL, "--hold-out", "201"], "200 pairs with text leave none for train; lower --hold-out"),
         ([*ALL, "--minutes", "0"], "--minutes: must be a number above 0, not '0'"),
         (["--train", "all.en", "none.de"], "none.de: no such file"),
         (["--train", "all.en", "all.de", "all.en"], "init: give two files"),

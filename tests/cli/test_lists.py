@@ -123,9 +123,7 @@ def test_runs_are_listed_by_date_with_step_and_score(
     assert "empty: has no runs" in capsys.readouterr().err
 
 
-def test_a_key_is_explained_with_its_values_and_default(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_key_is_explained_with_its_values_and_default(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(["explain", "training.label_smoothing", "precision"], capsys)
     first, second = text.rstrip("\n").split("\n\n")
     assert first.splitlines() == [
@@ -158,8 +156,7 @@ def test_all_keys_are_listed_and_can_be_explained(
 
 
 @pytest.mark.parametrize(
-    ("key", "meant"),
-    [("lr", "'training.learning_rate'"), ("model.hiden_size", "'hidden_size'")],
+    ("key", "meant"), [("lr", "'training.learning_rate'"), ("model.hiden_size", "'hidden_size'")]
 )
 def test_an_unknown_key_is_answered_with_the_one_meant(key: str, meant: str) -> None:
     with pytest.raises(UserError, match=f"unknown key '{key}'; did you mean {meant}"):

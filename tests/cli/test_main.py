@@ -994,8 +994,7 @@ def test_check_and_train_refuse_data_with_the_same_message(
 
 
 @pytest.mark.parametrize(
-    "overrides",
-    [["data.max_length=1"], ["vocabulary.size=90000"], ["vocabulary.size=many"]],
+    "overrides", [["data.max_length=1"], ["vocabulary.size=90000"], ["vocabulary.size=many"]]
 )
 def test_check_and_train_refuse_configs_with_the_same_message(
     call: Call, small_corpus: Path, overrides: list[str]
@@ -1151,11 +1150,7 @@ def test_a_signal_saves_the_run_and_resume_continues_it(
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [
-        ({}, "10000"),
-        ({"GOMP_SPINCOUNT": "7"}, "7"),
-        ({"OMP_WAIT_POLICY": "active"}, None),
-    ],
+    [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)],
 )
 def test_threads_spin_briefly_by_default(given: dict[str, str], expected: str | None) -> None:
     program = (

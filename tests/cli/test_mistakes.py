@@ -167,8 +167,7 @@ CALLS = {
         "argument COMMAND: invalid choice: 'sing' (choose from ...); see seq2seq --help",
     ),
     "a metric misspelt": Row(
-        f"{M} --mbr CHR",
-        "argument --mbr: invalid choice: 'CHR'; did you mean 'chrf'?",
+        f"{M} --mbr CHR", "argument --mbr: invalid choice: 'CHR'; did you mean 'chrf'?"
     ),
     "no config": Row(
         "train", "the following arguments are required: CONFIG; see seq2seq train --help"
@@ -224,8 +223,7 @@ CALLS = {
         f"{M} --device tpu", "--device tpu: must be auto, cpu, cuda, cuda:N or mps"
     ),
     "no such device": Row(
-        f"{M} --device cuda:99",
-        "--device cuda:99: this machine has ...; use cpu or auto",
+        f"{M} --device cuda:99", "--device cuda:99: this machine has ...; use cpu or auto"
     ),
     "training on no such device": Row(
         f"{T} --device gpu", "--device gpu: must be auto, cpu, cuda, cuda:N or mps"
@@ -241,8 +239,7 @@ CONFIGS = {
     ),
     "a folder as config": Row("train folder", "folder: is a folder, not a config file"),
     "a run as config": Row(
-        "train luong",
-        "luong: is a folder, not a config file; did you mean 'luong/config.yaml'?",
+        "train luong", "luong: is a folder, not a config file; did you mean 'luong/config.yaml'?"
     ),
     "data as config": Row(
         "train train.src",
@@ -250,9 +247,7 @@ CONFIGS = {
     ),
     "an empty config": Row(T, "config.yaml: the file is empty...", write("config.yaml", "")),
     "no YAML": Row(
-        T,
-        config_errors("line 11: column 6: invalid YAML: ..."),
-        config("size: 340}", "size: 340"),
+        T, config_errors("line 11: column 6: invalid YAML: ..."), config("size: 340}", "size: 340")
     ),
     "a tab": Row(
         T, config_errors("line 4: column 1: invalid YAML: ..."), config("  src_", "\tsrc_")
@@ -537,10 +532,7 @@ DATA = {
         "a.tsv:2: the line has 1 column, which tabs separate; column 2 is to be read",
         write("a.tsv", "a\tb\nc d\n"),
     ),
-    "swapped languages": Row(
-        f"{T} data.valid.src=valid.tgt data.valid.tgt=valid.src",
-        SWAPPED,
-    ),
+    "swapped languages": Row(f"{T} data.valid.src=valid.tgt data.valid.tgt=valid.src", SWAPPED),
     "swapped languages of the test set": Row(
         f"{T} data.test.src=test.tgt data.test.tgt=test.src",
         SWAPPED.replace("valid", "test").replace("92%", "...%").replace(" 3%", " ...%"),
@@ -643,12 +635,10 @@ MODELS = {
         lambda: Path("run").mkdir(),
     ),
     "a config of no run yet as run folder": Row(
-        "translate -m config.yaml",
-        "config.yaml: is a file, not a run folder; give its run_dir",
+        "translate -m config.yaml", "config.yaml: is a file, not a run folder; give its run_dir"
     ),
     "a file beside a config as run folder": Row(
-        "translate -m train.src",
-        "train.src: is a file, not a run folder; give its run_dir",
+        "translate -m train.src", "train.src: is a file, not a run folder; give its run_dir"
     ),
     "a faulty config as run folder": Row(
         "translate -m config.yaml",
@@ -677,9 +667,7 @@ MODELS = {
         ),
     ),
     "weights cut off": Row(
-        "translate -m own",
-        "own/best.safetensors: ...",
-        own(cut("own/best.safetensors", 5000)),
+        "translate -m own", "own/best.safetensors: ...", own(cut("own/best.safetensors", 5000))
     ),
     "weights of another program": Row(
         "translate -m own",
@@ -738,9 +726,7 @@ FILES = {
     "no such input": Row(f"{M} -i nowhere", "nowhere: no such file"),
     "a folder as input": Row(f"{M} -i folder", "folder: is a folder. Give a text file."),
     "an input that leads nowhere": Row(
-        f"{M} -i loop",
-        "loop: cannot be read (...)",
-        lambda: Path("loop").symlink_to("loop"),
+        f"{M} -i loop", "loop: cannot be read (...)", lambda: Path("loop").symlink_to("loop")
     ),
     "an input that is no gzip": Row(
         f"{M} -i a.gz",
@@ -768,20 +754,17 @@ FILES = {
         lambda: Path("other").symlink_to("test.src"),
     ),
     "a stream to a file": Row(
-        f"{M} --stream -o out",
-        "out: -o creates the file only at the end; with --stream, use > out",
+        f"{M} --stream -o out", "out: -o creates the file only at the end; with --stream, use > out"
     ),
     "neither run nor text to score": Row("evaluate", "evaluate: give either -m RUN or --hyp FILE"),
     "both to score": Row(
-        "evaluate -m luong --hyp test.src -r test.tgt",
-        "evaluate: give either -m RUN or --hyp FILE",
+        "evaluate -m luong --hyp test.src -r test.tgt", "evaluate: give either -m RUN or --hyp FILE"
     ),
     "text to score without a reference": Row(
         "evaluate --hyp test.src", "evaluate: give a reference, -r FILE"
     ),
     "a run to score without a reference": Row(
-        "evaluate -m luong -i test.src",
-        "evaluate: give a reference, -r FILE",
+        "evaluate -m luong -i test.src", "evaluate: give a reference, -r FILE"
     ),
     "a reference without its source": Row(
         "evaluate -m luong -r test.tgt",
@@ -808,8 +791,7 @@ FILES = {
         "evaluate: 3 --hyp files; give one, or two to compare",
     ),
     "no such reference": Row(
-        "evaluate --hyp test.src -r test.tg",
-        "test.tg: no such file; did you mean 'test.tgt'?",
+        "evaluate --hyp test.src -r test.tg", "test.tg: no such file; did you mean 'test.tgt'?"
     ),
     "a reference of other length": Row(
         "evaluate --hyp test.src -r valid.tgt",
@@ -917,8 +899,7 @@ AVERAGES = {
         "train with training.keep, or name several runs",
     ),
     "an average of no run": Row(
-        "average nowhere -o new",
-        "nowhere: no such run folder; `seq2seq train CONFIG` creates one",
+        "average nowhere -o new", "nowhere: no such run folder; `seq2seq train CONFIG` creates one"
     ),
     "an average of one twice": Row(
         "average luong luong/best.safetensors -o new",
@@ -947,8 +928,7 @@ AVERAGES = {
         another_vocabulary,
     ),
     "an average of one": Row(
-        "average luong --last 1 -o new",
-        "--last 1: an average needs at least 2 checkpoints",
+        "average luong --last 1 -o new", "--last 1: an average needs at least 2 checkpoints"
     ),
     "an average of two directions": Row(
         "average luong own -o new",

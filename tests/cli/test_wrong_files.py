@@ -88,10 +88,7 @@ def test_an_archive_on_standard_input_is_reported(
 
 @pytest.mark.parametrize("more", [[], ["--stream"]])
 def test_a_line_that_is_too_long_is_refused(
-    tiny_runs: dict[str, Path],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    more: list[str],
+    tiny_runs: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
 ) -> None:
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"ba ki\n" + b"bu " * (30 << 20), 1))

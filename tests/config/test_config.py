@@ -264,10 +264,7 @@ def test_a_single_value_or_a_pair_stands_for_a_map(
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        (
-            "training.decay={cosine: 0.7}",
-            "training.decay (override): factor belongs to plateau",
-        ),
+        ("training.decay={cosine: 0.7}", "training.decay (override): factor belongs to plateau"),
         ("vocabulary.names={placeholders: 0.1}", "rate belongs to invented"),
         ("model.score={dot: 4}", "model.score (override): heads belongs to scaled_dot"),
         ("training.optimizer={name: adam, wieght_decay: 1}", "did you mean 'weight_decay'?"),
@@ -468,17 +465,11 @@ def test_batches_per_step_are_a_key(tmp_path: Path) -> None:
     [
         ("{layers: 0}", ["layers: must be at least 1; got 0"]),
         ("{layers: {decoder: 65}}", ["layers.decoder: must be at most 64; got 65"]),
-        (
-            "{layers: {decodr: 2}}",
-            ["layers.decodr: unknown key; did you mean 'decoder'?"],
-        ),
+        ("{layers: {decodr: 2}}", ["layers.decodr: unknown key; did you mean 'decoder'?"]),
         ("{layers: [1, 2]}", ["layers: must be an integer; got a list"]),
         ("{window: {local_p: 0}}", ["window: must be at least 1; got 0"]),
         ("{window: {local_p: }}", ["window: must be an integer; got null"]),
-        (
-            "{window: {local_p: 3, local_m: 3}}",
-            ["window: takes one kind, such as {local_p: '3'}"],
-        ),
+        ("{window: {local_p: 3, local_m: 3}}", ["window: takes one kind, such as {local_p: '3'}"]),
         (
             "{window: {local: 3}}",
             ["window: must be 'local_m' or 'local_p'; got local; did you mean 'local_p'?"],
@@ -1059,9 +1050,7 @@ def test_weights_of_several_corpora_must_not_change(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keys", "message"),
-    [
-        ("{cell: rnn}", "cell: must be 'lstm', 'layer_norm_lstm' or 'gru'; got rnn"),
-    ],
+    [("{cell: rnn}", "cell: must be 'lstm', 'layer_norm_lstm' or 'gru'; got rnn")],
 )
 def test_wrong_layers_are_refused(tmp_path: Path, keys: str, message: str) -> None:
     assert errors_in(tmp_path, f"model: {keys}") == [f"line 9: model.{message}"]

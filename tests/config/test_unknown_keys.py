@@ -86,9 +86,7 @@ def test_dissimilar_keys_get_no_hint(tmp_path: Path, key: str) -> None:
 
 def test_a_dotted_key_in_the_file_belongs_below_its_section(tmp_path: Path) -> None:
     lines = refusal(tmp_path, more="model.dropout: 0.1\n")
-    assert lines == [
-        "5: model.dropout: unknown key; write dropout below the section model",
-    ]
+    assert lines == ["5: model.dropout: unknown key; write dropout below the section model"]
 
 
 @pytest.mark.thorough

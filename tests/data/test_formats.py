@@ -163,10 +163,7 @@ def test_columns_of_a_tsv_are_chosen_by_number_or_name(tmp_path: Path) -> None:
         ('english,german\na,b\n"c,d\ne,f\n', "a.csv:4: malformed CSV ("),
         ('english,german\n"a" b,c\n', "a.csv:2: malformed CSV ("),
         ("en,de\na,b\n", "a.csv:1: has no column 'english'; it has: en, de. Set columns"),
-        (
-            "english,german,german\na,b,c\n",
-            "a.csv:1: several columns are named 'german';",
-        ),
+        ("english,german,german\na,b,c\n", "a.csv:1: several columns are named 'german';"),
         ("english,ger\na,b\n", "a.csv:1: has no column 'german'; it has: english, ger"),
         ("german,englisch\n", "it has: german, englisch; did you mean 'englisch'?"),
         ('english,german\na,"b\0"\n', "a.csv:2: contains a NUL character"),

@@ -261,9 +261,7 @@ def test_words_evicted_from_the_cache_are_sampled_as_before(
     assert len(few._sampler._previous) <= 7
 
 
-def test_a_part_of_a_large_text_trains_a_vocabulary(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_part_of_a_large_text_trains_a_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seq2seq.data.vocabulary.training.MAX_TRAINING_PAIRS", 70)
     config = VocabularyConfig(size=330)
     found = train_vocabularies(config, SRC, TGT)
@@ -387,10 +385,7 @@ SHORT = ["ba ke", "ke ba", "ba"] * 30
 
 @pytest.mark.parametrize(
     ("src", "tgt", "sides"),
-    [
-        (SHORT, TGT, "the source text allows"),
-        (SRC, SHORT, "the target text allows"),
-    ],
+    [(SHORT, TGT, "the source text allows"), (SRC, SHORT, "the target text allows")],
 )
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_the_side_with_an_invalid_size_is_named(

@@ -136,10 +136,7 @@ def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding(
 
 @one_quick(
     ("layer_class", "gate"),
-    [
-        *((LSTMLayer, gate) for gate in range(4)),
-        *((GRULayer, gate) for gate in range(3)),
-    ],
+    [*((LSTMLayer, gate) for gate in range(4)), *((GRULayer, gate) for gate in range(3))],
     quick={1, 5},
 )
 @one_quick("level", [0, 1], quick=1)

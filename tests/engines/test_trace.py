@@ -87,10 +87,7 @@ def test_steps_of_a_graph_equal_those_of_the_model(case: Case) -> None:
 
 
 @one_quick(
-    "case",
-    [case for case in PAIRWISE if case.kind != "plain"][::2],
-    ids=str,
-    quick=range(0, 18, 4),
+    "case", [case for case in PAIRWISE if case.kind != "plain"][::2], ids=str, quick=range(0, 18, 4)
 )
 def test_a_graph_copies_like_the_model(case: Case) -> None:
     check(make_copying_model(case), SRC.clamp(max=V - 1))

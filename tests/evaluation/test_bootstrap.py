@@ -54,9 +54,7 @@ def test_the_resamples_equal_those_of_sacrebleu() -> None:
     np.testing.assert_allclose(resampled(counts), [each.score for each in wanted], rtol=1e-5)
 
 
-def test_all_resamples_use_the_seed_of_the_environment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_resamples_use_the_seed_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = metrics.bleu_counts(SYSTEMS[0], REFERENCES, False)
     default = resampled(counts, 30)
     monkeypatch.setenv("SACREBLEU_SEED", "12345")

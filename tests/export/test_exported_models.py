@@ -178,12 +178,7 @@ def test_phrases_and_a_glossary(tiny_run: Path, beam_size: int, n_best: int) -> 
     settings = SearchSettings(glossary=Glossary([(each, f"{each}zu") for each in words[:9]]))
     expected, found = (
         each.translate(
-            LINES,
-            beam_size,
-            n_best,
-            prefixes=PREFIXES,
-            constraints=constraints,
-            settings=settings,
+            LINES, beam_size, n_best, prefixes=PREFIXES, constraints=constraints, settings=settings
         )
         for each in (run, exported)
     )
@@ -517,11 +512,7 @@ def _cut(path: Path) -> None:
         ("encoder.onnx", _cut, r"encoder.onnx: is damaged, its checksum differs"),
         ("decoder.onnx", Path.unlink, r"decoder.onnx: no such file; export the run again"),
         ("export.json", _cut, "keeps"),
-        (
-            "export.json",
-            lambda path: path.write_text("{}"),
-            r"export.json: is damaged \(.*format",
-        ),
+        ("export.json", lambda path: path.write_text("{}"), r"export.json: is damaged \(.*format"),
         ("export.json", lambda path: path.write_text("[]"), r"export.json: is damaged \("),
         ("vocabulary/joint.model", _cut, r"joint.model: its checksum differs"),
     ],

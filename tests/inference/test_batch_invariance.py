@@ -178,11 +178,7 @@ SHRINKING = [(1, 0.0, 0), (1, 0.0, 2), (4, 0.3, 0), (4, 0.0, 2)]
     quick=range(4),
 )
 def test_a_shrinking_batch_gives_the_same_results(
-    maker: str,
-    beam_size: int,
-    coverage_penalty: float,
-    ngram: int,
-    monkeypatch: pytest.MonkeyPatch,
+    maker: str, beam_size: int, coverage_penalty: float, ngram: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, sources = MAKERS[maker](), random_sources(100, seed=5)
     limits = [3 + (5 * n) % 23 for n in range(100)]

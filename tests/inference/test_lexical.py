@@ -350,11 +350,7 @@ def test_the_glossary_terms_of_a_line_are_required_as_far_as_there_is_room(
     ],
 )
 def test_a_malformed_glossary_is_refused(
-    tiny_run: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    content: str,
-    message: str,
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
 ) -> None:
     path = tmp_path / "terms.tsv"
     path.write_text(content, encoding="utf-8")

@@ -240,9 +240,7 @@ def test_settings_accept_numbers_of_numpy(translator: Translator) -> None:
     )
 
 
-def test_forbidden_words_are_any_ordered_iterable_and_kept_as_given(
-    translator: Translator,
-) -> None:
+def test_forbidden_words_are_any_ordered_iterable_and_kept_as_given(translator: Translator) -> None:
     words = sorted({word for text in texts(translator, LINES) for word in text.split()})
     expected = texts(translator, LINES, settings=SearchSettings(forbidden=tuple(words)))
     assert expected != texts(translator, LINES)

@@ -344,10 +344,7 @@ def random_sources(count: int, seed: int, longest: int = 25) -> list[Ids]:
 
 
 COVERED: dict[str, object] = {"score": "coverage", "window": {"kind": "local_m", "width": 2}}
-HEADED: dict[str, object] = {
-    "score": {"scaled_dot": 5},
-    "window": {"kind": "local_p", "width": 3},
-}
+HEADED: dict[str, object] = {"score": {"scaled_dot": 5}, "window": {"kind": "local_p", "width": 3}}
 
 
 def ensemble() -> Ensemble:

@@ -85,6 +85,18 @@ def test_a_file_that_is_no_journal_is_kept(tmp_path: Path, content: str, overwri
     assert path.read_text() == content
 
 
+def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    written(path, BATCHES)
+    lines = path.read_bytes().split(b"\n")
+    path.write_bytes(b"\n".join([*lines[:2], lines[2][:-1], *lines[3:]]))
+    with (
+        pytest.raises(UserError, match="journal:3: is damaged. Remove the file to begin again"),
+        Journal.open(path, SETTINGS) as journal,
+    ):
+        list(journal.translations())
+
+
 def test_two_processes_cannot_write_one_journal(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     with (

@@ -240,9 +240,7 @@ def test_every_part_of_a_long_line_reaches_the_text(translator: Translator) -> N
 
 
 @pytest.mark.thorough
-def test_a_very_long_line_takes_little_time_and_memory(
-    tiny_runs: dict[str, Path],
-) -> None:
+def test_a_very_long_line_takes_little_time_and_memory(tiny_runs: dict[str, Path]) -> None:
     translator, line = load(tiny_runs["none"]), "ba ka velo zu " * 1250
     (translation,) = translator.translate([line], beam_size=1)
     assert translation.parts > 100

@@ -51,34 +51,18 @@ def test_an_incomplete_last_line_is_removed(tmp_path: Path) -> None:
     ("edit", "found", "kept"),
     [
         (lambda _: [], "0 of 8 lines are left", []),
-        (
-            replaced(3, LINES[2][:20] + b"\n"),
-            "7 of 8 lines are left",
-            [1, 2, *range(4, 9)],
-        ),
+        (replaced(3, LINES[2][:20] + b"\n"), "7 of 8 lines are left", [1, 2, *range(4, 9)]),
         (replaced(3, LINES[2][:20]), "6 of 8 lines are left", [1, 2, 5, 6, 7, 8]),
         (replaced(1, LINES[0][5:]), "7 of 8 lines are left", range(2, 9)),
-        (
-            replaced(5, bytes(512) + b"\n"),
-            "7 of 8 lines are left",
-            [1, 2, 3, 4, 6, 7, 8],
-        ),
+        (replaced(5, bytes(512) + b"\n"), "7 of 8 lines are left", [1, 2, 3, 4, 6, 7, 8]),
         (replaced(8, LINES[7][:9]), "7 of 8 lines are left", range(1, 8)),
-        (
-            replaced(4, b'{"step": "4"}\n'),
-            "7 of 8 lines are left",
-            [1, 2, 3, *range(5, 9)],
-        ),
+        (replaced(4, b'{"step": "4"}\n'), "7 of 8 lines are left", [1, 2, 3, *range(5, 9)]),
         (replaced(4, b"[4]\n"), "7 of 8 lines are left", [1, 2, 3, *range(5, 9)]),
         (replaced(4, b"\xff\n"), "7 of 8 lines are left", [1, 2, 3, *range(5, 9)]),
         (lambda lines: [*lines[:3], *lines[5:]], "6 of 8 lines are left", [1, 2, 3, 6, 7, 8]),
         (lambda lines: lines[:5], "5 of 8 lines are left", range(1, 6)),
         (lambda lines: lines[::-1], "8 of 8 lines are left", range(8, 0, -1)),
-        (
-            lambda lines: [line[:5] + b"\n" for line in lines],
-            "0 of 8 lines are left",
-            [],
-        ),
+        (lambda lines: [line[:5] + b"\n" for line in lines], "0 of 8 lines are left", []),
     ],
 )
 @pytest.mark.parametrize("later", [[], LATER])

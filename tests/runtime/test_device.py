@@ -246,15 +246,11 @@ def test_all_runs_of_a_process_have_the_same_precision(monkeypatch: pytest.Monke
     assert [resolve_precision("auto", torch.device("cpu")) for _ in range(3)] == ["bf16"] * 3
 
 
-def test_load_on_the_machine_does_not_affect_the_precision(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_load_on_the_machine_does_not_affect_the_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the measurement excludes waiting."""
     clocks: list[Callable[[], float]] = []
     monkeypatch.setattr(
-        device_module,
-        "shortest_time",
-        lambda _, clock: clocks.append(clock) or float(len(clocks)),
+        device_module, "shortest_time", lambda _, clock: clocks.append(clock) or float(len(clocks))
     )
     assert device_module._bf16_time.__wrapped__() == 0.5
     for clock in clocks:

@@ -180,12 +180,7 @@ for line in sys.stdin:
 """
 SMALL = ("training.max_steps=8", "training.validate_every=4", "training.log_every=1")
 EXACT = (*SMALL, "model.dropout=0", "training.optimizer=sgd", "training.learning_rate=0.5")
-EVENTFUL = (
-    *SMALL,
-    "vocabulary.sampling=0.2",
-    "training.average=0.9",
-    "training.accumulate=2",
-)
+EVENTFUL = (*SMALL, "vocabulary.sampling=0.2", "training.average=0.9", "training.accumulate=2")
 
 pytestmark = pytest.mark.skipif(
     sys.platform == "darwin",  # Apple's BLAS does not survive a fork
@@ -412,11 +407,7 @@ def test_two_processes_train_as_one_does(trainings: Trainings, alone: TrainingRe
 
 @pytest.mark.thorough
 def test_a_rank_without_a_pair_adds_nothing(trainings: Trainings) -> None:
-    lonely = (
-        *EXACT,
-        "training.batch_tokens=8",
-        "training.accumulate=2",
-    )  # one pair per batch
+    lonely = (*EXACT, "training.batch_tokens=8", "training.accumulate=2")  # one pair per batch
     assert_near(trainings("lonely3", 3, lonely), trainings("lonely1", 1, lonely))
 
 

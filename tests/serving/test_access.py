@@ -22,14 +22,7 @@ from seq2seq.serving.access import HEADERS, Access, Client, Guard, Limits
 from seq2seq.serving.service import LanguagePairs
 
 ONE = {"q": "ba.", "target": "yy"}
-PATHS = (
-    "/",
-    "/openapi.json",
-    "/health",
-    "/languages",
-    "/static/page.js",
-    "/x",
-)
+PATHS = ("/", "/openapi.json", "/health", "/languages", "/static/page.js", "/x")
 
 
 def until(condition: object, seconds: float = 120) -> None:

@@ -390,10 +390,7 @@ def test_right_to_left_text_runs_from_the_right(opened: Open) -> None:
             id="bytes",
         ),
         pytest.param(
-            "e\u0301 <b>&",
-            ["\u2581e", "\u0301", "\u2581<b>", "&"],
-            ["e\u0301", "<b>&"],
-            id="marks",
+            "e\u0301 <b>&", ["\u2581e", "\u0301", "\u2581<b>", "&"], ["e\u0301", "<b>&"], id="marks"
         ),
         pytest.param(
             "राहुल चांगला आहे",
@@ -408,8 +405,7 @@ def test_words_of_a_script_are_words(
 ) -> None:
     with opened() as page:
         answered(
-            page,
-            {"text": text, "src_tokens": ["\u2581a", "</s>"], "tgt_tokens": [*tokens, "</s>"]},
+            page, {"text": text, "src_tokens": ["\u2581a", "</s>"], "tgt_tokens": [*tokens, "</s>"]}
         )
         type_text(page, "a")
         expect(page.locator("#tgt .word")).to_have_text(words)

@@ -135,9 +135,7 @@ def test_pipelined_requests_wait_in_the_network(tiny_pairs: LanguagePairs) -> No
         assert sent < len(requests) / 2  # buffers of the system
 
 
-def test_the_server_may_have_as_many_files_as_connections(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_server_may_have_as_many_files_as_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = []
     for hard, expected in ((4096, 2200), (1500, 1500), (resource.RLIM_INFINITY, 2200)):
         monkeypatch.setattr(resource, "getrlimit", lambda _kind, hard=hard: (1024, hard))

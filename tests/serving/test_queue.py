@@ -37,10 +37,7 @@ class Echo:
         self.started = threading.Event()
 
     def translate(
-        self,
-        lines: Sequence[str],
-        text_only: bool,
-        **_options: Any,
+        self, lines: Sequence[str], text_only: bool, **_options: Any
     ) -> list[Translation]:
         self.batches.append(list(lines))
         self.text_only.append(text_only)
@@ -244,11 +241,7 @@ def test_a_request_that_takes_too_long_is_dropped() -> None:
 
 @pytest.mark.parametrize(
     ("word", "kind", "is_logged"),
-    [
-        ("bad", UserError, False),
-        ("broken", ZeroDivisionError, True),
-        ("infinite", RunError, True),
-    ],
+    [("bad", UserError, False), ("broken", ZeroDivisionError, True), ("infinite", RunError, True)],
 )
 def test_a_failing_request_does_not_affect_others(
     word: str, kind: type[Exception], is_logged: bool, caplog: pytest.LogCaptureFixture

@@ -110,14 +110,8 @@ def test_samples_equal_those_of_the_translator(served: Served, tiny_runs: dict[s
         ({"text": "a", "forbidden": [4]}, "forbidden.0: Input should be a valid string"),
         ({"text": "a\nb"}, "text: contains a line break; give a list with one line each"),
         ({"text": "a", "beam": 3}, "beam: unknown field; /openapi.json lists those of a request"),
-        (
-            {"text": "a", "n_best": 4},
-            "n_best=4: larger than the beam (3); increase beam_size",
-        ),
-        (
-            {"text": "a", "beam_size": 101},
-            "beam_size: Input should be less than or equal to 100",
-        ),
+        ({"text": "a", "n_best": 4}, "n_best=4: larger than the beam (3); increase beam_size"),
+        ({"text": "a", "beam_size": 101}, "beam_size: Input should be less than or equal to 100"),
         ({"text": ["a", "b"], "prefix": ["c"]}, "prefix: 1 for 2 lines; give one per line"),
         ({"text": "a", "constraints": []}, "constraints: 0 for 1 lines; give one per line"),
         (

@@ -92,9 +92,7 @@ def test_words_are_lost_without_the_source_profile(translator: Translator) -> No
     assert not all(word in text for text, words in zip(texts, WORDS, strict=True) for word in words)
 
 
-def test_words_are_added_to_user_constraints_unless_forbidden(
-    translator: Translator,
-) -> None:
+def test_words_are_added_to_user_constraints_unless_forbidden(translator: Translator) -> None:
     settings = SearchSettings(forbidden=("Tjo",))
     constraints: list[list[str]] = [["zu zu"], [], [], ["Maria"]]
     found = translator.translate(LINES, 3, constraints=constraints, settings=settings)

@@ -209,9 +209,7 @@ def test_two_halves_of_equal_weights_train_as_the_undivided_corpus(
     assert "in each epoch" not in log
 
 
-def test_the_cache_of_several_corpora_is_reused_unless_a_tag_differs(
-    small_corpus: Path,
-) -> None:
+def test_the_cache_of_several_corpora_is_reused_unless_a_tag_differs(small_corpus: Path) -> None:
     files = halves(small_corpus.parent, 50)
     for tag in ("", ", tag: <b>"):
         config = configured(with_corpora(small_corpus, files[0], files[1] + tag), "run")

@@ -155,11 +155,7 @@ def test_ten_consecutive_skipped_steps_roll_back_with_half_the_rate(
         return step > 6 and rate > 0.7e-3
 
     Spoiler(monkeypatch, breaks_at_the_full_rate)
-    limits = (
-        "training.max_steps=25",
-        "training.validate_every=6",
-        "training.accumulate=1",
-    )
+    limits = ("training.max_steps=25", "training.validate_every=6", "training.accumulate=1")
     run = train(configured(small_corpus, *limits, "training.learning_rate=1e-3"), "cpu")
     log = (run / LOG).read_text()
     assert "consecutive steps skipped: back" in log

@@ -316,10 +316,7 @@ def test_an_alignment_without_a_weight_is_noted_and_changes_nothing(
     ],
 )
 def test_a_config_that_cannot_use_an_alignment_is_refused(
-    small_corpus: Path,
-    more: tuple[str, ...],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    small_corpus: Path, more: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     alignment = f"data.train.alignment={write_alignment(small_corpus.parent)}"
     assert main(["train", str(small_corpus), *SHORT, alignment, *GUIDE, *more]) == 2

@@ -5,15 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from conftest import take_step
-from model_cases import (
-    FAMILY,
-    GNMT,
-    ONE_OF_EACH,
-    UNITS,
-    Case,
-    make_copying_model,
-    make_model,
-)
+from model_cases import FAMILY, GNMT, ONE_OF_EACH, UNITS, Case, make_copying_model, make_model
 from tiers import one_quick
 from torch import Tensor, nn
 

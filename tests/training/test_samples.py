@@ -53,11 +53,7 @@ def test_blank_sentences_are_not_sampled() -> None:
 
 def test_long_texts_are_shortened_in_the_log() -> None:
     shown = Sample(7, "a" * 201, "b" * 200, "c").rows()
-    assert shown == [
-        f"line 7       {'a' * 200}...",
-        f"reference    {'b' * 200}",
-        "translation  c",
-    ]
+    assert shown == [f"line 7       {'a' * 200}...", f"reference    {'b' * 200}", "translation  c"]
 
 
 def test_every_validation_reports_sample_translations_of_the_run(small_corpus: Path) -> None:

@@ -13,11 +13,7 @@ from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.mixture_loss import LossWeights
-from seq2seq.training.step import (
-    draw_references,
-    sample_inputs,
-    teacher_forcing_rate,
-)
+from seq2seq.training.step import draw_references, sample_inputs, teacher_forcing_rate
 
 V = 19
 SRC = [[7, 9, 4], [5, 8, 8, 12, 6], [11], [4, 5]]

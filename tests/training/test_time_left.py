@@ -94,10 +94,7 @@ def test_the_limit_that_is_reached_first_decides(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(
     ("patience", "seconds", "text"),
-    [
-        (None, 200.4, ", about 03:20 left"),
-        (3, 4000.0, ", at most about 1:06:40 left"),
-    ],
+    [(None, 200.4, ", about 03:20 left"), (3, 4000.0, ", at most about 1:06:40 left")],
 )
 def test_the_log_notes_that_patience_may_end_training_sooner(
     patience: int | None, seconds: float, text: str

@@ -303,10 +303,7 @@ def _chunked_graph(size: int, chunk: int) -> Graph:
         declare("chosen", INT, ["batch", "count"]),
         declare("places", INT, ["batch", "count"]),
     ]
-    graph.weights |= {
-        "table": np.array([-1, chunk]),
-        "per_row": np.array(size // chunk),
-    }
+    graph.weights |= {"table": np.array([-1, chunk]), "per_row": np.array(size // chunk)}
     graph.nodes += [
         make("Reshape", ["log_probs", "table"], ["chunks"]),
         make("ReduceMax", ["chunks", "minus_one"], ["maxima"], keepdims=0),

@@ -8,15 +8,7 @@ import onnx
 import onnxruntime
 from onnx import NodeProto, numpy_helper
 
-from seq2seq.engines.onnx.graph import (
-    Graph,
-    Types,
-    attribute,
-    bodies,
-    make,
-    rank_of,
-    types_of,
-)
+from seq2seq.engines.onnx.graph import Graph, Types, attribute, bodies, make, rank_of, types_of
 
 _BLOCK = 16  # sums over multiples of it are rounded alike in every row and for any padding
 

@@ -307,9 +307,7 @@ def _body(
 
 
 def _export(
-    module: nn.Module,
-    inputs: dict[str, tuple[Tensor, list[str]]],
-    outputs: dict[str, list[str]],
+    module: nn.Module, inputs: dict[str, tuple[Tensor, list[str]]], outputs: dict[str, list[str]]
 ) -> Graph:
     """Record a module; the variable dimensions of inputs and outputs are named."""
     file = io.BytesIO()

@@ -26,14 +26,7 @@ from seq2seq.inference.search.interface import (
     queues,
 )
 from seq2seq.inference.search.rules import RuleStates, rules_of
-from seq2seq.inference.search.strategies import (
-    Greedy,
-    Sampled,
-    Slots,
-    Strategy,
-    Trail,
-    rows_of,
-)
+from seq2seq.inference.search.strategies import Greedy, Sampled, Slots, Strategy, Trail, rows_of
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import is_out_of_memory
 
@@ -186,11 +179,7 @@ class _Batch:
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        queue: _Queue,
-        unfinished: dict[int, Request],
-        options: SearchOptions,
+        self, engine: Engine, queue: _Queue, unfinished: dict[int, Request], options: SearchOptions
     ) -> None:
         self.engine, self.queue, self.options = engine, queue, options
         self.unfinished, entering = unfinished, list(unfinished.items())
