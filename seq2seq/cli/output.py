@@ -38,7 +38,7 @@ class Output:
     def kept_on_failure(self, content: str, noun: str, lines_of_each: int = 1) -> Iterator[None]:
         """Keep what was written, in a file beside the output, if the block does not succeed.
 
-        A message has `content`, the number of complete things, each of `lines_of_each`, and their noun.
+        A message has `content`, then the number of complete things with their noun.
         """
         try:
             yield
