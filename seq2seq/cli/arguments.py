@@ -145,9 +145,8 @@ def shard(text: str) -> tuple[int, int]:
     if not slash:
         raise argparse.ArgumentTypeError(f"must be I/N, such as 1/8, not {text!r}")
     if count(number) > count(shards):
-        raise argparse.ArgumentTypeError(
-            f"must be from 1/{shards} to {shards}/{shards}, not {text}"
-        )
+        bounds = f"from 1/{shards} to {shards}/{shards}"
+        raise argparse.ArgumentTypeError(f"must be {bounds}, not {text}")
     return int(number), int(shards)
 
 
@@ -196,9 +195,8 @@ def parallel_files(
         place = "--columns" if columns else option
         raise UserError(f"{command} {place}: {reason}") from None
     if files.file is not None and not files.is_table and files.columns is None:
-        raise UserError(
-            f"{command}: {files.file} needs --columns SRC,TGT, the names of two columns"
-        )
+        text = f"{files.file} needs --columns SRC,TGT, the names of two columns"
+        raise UserError(f"{command}: {text}")
     return files
 
 
@@ -207,9 +205,9 @@ def check_named_languages(paths: Sequence[Path], codes: tuple[str, str]) -> None
     for path, code, wrong in zip(paths, codes, codes[::-1], strict=False):
         endings = {suffix[1:].lower() for suffix in path.suffixes}
         if wrong.lower() in endings and code.lower() not in endings and not is_table(path):
+            remedy = "Exchange the files or the languages, or use another run"
             raise UserError(
-                f"{path}: has to be in {code} here, but its name ends in {wrong}. Exchange the "
-                "files or the languages, or use another run"
+                f"{path}: has to be in {code} here, but its name ends in {wrong}. {remedy}"
             )
 
 

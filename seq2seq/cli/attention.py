@@ -80,10 +80,9 @@ def _read(options: argparse.Namespace) -> _Text:
         sources = report.decode(1, list(lines))
     references = list(input_lines.text_lines(options.ref)) if options.ref else None
     if references is not None and len(references) != len(sources):
-        raise UserError(
-            f"{input_lines.name_of(options.input)} has {len(sources)} lines but {options.ref} has "
-            f"{len(references)}: line n of one must translate line n of the other"
-        )
+        text = f"has {len(sources)} lines but {options.ref} has {len(references)}: "
+        text += "line n of one must translate line n of the other"
+        raise UserError(f"{input_lines.name_of(options.input)} {text}")
     return _Text(sources, references, report)
 
 
@@ -91,15 +90,11 @@ def _load(options: argparse.Namespace) -> "Translator":
     """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
     translator = arguments.load_translator(options)
     if not translator.engine.attends:
-        raise UserError(
-            f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
-            "use a run with another decoder"
-        )
+        text = "the model has no attention to plot (model.decoder: none)"
+        raise UserError(f"{options.model[0]}: {text}; use a run with another decoder")
     if options.heads and not translator.engine.has_heads:
-        raise UserError(
-            f"{translator.name}: has no heads to plot apart; omit --heads, or use one run with "
-            "several, such as model.score {scaled_dot: 4}"
-        )
+        remedy = "omit --heads, or use one run with several, such as model.score {scaled_dot: 4}"
+        raise UserError(f"{translator.name}: has no heads to plot apart; {remedy}")
     return translator
 
 

@@ -95,10 +95,9 @@ def run(options: argparse.Namespace) -> int:
     """Unpack, train, translate, evaluate and plot; return the exit code of the first failure."""
     demo = DEMOS[options.pair]
     if demo.folder.exists() and not options.overwrite:
-        raise UserError(
-            f"{demo.folder}: already exists; replace it with seq2seq demo --overwrite, or resume "
-            f"its training with seq2seq train {demo.config} run_dir={demo.folder} --resume"
-        )
+        resume = f"seq2seq train {demo.config} run_dir={demo.folder} --resume"
+        remedy = f"replace it with seq2seq demo --overwrite, or resume its training with {resume}"
+        raise UserError(f"{demo.folder}: already exists; {remedy}")
     with frozen_objects():  # if a package is missing, before anything is written
         import seq2seq.training.loop  # noqa: F401
     from seq2seq.config.schema import read_config_file

@@ -100,10 +100,9 @@ def read_document(path: Path | None) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{name}:{number}: byte 0x{content[error.start]:02x} is not UTF-8. Convert the file, "
-            "as by iconv -f WINDOWS-1252 -t UTF-8"
-        ) from None
+        remedy = "Convert the file, as by iconv -f WINDOWS-1252 -t UTF-8"
+        text = f"{name}:{number}: byte 0x{content[error.start]:02x} is not UTF-8. {remedy}"
+        raise UserError(text) from None
 
 
 class LineReport:

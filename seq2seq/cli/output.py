@@ -202,10 +202,8 @@ def check_sides(outputs: Sequence[Path]) -> None:
     if len(outputs) > 2:
         raise UserError("-o: give two files, source and target, or one with both sides")
     if len(outputs) == 1 and not is_table(outputs[0]):
-        raise UserError(
-            f"{outputs[0]}: one file receives both sides as a table; end its name in .tsv, .csv "
-            "or .jsonl, or give two names"
-        )
+        remedy = "end its name in .tsv, .csv or .jsonl, or give two names"
+        raise UserError(f"{outputs[0]}: one file receives both sides as a table; {remedy}")
     if len({*outputs}) < len(outputs):
         raise UserError("-o: the files of source and target have the same name")
 

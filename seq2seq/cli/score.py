@@ -84,10 +84,9 @@ def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse
     for index, line in enumerate(scored, start=number):
         if line.possible and not line.finite:
             value = next(value for value in line.log_probs if not math.isfinite(value))
-            raise RunError(
-                f"{options.ref}:{index}: a token has the log-probability {value}, which is not a "
-                f"finite number, under {', '.join(map(str, options.model))}; use another model"
-            )
+            text = f"a token has the log-probability {value}, which is not a finite number, under "
+            text += f"{', '.join(map(str, options.model))}; use another model"
+            raise RunError(f"{options.ref}:{index}: {text}")
 
 
 def _format(scored: "ScoredLine", as_json: bool) -> str:

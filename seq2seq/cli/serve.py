@@ -108,10 +108,8 @@ def run(options: argparse.Namespace) -> int:
     for name, values in options.lists.items():
         setattr(options, name, getattr(options, name) or values)
     if options.max_queue < options.max_lines:
-        raise UserError(
-            f"--max-queue {options.max_queue}: below --max-lines ({options.max_lines}); a request "
-            "of that size would never be accepted"
-        )
+        text = f"below --max-lines ({options.max_lines}); a request of that size would never be "
+        raise UserError(f"--max-queue {options.max_queue}: {text}accepted")
     with arguments.frozen_objects():
         from seq2seq.serving.access import Access, Limits, log_json
         from seq2seq.serving.app import address_of, create_app, listen, server_for
@@ -128,10 +126,8 @@ def run(options: argparse.Namespace) -> int:
         for translator in pairs.values():
             translator.check_phrases(arguments.glossary_places(options, settings), settings)
         if not (access.clients or _is_local(options.host)):
-            logger.info(
-                f"note: everyone who can reach {options.host} can translate; --token-file limits "
-                "that"
-            )
+            text = f"everyone who can reach {options.host} can translate"
+            logger.info(f"note: {text}; --token-file limits that")
         for pair, translator in pairs.items():
             logger.info(f"{pair}: {translator.name}")
         address = address_of(listening)
@@ -184,10 +180,8 @@ def _clients(path: Path | None) -> "dict[str, Client]":
         if not token or token.startswith("#"):
             continue
         if not (token.isascii() and token.isprintable() and characters.isdecimal()) or fields[2:]:
-            raise UserError(
-                f"{path}:{number}: must be a token of ASCII characters, or a token, a name and the "
-                "characters per minute, with spaces between"
-            )
+            text = "must be a token of ASCII characters, or a token, a name and the characters per "
+            raise UserError(f"{path}:{number}: {text}minute, with spaces between")
         clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12]))
     if path is not None and not clients:
         raise UserError(f"{path}:1: must be a token, of ASCII characters without spaces")

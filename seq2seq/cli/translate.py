@@ -268,9 +268,8 @@ def _check(options: argparse.Namespace, form: str) -> None:
     for name in _LINE_OPTIONS if form != "text" else ():
         if getattr(options, name):
             hint = "" if options.format else f" (the format of {options.input}; see --format)"
-            raise UserError(
-                f"translate: {arguments.option(name)} cannot be used with --format {form}{hint}"
-            )
+            text = f"{arguments.option(name)} cannot be used with --format {form}{hint}"
+            raise UserError(f"translate: {text}")
     if options.shard and (options.input is None or not options.input.is_file()):
         raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
     if options.shard and options.stream:
@@ -280,10 +279,8 @@ def _check(options: argparse.Namespace, form: str) -> None:
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
     for option, remedy in (("prefix_file", "--prefix"), ("constraints", "--glossary")):
         if options.stream and getattr(options, option) is not None:
-            raise UserError(
-                f"{arguments.option(option)} cannot be used with --stream (the number of input "
-                f"lines is unknown); use {remedy}"
-            )
+            text = "cannot be used with --stream (the number of input lines is unknown)"
+            raise UserError(f"{arguments.option(option)} {text}; use {remedy}")
     if LONE_SURROGATE.search(options.prefix or ""):
         raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
 

@@ -30,16 +30,13 @@ def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Pa
     if len(runs) == 1 and not runs[0].is_file():
         return _select_snapshots(runs[0], last)
     if last is not None:
-        raise UserError(
-            "selects snapshots of a single run folder; name only one", argument="last", value=last
-        )
+        text = "selects snapshots of a single run folder; name only one"
+        raise UserError(text, argument="last", value=last)
     paths = [run if run.is_file() else run / layout.BEST for run in runs]
     for run, path in zip(runs, paths, strict=True):
         if path.name != layout.BEST and layout.snapshot_step(path) is None:
-            raise UserError(
-                f"{run}: not a checkpoint; give a run folder, its {layout.BEST} or a "
-                "step-N.safetensors"
-            )
+            remedy = f"give a run folder, its {layout.BEST} or a step-N.safetensors"
+            raise UserError(f"{run}: not a checkpoint; {remedy}")
     return paths
 
 
@@ -49,10 +46,8 @@ def _select_snapshots(run: Path, last: int | None) -> list[Path]:
         raise UserError(_TOO_FEW, argument="last", value=1)
     snapshots, count = layout.snapshots(run), max(2, last or 0)
     if len(snapshots) < count:
-        raise UserError(
-            f"{run}: too few snapshots (step-N.safetensors): {len(snapshots)} of {count}; "
-            "train with training.keep, or name several runs"
-        )
+        text = f"too few snapshots (step-N.safetensors): {len(snapshots)} of {count}"
+        raise UserError(f"{run}: {text}; train with training.keep, or name several runs")
     return snapshots if last is None else snapshots[-last:]
 
 
@@ -66,9 +61,8 @@ def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> N
     if not run_folder.holds_run(folder):
         raise UserError(f"{folder}: contains files other than a run's; choose a new folder")
     if not overwrite:
-        raise UserError(
-            f"{folder}: already contains a run; replace it with {argument('overwrite', True)}"
-        )
+        remedy = f"replace it with {argument('overwrite', True)}"
+        raise UserError(f"{folder}: already contains a run; {remedy}")
 
 
 def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[LoadedRun]:

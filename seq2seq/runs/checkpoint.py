@@ -157,9 +157,8 @@ def _enough_memory(remedy: str) -> Iterator[None]:
         reason = str(error).partition("\n")[0]
         if not (errors.is_out_of_memory(error) or "calculation overflowed" in reason):
             raise
-        raise errors.TooLarge(
-            f"model: too large for the memory of this machine ({reason}); {remedy}"
-        ) from None
+        text = f"model: too large for the memory of this machine ({reason}); {remedy}"
+        raise errors.TooLarge(text) from None
 
 
 def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
@@ -204,12 +203,9 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
     if models and models != run.config.vocabulary.model:
         changes.append("vocabulary.model: the run has its own vocabulary")
     if changes:
-        raise errors.UserError(
-            "its weights do not fit the config; set these keys to its values:",
-            *(f"  {change}" for change in changes),
-            argument="init_from",
-            value=folder,
-        )
+        lines = ["its weights do not fit the config; set these keys to its values:"]
+        lines += [f"  {change}" for change in changes]
+        raise errors.UserError(*lines, argument="init_from", value=folder)
     checksums, sampling = vocabulary.checksums_of(run.vocabularies), config.vocabulary.sampling
     vocabularies = vocabulary.load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
     note = f"initialised from the vocabulary and the best weights of {folder}"

@@ -80,10 +80,8 @@ def read_description(folder: Path) -> Description:
     try:
         stored = json.loads(read_bounded(path, _MAX_DESCRIPTION))
         if stored["format"] != FORMAT:
-            raise UserError(
-                f"{path}: has format {stored['format']!a:.20}, and this version of seq2seq reads "
-                f"{FORMAT}; {_DAMAGED} with this version"
-            )
+            text = f"has format {stored['format']!a:.20}, and this version of seq2seq reads"
+            raise UserError(f"{path}: {text} {FORMAT}; {_DAMAGED} with this version")
         _check_description(stored)
         return Description(
             stored["models"],

@@ -104,9 +104,8 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
 
 def _check_empty(folder: Path) -> None:
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(
-            f"{folder}: exists and is not an empty folder; give another with {argument('output')}"
-        )
+        remedy = f"give another with {argument('output')}"
+        raise UserError(f"{folder}: exists and is not an empty folder; {remedy}")
 
 
 def _write_export(

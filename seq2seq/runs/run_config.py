@@ -42,10 +42,8 @@ def read_config(folder: Path) -> Config:
     check_paths(folder / layout.CONFIG)
     check_readable(folder / layout.CONFIG)
     if (folder / layout.DESCRIPTION).is_file():
-        raise UserError(
-            f"{folder}: is an exported model, which translates only; give the run folder that it "
-            "was exported from"
-        )
+        remedy = "give the run folder that it was exported from"
+        raise UserError(f"{folder}: is an exported model, which translates only; {remedy}")
     if not (folder / layout.CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {layout.CONFIG}")
     try:
@@ -60,10 +58,8 @@ def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) 
     overrides = argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3")
     for override in overrides:
         if not override.startswith("decoding."):
-            raise UserError(
-                f"{override}: a trained run takes other values of decoding.* keys only, such as "
-                "decoding.length_penalty=0.6"
-            )
+            text = "a trained run takes other values of decoding.* keys only, such as decoding."
+            raise UserError(f"{override}: {text}length_penalty=0.6")
     if not overrides:
         return config.decoding
     try:
@@ -122,9 +118,8 @@ def check_exists(path: Path) -> None:
     if path.name != layout.BEST:
         raise UserError(f"{path.parent}: has no {path.name}")
     hint = layout.recovery_hint(path.parent, layout.BEST)
-    raise UserError(
-        f"{path.parent}: has no {layout.BEST}, which the first validation writes. {hint}"
-    )
+    text = f"has no {layout.BEST}, which the first validation writes. {hint}"
+    raise UserError(f"{path.parent}: {text}")
 
 
 _MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
@@ -167,10 +162,9 @@ def check_model_keys(path: Path, header: Header, config: Config, config_path: Pa
     """Raise UserError if the config defines another model than the weights in `path` have."""
     changes = config_changes(path, header, config)
     if changes := [change for change in changes if change.startswith(_MODEL_KEYS)]:
-        raise UserError(
-            f"{config_path}: does not fit {path}, trained with other values: {', '.join(changes)}; "
-            "restore them, or take both files from the same run"
-        )
+        text = f"does not fit {path}, trained with other values: {', '.join(changes)}"
+        remedy = "restore them, or take both files from the same run"
+        raise UserError(f"{config_path}: {text}; {remedy}")
 
 
 def recorded_vocabularies(

@@ -43,9 +43,8 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     """
     folder = config.run_dir
     if resume and overwrite:
-        raise UserError(
-            f"{argument('resume', True)} and {argument('overwrite', True)}: give one of them"
-        )
+        names = f"{argument('resume', True)} and {argument('overwrite', True)}"
+        raise UserError(f"{names}: give one of them")
     check_place(folder)
     check_paths(*config.data.paths())
     check_score_class(config)
@@ -53,23 +52,18 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     _check_files(folder)
     for path in config.data.paths():
         if layout.belongs_to_run(path, folder):
-            raise UserError(
-                f"data: {path} is one of the files that the run in {folder} writes; "
-                "move the text, or set another run_dir"
-            )
+            text = f"{path} is one of the files that the run in {folder} writes"
+            raise UserError(f"data: {text}; move the text, or set another run_dir")
     if resume:
         _check_holds_run(folder)
     elif not holds_run(folder):
         for name in layout.existing(folder, (layout.CONFIG, layout.VOCABULARY, *layout.FIGURES)):
-            raise UserError(
-                f"run_dir: {folder} holds {name}, which no run wrote. "
-                "Move it away, or set another run_dir"
-            )
+            text = f"{folder} holds {name}, which no run wrote"
+            raise UserError(f"run_dir: {text}. Move it away, or set another run_dir")
     elif not overwrite:
-        raise UserError(
-            f"{folder}: already holds a run. Resume it with {argument('resume', True)}, "
-            f"replace it with {argument('overwrite', True)}, or set another run_dir"
-        )
+        ways = f"Resume it with {argument('resume', True)}, replace it with "
+        ways += f"{argument('overwrite', True)}, or set another run_dir"
+        raise UserError(f"{folder}: already holds a run. {ways}")
 
 
 def resumed_state(config: Config) -> training_state.TrainingState | None:
@@ -125,10 +119,9 @@ def _check_files(folder: Path) -> None:
         if path.exists() and not path.is_symlink() and not plain(path):
             raise UserError(f"{path}: is not a {'folder' if is_folder else 'file'}. Remove it")
         if (owner := path.lstat().st_uid) not in trusted:
-            raise UserError(
-                f"{path}: belongs to another user (uid {owner}), who does not own the run folder. "
-                "Remove it or take it over (chown), or set another run_dir"
-            )
+            text = f"belongs to another user (uid {owner}), who does not own the run folder"
+            remedy = "Remove it or take it over (chown), or set another run_dir"
+            raise UserError(f"{path}: {text}. {remedy}")
 
 
 def _check_holds_run(folder: Path) -> None:
@@ -139,16 +132,14 @@ def _check_holds_run(folder: Path) -> None:
     if training_state.resumable(folder) is not None or _is_empty(folder):
         return
     if not holds_run(folder):
-        raise UserError(
-            f"{folder}: not a run folder, it has no {layout.CONFIG} of a run, and it is not empty "
-            f"either; train without {argument('resume', True)}, or set another run_dir"
-        )
+        text = f"not a run folder, it has no {layout.CONFIG} of a run, and it is not empty either"
+        remedy = f"train without {argument('resume', True)}, or set another run_dir"
+        raise UserError(f"{folder}: {text}; {remedy}")
     # A run that was killed before its first save has none of these.
     for name in layout.existing(folder, (layout.BEST, *layout.FIGURES)):
-        raise UserError(
-            f"{folder}: nothing to resume: it has {name}, but no {layout.LAST}. "
-            f"Train again with {argument('overwrite', True)}, which replaces the run"
-        )
+        remedy = f"Train again with {argument('overwrite', True)}, which replaces the run"
+        text = f"nothing to resume: it has {name}, but no {layout.LAST}"
+        raise UserError(f"{folder}: {text}. {remedy}")
 
 
 def _is_empty(folder: Path) -> bool:

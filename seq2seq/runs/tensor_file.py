@@ -74,10 +74,8 @@ def _header_of(file: Any, path: Path) -> dict[str, Any]:
         raise DamagedFile(f"{path}: damaged (the header does not match its checksum)")
     if header.get(_FORMAT) != FORMAT:
         version = f"{header.get(_VERSION)}"[:20]
-        raise UserError(
-            f"{path}: written by seq2seq {version}, which has another format; use that version, "
-            "or train again"
-        )
+        text = f"written by seq2seq {version}, which has another format"
+        raise UserError(f"{path}: {text}; use that version, or train again")
     return header
 
 
@@ -164,9 +162,8 @@ def header_errors(path: Path) -> Iterator[None]:
     except DamagedFile:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DamagedFile(
-            f"{path}: the header is damaged or from another version of seq2seq ({error!r})"
-        ) from None
+        text = f"the header is damaged or from another version of seq2seq ({error!r})"
+        raise DamagedFile(f"{path}: {text}") from None
 
 
 @contextmanager

@@ -245,10 +245,8 @@ def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> N
     for key, checksum in checksums.items():
         if recorded.get(key, checksum) != checksum:
             split = key.removeprefix(_TEXT)
-            raise UserError(
-                f"data.{split}: is not the text that {folder} was trained on. Restore that text, "
-                f"or {another_run(folder)}"
-            )
+            remedy = f"Restore that text, or {another_run(folder)}"
+            raise UserError(f"data.{split}: is not the text that {folder} was trained on. {remedy}")
 
 
 def recorded_digests(header: Header) -> dict[str, str]:
@@ -268,7 +266,5 @@ def another_run(folder: Path) -> str:
     """Return the way to train on with a change that a resumed run refuses."""
     if not (folder / layout.BEST).exists():
         return train_again()
-    return (
-        f"{train_again()}, or start another run (another run_dir) from its best weights: "
-        f"{argument('init_from', folder)}"
-    )
+    start = "start another run (another run_dir) from its best weights: "
+    return f"{train_again()}, or {start}{argument('init_from', folder)}"

@@ -221,20 +221,17 @@ def _find(name: str) -> torch.device:
     count = torch.cuda.device_count()
     if name == "auto":
         return torch.device("cuda" if count else "cpu")
-    if name == "mps":
-        if not torch.backends.mps.is_available():
-            raise UserError(
-                "this machine has no GPU by Apple; use cpu or auto", argument="device", value=name
-            )
-        return torch.device(name)
     kind, _, number = name.partition(":")
-    if name not in ("cpu", "cuda") and not re.fullmatch("cuda:(0|[1-9][0-9]*)", name):
+    if not re.fullmatch("cpu|mps|cuda(:(0|[1-9][0-9]*))?", name):
         raise UserError("must be auto, cpu, cuda, cuda:N or mps", argument="device", value=name)
+    missing = ""
+    if kind == "mps" and not torch.backends.mps.is_available():
+        missing = "no GPU by Apple"
     if kind == "cuda" and int(number or 0) >= count:
-        devices = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
-        raise UserError(
-            f"this machine has {devices}; use cpu or auto", argument="device", value=name
-        )
+        missing = f"{count or 'no'} CUDA device{'s' * (count > 1)}"
+    if missing:
+        text = f"this machine has {missing}; use cpu or auto"
+        raise UserError(text, argument="device", value=name)
     return torch.device(name)
 
 

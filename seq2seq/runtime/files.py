@@ -40,9 +40,8 @@ def atomic_file(
             file.flush()
             sync(file)
         if not _is_same_file(created, part):
-            raise OSError(
-                errno.EBUSY, "is being written by another process; use another path", str(path)
-            )
+            text = "is being written by another process; use another path"
+            raise OSError(errno.EBUSY, text, str(path))
         if later is not None:
             later.append((part, path))
         else:

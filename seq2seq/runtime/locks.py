@@ -32,10 +32,8 @@ class FolderLock:
             self._descriptor = _open_regular(self._path)
             if not _try_lock(self._descriptor, folder, wait):
                 self._descriptor = -1
-                logger.info(
-                    f"note: {folder}: cannot be locked on this file system; "
-                    "make sure that no other process writes to it"
-                )
+                remedy = "make sure that no other process writes to it"
+                logger.info(f"note: {folder}: cannot be locked on this file system; {remedy}")
         if not self._is_in_place():
             self.close()
             raise OSError(errno.ENOENT, "removed by another process just now", str(folder))
@@ -44,10 +42,8 @@ class FolderLock:
         """Raise RunError if another process may write here, as what is locked was replaced."""
         if self._folder.exists() and not self._is_in_place():
             kind = "folder" if self._path == self._folder else "file"
-            raise RunError(
-                f"{self._path}: another {kind} has taken the place of the one that this process "
-                "locked; stopped without writing to it"
-            )
+            text = f"another {kind} has taken the place of the one that this process locked"
+            raise RunError(f"{self._path}: {text}; stopped without writing to it")
 
     def close(self) -> None:
         """Release the lock, also where forked processes have inherited it."""
@@ -101,15 +97,13 @@ def _lock_writable(folder: Path) -> FolderLock:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
         return FolderLock(folder)
     except BlockingIOError:
-        raise UserError(
-            f"{folder}: another process is writing to this run folder; "
-            "wait until it ends or set another run_dir"
-        ) from None
+        remedy = "wait until it ends or set another run_dir"
+        text = f"{folder}: another process is writing to this run folder; {remedy}"
+        raise UserError(text) from None
     except OSError as error:
-        raise UserError(
-            f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror}); "
-            "make it writable or set another run_dir"
-        ) from None
+        reason, remedy = f"{error.filename}: {error.strerror}", "make it writable or set another"
+        text = f"run_dir: {folder} cannot be written ({reason}); {remedy} run_dir"
+        raise UserError(text) from None
 
 
 def _try_lock(descriptor: int, path: Path, wait: bool) -> bool:

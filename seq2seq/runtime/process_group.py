@@ -92,10 +92,8 @@ class ProcessGroup:
             if of_rank != main:
                 with suppress(RunError):
                     self.barrier()  # no rank leaves before all have seen the difference
-                raise UserError(
-                    f"rank {rank} has another config or other data than rank 0: "
-                    "all need the same command and the same files"
-                )
+                text = f"rank {rank} has another config or other data than rank 0"
+                raise UserError(f"{text}: all need the same command and the same files")
 
     def barrier(self) -> None:
         """Wait until every rank has arrived here."""
@@ -254,7 +252,6 @@ def distributed_errors() -> Iterator[None]:
             raise
         first_line = str(error).partition("\n")[0] or type(error).__name__
         reason = first_line.rpartition("] ")[2][:120]
-        raise RunError(
-            f"another process of this run ended or does not answer ({reason}); "
-            f"continue from the last saved state with {argument('resume', True)}"
-        ) from None
+        remedy = f"continue from the last saved state with {argument('resume', True)}"
+        text = f"another process of this run ended or does not answer ({reason}); {remedy}"
+        raise RunError(text) from None

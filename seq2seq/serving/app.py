@@ -173,10 +173,9 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         number = error.errno or 0
         reason = os.strerror(number) if number in errno.errorcode else error.strerror
-        raise UserError(
-            f"{argument('host', host)} {argument('port', port)}: cannot listen there ({reason}); "
-            "choose another port, or an address of this machine"
-        ) from None
+        remedy = "choose another port, or an address of this machine"
+        place = f"{argument('host', host)} {argument('port', port)}"
+        raise UserError(f"{place}: cannot listen there ({reason}); {remedy}") from None
 
 
 def address_of(listening: socket.socket) -> str:
