@@ -190,8 +190,8 @@ def _read(
     check_paths(*paths_of(files).values())
     for path in paths_of(files).values():
         if not path.exists():
-            record = f"the run {options.model[0]} records it as its {options.split} text. Restore it"
-            raise UserError(f"{path}: no such file; {record}, or give -i FILE and -r FILE")
+            note = f"the run {options.model[0]} records it as its {options.split} text. Restore it"
+            raise UserError(f"{path}: no such file; {note}, or give -i FILE and -r FILE")
     text = read_pairs(files)
     names = (f"{text.source_name}, source", f"{text.source_name}, target")
     return [(names[0], list(text.src))], [(names[1], list(text.tgt))]
