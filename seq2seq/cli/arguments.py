@@ -54,8 +54,9 @@ def add_init_from(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--init-from", type=Path, metavar="RUN", help=text)
 
 
-def add_model(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    text = "run folder; repeat for an ensemble, which decodes as the first run's config says"
+def add_model(parser: argparse.ArgumentParser, required: bool = True, more: str = "") -> None:
+    more = more or "an ensemble, which decodes as the first run's config says"
+    text = f"run folder; repeat for {more}"
     parser.add_argument(
         "-m", "--model", action="append", default=[], required=required, metavar="RUN", help=text
     )
@@ -72,8 +73,9 @@ def add_output(
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
 
 
-def add_output_folder(parser: argparse.ArgumentParser, text: str, required: bool = False) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=required, metavar="FOLDER", help=text)
+def add_output_folder(parser: argparse.ArgumentParser, text: str, **settings: object) -> None:
+    settings |= {"type": Path, "metavar": "FOLDER", "help": text}
+    parser.add_argument("-o", "--output", **settings)  # type: ignore[arg-type]
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:

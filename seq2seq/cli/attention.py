@@ -156,14 +156,13 @@ def _write(
     suffix, model = _suffix(options), " and ".join(map(str, options.model))
     if suffix == ".json":
         _write_json(options.output, translations)
-        return []
-    if suffix == ".align":
+    elif suffix == ".align":
         _write_alignments(options.output, options.gold, translations, text)
-        return []
-    if options.output is None:
+    elif options.output is None:
         _print_maps(translations, text.sources)
-        return []
-    return write_attention(translations, text.sources, options.output, model)
+    else:
+        return write_attention(translations, text.sources, options.output, model)
+    return []
 
 
 def _write_json(path: Path, translations: "Iterator[Translation]") -> None:

@@ -9,14 +9,11 @@ from seq2seq.runtime.console import logger, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        type=Path,
-        nargs="+",
-        metavar="RUN",
-        help="one run: average its checkpoints step-N.safetensors (see training.keep); several "
-        "runs: their best weights; also single checkpoint files",
+    text = (
+        "one run: average its checkpoints step-N.safetensors (see training.keep); several runs: "
+        "their best weights; also single checkpoint files"
     )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help=text)
     arguments.add_output_folder(parser, "run folder to write", required=True)
     text = "average the newest N checkpoints of a single run (default: all)"
     parser.add_argument("--last", type=arguments.count, metavar="N", help=text)

@@ -13,7 +13,7 @@ import textwrap
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from seq2seq.cli import schema
+from seq2seq.cli import arguments, schema
 from seq2seq.cli.output import check_replaced, open_output
 from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import say
@@ -27,9 +27,7 @@ _DATA = Path("data")  # parent of the corpora of the demo, in its configs
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="config to copy")
     text = "folder to copy to (default: configs)"
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("configs"), metavar="FOLDER", help=text
-    )
+    arguments.add_output_folder(parser, text, default=Path("configs"))
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 

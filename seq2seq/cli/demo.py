@@ -46,8 +46,7 @@ DEMOS = {
         "demo",
         "fr",
         (
-            "The small cat is black.",
-            "The actors are opening a window.",
+            *("The small cat is black.", "The actors are opening a window."),
             "Our uncle bought a new house in August 1992.",
             "She did not write my beautiful poem.",
             "The agreement on the European Economic Area was signed in August 1992.",
@@ -59,11 +58,8 @@ DEMOS = {
         "demo-en-mr",
         "mr",
         (
-            "This is a tall tree.",
-            "Rahul is a good boy.",
-            "Kavita was a clever student.",
-            "Meena was not a famous doctor.",
-            "The woman washes the red car in the morning.",
+            *("This is a tall tree.", "Rahul is a good boy.", "Kavita was a clever student."),
+            *("Meena was not a famous doctor.", "The woman washes the red car in the morning."),
         ),
         "note the verbs, which come last in Marathi",
         "Rahul is a good boy.",
@@ -116,7 +112,9 @@ def run(options: argparse.Namespace) -> int:
         if code:
             return code
         if words[0] == "train":
-            _write_sentences(demo)
+            with write_errors(_sentences(demo)):
+                content = "".join(f"{line}\n" for line in demo.sentences)
+                atomic_write(_sentences(demo), content.encode())
         elif words[0] == "translate":
             lines = Path(words[-1]).read_text(encoding="utf-8").splitlines()
             for pair in zip(demo.sentences, lines, strict=True):
@@ -146,12 +144,6 @@ def _commands(demo: Demo, overrides: Sequence[str]) -> Iterator[tuple[str, list[
 
 def _sentences(demo: Demo) -> Path:
     return demo.folder / "handful.en"
-
-
-def _write_sentences(demo: Demo) -> None:
-    with write_errors(_sentences(demo)):
-        content = "".join(f"{line}\n" for line in demo.sentences)
-        atomic_write(_sentences(demo), content.encode())
 
 
 def _closing(demo: Demo) -> str:

@@ -10,6 +10,7 @@ examples:
 import argparse
 from pathlib import Path
 
+from seq2seq.cli import arguments
 from seq2seq.runtime.errors import UserError
 
 
@@ -18,9 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("name", choices=CORPORA, metavar="NAME", help=", ".join(CORPORA))
     text = "parent of the new folder NAME (default: data)"
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("data"), metavar="FOLDER", help=text
-    )
+    arguments.add_output_folder(parser, text, default=Path("data"))
     parser.add_argument("--base-url", metavar="URL", help="mirror with the same file names")
 
 

@@ -120,11 +120,7 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
 def _hold_out(
     options: argparse.Namespace, files: "ParallelFiles", inputs: Sequence[Path]
 ) -> dict[str, "ParallelFiles"]:
-    """Divide a text; return the files of train and valid, in a new folder.
-
-    Raises UserError if one of them would replace a file of `inputs`, or another one without
-    --overwrite.
-    """
+    """Divide a text; return the files of train and valid, in a new folder; raises UserError."""
     from seq2seq.config.schema import ParallelFiles
     from seq2seq.data.corpus import iter_pairs, source_name
     from seq2seq.data.splitting import divide, write_parts

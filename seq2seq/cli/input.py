@@ -58,10 +58,7 @@ def text_lines(path: Path) -> Iterator[str]:
 def open_input(
     path: Path | None, check: Check = reading.check_is_text
 ) -> Iterator[Iterator[bytes]]:
-    """Open a file, compressed or not, or stdin if None; yield its lines.
-
-    Raises UserError if it is not text or a line is too long, RunError if it is damaged.
-    """
+    """Yield the lines of a file, or of stdin; raises UserError, and RunError if it is damaged."""
     with open_bytes(path, check) as file:
         yield reading.bounded_lines(file, name_of(path))
 

@@ -36,10 +36,7 @@ class Output:
 
     @contextmanager
     def kept_on_failure(self, content: str, noun: str, lines_of_each: int = 1) -> Iterator[None]:
-        """Keep what was written, in a file beside the output, if the block does not succeed.
-
-        A message has `content`, then the number of complete things with their noun.
-        """
+        """If the block fails, keep what was written beside the output, with a message of it."""
         try:
             yield
         except BaseException:

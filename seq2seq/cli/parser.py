@@ -127,16 +127,10 @@ class _MainParser(Parser):
         return text
 
 
-def _asked(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments, with --help for `help` and for none at all."""
-    if not arguments or arguments[0] == "help":
-        return [*(word for word in arguments[1:2] if word != "help"), "--help"]
-    return list(arguments)
-
-
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments; `run` is the function of the subcommand. Raises UserError."""
-    arguments = _asked(arguments)
+    if not arguments or arguments[0] == "help":
+        arguments = [*(word for word in arguments[1:2] if word != "help"), "--help"]
     parser = _MainParser(
         prog="seq2seq",
         description="Attention-based recurrent machine translation.",

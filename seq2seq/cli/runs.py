@@ -4,6 +4,7 @@ last logged step, best validation BLEU, and when the metrics were last written.
 
 import argparse
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from seq2seq.runs.layout import CONFIG, METRICS
@@ -41,14 +42,10 @@ def _row(folder: Path, above: Path) -> tuple[str, ...]:
     from seq2seq.runs.metrics_file import read_metrics
     from seq2seq.runs.run_config import read_config
 
-    try:
+    facts: tuple[str, str] = ("?", "?")
+    with suppress(UserError):  # damaged, or of another version
         config = read_config(folder)
-        facts: tuple[str, str] = (
-            f"{config.data.src_lang}-{config.data.tgt_lang}",
-            config.model.decoder,
-        )
-    except UserError:  # damaged, or of another version
-        facts = ("?", "?")
+        facts = (f"{config.data.src_lang}-{config.data.tgt_lang}", config.model.decoder)
     metrics = read_metrics(folder)
     step = max((line["step"] for line in metrics if "step" in line), default=0)
     bleu = max((line["valid_bleu"] for line in metrics if "valid_bleu" in line), default=None)

@@ -29,10 +29,7 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "run folder; repeat for further pairs of languages"
-    parser.add_argument(
-        "-m", "--model", action="append", default=[], required=True, metavar="RUN", help=text
-    )
+    arguments.add_model(parser, more="further pairs of languages")
     text = "address to listen on (default: 127.0.0.1, this machine alone)"
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
     text = "port to listen on; 0: any free one (default: 8000)"
@@ -75,10 +72,7 @@ def variable(action: argparse.Action) -> str:
 
 
 def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
-    """Let SEQ2SEQ_PORT be the default of --port, and so on; return those of repeated options.
-
-    Raises UserError for a value that the option would refuse.
-    """
+    """Let SEQ2SEQ_PORT be the default of --port, and so on; return those of repeated options."""
     lists: dict[str, list[Any]] = {}
     environment = dict(os.environ)
     for action in parser._actions:

@@ -98,7 +98,10 @@ def run(options: argparse.Namespace) -> int:
     if form != "text":
         return _translate_documents(options, settings, form)
     with _open(options) as text:
-        _check_prefixes(text.prefixes or [options.prefix or ""])
+        if any(prefixes := text.prefixes or [options.prefix or ""]):
+            from seq2seq.inference.search.lexical import check_prefixes
+
+            check_prefixes(prefixes)
         translator = _load(options, settings, text.phrases or ())
         with open_output(options.output) as output:
             _translate(options, text, translator, settings, output)
@@ -283,11 +286,3 @@ def _check(options: argparse.Namespace, form: str) -> None:
             raise UserError(f"{arguments.option(option)} {text}; use {remedy}")
     if LONE_SURROGATE.search(options.prefix or ""):
         raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
-
-
-def _check_prefixes(prefixes: Sequence[str]) -> None:
-    """Raise UserError for a prefix that is too long."""
-    if any(prefixes):
-        from seq2seq.inference.search.lexical import check_prefixes
-
-        check_prefixes(prefixes)

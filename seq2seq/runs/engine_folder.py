@@ -83,16 +83,14 @@ def read_description(folder: Path) -> Description:
             text = f"has format {stored['format']!a:.20}, and this version of seq2seq reads"
             raise UserError(f"{path}: {text} {FORMAT}; {_DAMAGED} with this version")
         _check_description(stored)
+        plain = ("models", "int8", "max_length", "vocabularies", "sha256")
+        settings = stored["decoding"]
         return Description(
-            stored["models"],
-            stored["int8"],
-            (stored["src_lang"], stored["tgt_lang"]),
-            LengthLimit(**stored["limit"]),
-            stored["max_length"],
-            Decoding(**{item.name: stored["decoding"][item.name] for item in fields(Decoding)}),
-            SourceProfile(**stored["source"]),
-            stored["vocabularies"],
-            stored["sha256"],
+            languages=(stored["src_lang"], stored["tgt_lang"]),
+            limit=LengthLimit(**stored["limit"]),
+            decoding=Decoding(**{item.name: settings[item.name] for item in fields(Decoding)}),
+            source=SourceProfile(**stored["source"]),
+            **{name: stored[name] for name in plain},
         )
     except _MALFORMED as error:
         reason = ascii(" ".join(str(error).split())[:200])

@@ -44,10 +44,7 @@ def graphs_of(run: StoredRun) -> GraphFiles | None:
 
 
 def rebuild_engine(folder: Path) -> GraphFiles:
-    """Trace the graphs of a run, and write them if the folder can be written.
-
-    Raises TraceError if the model has a part that cannot be traced, and UserError as `load_model`.
-    """
+    """Trace the graphs of a run, and write them if possible; raises TraceError and UserError."""
     import torch
 
     from seq2seq.engines.onnx.trace import traced_graphs
@@ -61,10 +58,7 @@ def rebuild_engine(folder: Path) -> GraphFiles:
 
 
 def store_engine(folder: Path) -> None:
-    """Write the graphs of the best weights of a run, unless they are there.
-
-    They are made again where they are needed if that is not possible, now or at all.
-    """
+    """Write the graphs of the best weights of a run, if possible, unless they are there."""
     from seq2seq.engines.onnx.trace import TraceError  # torch's exporter
 
     with suppress(TraceError, OSError, UserError):

@@ -92,10 +92,7 @@ def stored_run(folder: Path, name: str = layout.BEST) -> StoredRun:
 
 
 def read_run(folder: Path, name: str, read: Read[T]) -> tuple[StoredRun, T]:
-    """Read a run with what `read` returns beside the header of a file of weights.
-
-    Raises UserError if files are missing or damaged, or do not belong together.
-    """
+    """Read a run, and what `read` returns beside the header of weights; raises UserError."""
     config, path = read_config(folder), folder / name
     check_exists(path)
     with layout.with_recovery_hint(path):

@@ -6,6 +6,7 @@ type, shape and bytes of all tensors, and `checksum` the SHA-256 of the header w
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
@@ -175,6 +176,12 @@ def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
     try:
         if not path.is_file():  # reading a pipe would block
             raise OSError("not a file")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if (size := path.stat().st_size) > memory:  # its checksum could take hours
+            text = (
+                f"{size >> 30:,} GiB, more than the {memory >> 30:,} GiB of memory of this machine"
+            )
+            raise DamagedFile(f"{path}: too large for a seq2seq checkpoint: {text}")
         with path.open("rb") as handle:
             encodable = LONE_SURROGATE.search(str(path)) is None  # as safe_open needs it
             name = str(path) if encodable else f"/dev/fd/{handle.fileno()}"

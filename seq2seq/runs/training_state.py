@@ -129,10 +129,7 @@ class StateTensors(NamedTuple):
 def save_state(
     folder: Path, state: StateTensors, progress: Progress, limit: LengthLimit, provenance: Header
 ) -> None:
-    """Write last.safetensors; the file that it replaces becomes previous.safetensors.
-
-    Raises RunError if a weight or an average is not finite, or if the file cannot be written.
-    """
+    """Write last.safetensors, the one before as previous.safetensors; raises RunError."""
     weights, averages, optimizer = state
     layout.check_weights(folder / layout.LAST, {**weights, **averages})
     tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}

@@ -46,12 +46,8 @@ FAMILIES = (
 )
 # Keep text as text, which browsers shape and search; make element ids reproducible; let no hinting
 # make text wider than `widest` has measured.
-OPTIONS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "seq2seq",
-    "text.hinting": "none",
-}
-OPTIONS["pdf.fonttype"] = 42  # TrueType, which journals ask for
+OPTIONS: dict[Any, Any] = dict.fromkeys(("svg.fonttype", "text.hinting"), "none")
+OPTIONS |= {"svg.hashsalt": "seq2seq", "pdf.fonttype": 42}  # TrueType, which journals ask for
 
 
 class Curve(NamedTuple):

@@ -143,10 +143,7 @@ SINGLE_PROCESS = ProcessGroup()
 
 @contextmanager
 def process_group() -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, if it did, and yield their group.
-
-    Raises UserError for a malformed environment, RunError if the others cannot be reached.
-    """
+    """Join the processes that torchrun started, if it did; raises UserError or RunError."""
     if (problem := _environment_problem()) is not None:
         raise UserError(f"{problem}; unset it, or start with torchrun")
     rank, size = _launched()

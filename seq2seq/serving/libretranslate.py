@@ -14,6 +14,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
+from seq2seq.data.languages import language_name
 from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES, Client, ErrorMessage
 from seq2seq.serving.service import AUTO, JSON, Body, Service
@@ -108,7 +109,10 @@ def router(service: Service) -> APIRouter:
     @routes.get("/languages")
     async def languages() -> list[Language]:
         """List the languages."""
-        return list(map(Language.model_validate, service.pairs.languages()))
+        targets: dict[str, list[str]] = {code: [] for pair in service.pairs for code in pair}
+        for src, tgt in service.pairs:
+            targets[src].append(tgt)
+        return [Language(code=c, name=language_name(c), targets=targets[c]) for c in targets]
 
     @routes.get("/health", responses={503: _STOPPING})
     async def health() -> dict[str, str | int]:
@@ -122,10 +126,7 @@ def router(service: Service) -> APIRouter:
 
 
 async def _read(service: Service, request: Request, model: type[Body]) -> tuple[Body, Client]:
-    """Return the fields of a JSON or form body, and the client; raises HTTPException.
-
-    The token is in the headers or in the body.
-    """
+    """Return the fields of a JSON or form body, and the client of its token or the header's."""
     client = service.access.client(request) if "authorization" in request.headers else None
     kind = requests.kind_of(request)
     if kind in (_FORM, _MULTIPART):

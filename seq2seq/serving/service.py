@@ -86,18 +86,6 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         fitting = [code for code, known in read.items() if not known or script in known]
         return fitting if fitting and script else list(read)
 
-    def languages(self) -> list[dict[str, object]]:
-        """Return code, name and targets of each language, as LibreTranslate's `GET /languages`."""
-        codes = dict.fromkeys(code for pair in self for code in pair)
-        return [
-            {
-                "code": code,
-                "name": languages.language_name(code),
-                "targets": [pair.tgt for pair in self if pair.src == code],
-            }
-            for code in codes
-        ]
-
     def __str__(self) -> str:
         return ", ".join(map(str, self))
 
