@@ -207,10 +207,9 @@ def check_named_languages(paths: Sequence[Path], codes: tuple[str, str]) -> None
     for path, code, wrong in zip(paths, codes, codes[::-1], strict=False):
         endings = {suffix[1:].lower() for suffix in path.suffixes}
         if wrong.lower() in endings and code.lower() not in endings and not is_table(path):
+            text = f"has to be in {code} here, but its name ends in {wrong}"
             remedy = "Exchange the files or the languages, or use another run"
-            raise UserError(
-                f"{path}: has to be in {code} here, but its name ends in {wrong}. {remedy}"
-            )
+            raise UserError(f"{path}: {text}. {remedy}")
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:

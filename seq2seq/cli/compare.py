@@ -50,7 +50,6 @@ def run(options: argparse.Namespace) -> int:
     configs = [Path(word) for word in options.overrides if not arguments.is_override(word)]
     if not configs:
         raise UserError("compare: give at least one config; see seq2seq compare --help")
-    check_output(options.json, *configs)
     with arguments.frozen_objects():
         from seq2seq.analysis.compare.compare import compare
         from seq2seq.analysis.compare.results import write_figures
@@ -124,9 +123,8 @@ def _legend(result: "ComparisonResult") -> str:
         if any(v.difference is not None and v.difference.p_value is None for v in result.variants):
             lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
     if any(bucket.beyond for bucket in result.buckets):
-        lines.append(
-            f"lengths with *: more {task.unit.name} than any source in training ({task.longest})"
-        )
+        text = f"more {task.unit.name} than any source in training ({task.longest})"
+        lines.append(f"lengths with *: {text}")
     for variant in plan.variants:
         if (trained := plan.trained_as(variant).name) != variant.name:
             lines.append(f"{variant.name} shares the training of {trained}: only decoding differs")
@@ -194,7 +192,5 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
 def _scored(scored: "ScoredOutput") -> dict[str, Any]:
     from seq2seq.evaluation.metrics import METRICS
 
-    return {
-        "translations": scored.file.as_posix(),
-        **{key: scored.text.scores.get(key) for key in METRICS},
-    }
+    scores = {key: scored.text.scores.get(key) for key in METRICS}
+    return {"translations": scored.file.as_posix(), **scores}

@@ -129,10 +129,8 @@ def _commands(demo: Demo, overrides: Sequence[str]) -> Iterator[tuple[str, list[
     words = [str(demo.config), *overrides, f"run_dir={run}", "--overwrite"]
     yield "2. Train", ["train", *words]
     words = ["-m", str(run), "-i", source, "-o", str(run / f"handful.{demo.tgt_lang}")]
-    yield (
-        "3. Translate a handful of sentences that are not in the training data",
-        ["translate", *words],
-    )
+    title = "3. Translate a handful of sentences that are not in the training data"
+    yield title, ["translate", *words]
     words = ["-m", str(run), "-o", str(run / f"test.hyp.{demo.tgt_lang}")]
     yield "4. Score the test set, which is not in the training data", ["evaluate", *words]
     title = "5. Plot the attention weights"

@@ -245,21 +245,19 @@ def _paired(comparison: "Comparison") -> list[list[tuple[str, ...]]]:
     """Return the rows of a significance test, and those of its signatures."""
     from seq2seq.evaluation.metrics import METRICS
 
-    paired: list[tuple[str, ...]] = [
-        ("", "baseline", "95% interval", "system", "95% interval", "p")
-    ]
+    rows: list[tuple[str, ...]] = [("", "baseline", "95% interval", "system", "95% interval", "p")]
     signatures: list[tuple[str, ...]] = []
     for key, kind in METRICS.items():
         pair = comparison.get(key)
         if pair is None:
-            paired.append((kind.name, *"-----"))
+            rows.append((kind.name, *"-----"))
             continue
         sides = (pair.baseline, pair.system)
         numbers = [text for side in sides for text in (f"{side.score:.1f}", _interval(side.ci))]
         p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
-        paired.append((kind.name, *numbers, p_value))
+        rows.append((kind.name, *numbers, p_value))
         signatures.append((kind.name, pair.signature))
-    return [paired, signatures]
+    return [rows, signatures]
 
 
 def _interval(ci: tuple[float, float] | None) -> str:

@@ -128,9 +128,7 @@ def _hold_out(
     folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
     outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
     for path in (*outputs["train"], *outputs["valid"]):
-        if any(
-            same_file(written, source) for written in (path, part_of(path)) for source in inputs
-        ):
+        if any(same_file(name, source) for name in (path, part_of(path)) for source in inputs):
             raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
         check_replaced(path, options.overwrite)
     name = source_name(files)

@@ -57,9 +57,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         """Create a parser, also for a subcommand: those inherit no settings."""
-        settings["formatter_class"] = partial(
-            argparse.RawDescriptionHelpFormatter, max_help_position=30
-        )
+        formatter = argparse.RawDescriptionHelpFormatter
+        settings["formatter_class"] = partial(formatter, max_help_position=30)
         super().__init__(**settings, allow_abbrev=False)
 
     def format_help(self) -> str:

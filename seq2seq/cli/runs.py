@@ -15,10 +15,8 @@ _HEAD = ("run", "languages", "decoder", "step", "BLEU", "last written")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text, default = "folder of runs (default: runs)", Path("runs")
-    parser.add_argument(
-        "folder", nargs="?", type=Path, default=default, metavar="FOLDER", help=text
-    )
+    text, runs = "folder of runs (default: runs)", Path("runs")
+    parser.add_argument("folder", nargs="?", type=Path, default=runs, metavar="FOLDER", help=text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,9 +31,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _written(folder: Path) -> float:
-    return max(
-        path.stat().st_mtime for path in (folder / CONFIG, folder / METRICS) if path.exists()
-    )
+    paths = (folder / CONFIG, folder / METRICS)
+    return max(path.stat().st_mtime for path in paths if path.exists())
 
 
 def _row(folder: Path, above: Path) -> tuple[str, ...]:

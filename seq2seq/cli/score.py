@@ -70,10 +70,8 @@ def run(options: argparse.Namespace) -> int:
 def _read(paths: Sequence[Path | None]) -> list[tuple[input_lines.LineReport, list[str]]]:
     """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
     with ExitStack() as stack:
-        named = [
-            (input_lines.name_of(path), stack.enter_context(input_lines.open_input(path)))
-            for path in paths
-        ]
+        opened = [stack.enter_context(input_lines.open_input(path)) for path in paths]
+        named = list(zip(map(input_lines.name_of, paths), opened, strict=True))
         lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
     reports = [input_lines.LineReport(path) for path in paths]
     return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]

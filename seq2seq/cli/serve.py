@@ -82,9 +82,8 @@ def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
             continue
         many = isinstance(action.default, list)
         try:
-            values = [
-                parser._get_value(action, word) for word in (text.split() if many else [text])
-            ]
+            words = text.split() if many else [text]
+            values = [parser._get_value(action, word) for word in words]
             for value in values:
                 parser._check_value(action, value)
         except argparse.ArgumentError as error:

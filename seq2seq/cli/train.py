@@ -31,10 +31,9 @@ def run(options: argparse.Namespace) -> int:
     with arguments.frozen_objects():
         from seq2seq.training.loop import Interrupted, train
 
+    how = options.device, options.resume, options.overwrite, options.init_from
     try:
-        run_dir = train(
-            config, options.device, options.resume, options.overwrite, options.init_from
-        )
+        run_dir = train(config, *how)
     except Interrupted as stop:
         if is_main_process() and not stop.done:
             logger.info(f"Resume with: {_resume_command(options.arguments)}")

@@ -255,10 +255,9 @@ def _in_step(options: argparse.Namespace, lines: Iterator[bytes], name: str) -> 
         list(column) for column in zip(*in_step([*texts, (name, lines)], rule), strict=True)
     ] or [[]] * (len(files) + 1)
     by_line = dict(zip(files, columns, strict=True))
-    phrases = [line.split("\t") for line in by_line.get("constraints", ())]
-    return _InputText(
-        iter(read), 1, by_line.get("prefix"), phrases if options.constraints else None
-    )
+    constraints = by_line.get("constraints")
+    phrases = None if constraints is None else [line.split("\t") for line in constraints]
+    return _InputText(iter(read), 1, by_line.get("prefix"), phrases)
 
 
 def _arrives_by_line(options: argparse.Namespace) -> bool:

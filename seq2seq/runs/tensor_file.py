@@ -20,6 +20,8 @@ from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_readable
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Tensors = Mapping[str, Tensor]
+
 FORMAT = 3  # incremented when tensor names change or weights would give another model
 _METADATA, _CHECKSUM, _TENSORS = "seq2seq", "checksum", "tensors"
 _FORMAT, _VERSION = "format", "version"
@@ -28,10 +30,7 @@ T = TypeVar("T")
 
 
 def save_tensors(
-    path: Path,
-    tensors: "Mapping[str, Tensor]",
-    header: Mapping[str, Any],
-    backup: Path | None = None,
+    path: Path, tensors: "Tensors", header: Mapping[str, Any], backup: Path | None = None
 ) -> None:
     """Write tensors and header atomically, the previous file as `backup`; raises OSError."""
     from safetensors.torch import save
@@ -80,9 +79,7 @@ def _header_of(file: Any, path: Path) -> dict[str, Any]:
     return header
 
 
-def check_shapes(
-    path: Path, tensors: "Mapping[str, Tensor]", expected: "Mapping[str, Tensor]"
-) -> None:
+def check_shapes(path: Path, tensors: "Tensors", expected: "Tensors") -> None:
     """Raise UserError if names or shapes are not those of the expected tensors."""
     for name in {**expected, **tensors}:
         shapes = [named[name].shape if name in named else None for named in (tensors, expected)]
@@ -98,7 +95,7 @@ def shape_mismatch(path: Path, name: str) -> UserError:
     )
 
 
-def non_finite(tensors: "Mapping[str, Tensor]") -> str | None:
+def non_finite(tensors: "Tensors") -> str | None:
     """Describe the first tensor with a value that is nan or infinite; None if all are finite."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not _is_finite(tensor):
@@ -116,13 +113,13 @@ def _is_finite(tensor: "Tensor") -> bool:
     return bool(least.isfinite() & largest.isfinite())
 
 
-def check_finite(path: Path, tensors: "Mapping[str, Tensor]") -> None:
+def check_finite(path: Path, tensors: "Tensors") -> None:
     """Raise DamagedFile if a tensor that was read is not finite: such weights are never written."""
     if (fault := non_finite(tensors)) is not None:
         raise DamagedFile(f"{path}: {fault}")
 
 
-def copy_into(tensors: "Mapping[str, Tensor]", into: "Mapping[str, Tensor]", path: Path) -> None:
+def copy_into(tensors: "Tensors", into: "Tensors", path: Path) -> None:
     """Copy tensors by name; raises UserError if a data type differs."""
     for name, tensor in tensors.items():
         if tensor.dtype != into[name].dtype:
@@ -144,7 +141,7 @@ def _checksum(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header).encode()).hexdigest()
 
 
-def _digest(tensors: "Mapping[str, Tensor]") -> str:
+def _digest(tensors: "Tensors") -> str:
     import torch
 
     digest = hashlib.sha256()
@@ -179,7 +176,7 @@ def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if (size := path.stat().st_size) > memory:  # its checksum could take hours
             text = (
-                f"{size >> 30:,} GiB, more than the {memory >> 30:,} GiB of memory of this machine"
+                f"{size >> 30:,} GiB, more than the {memory >> 30:,} GiB of this machine's memory"
             )
             raise DamagedFile(f"{path}: too large for a seq2seq checkpoint: {text}")
         with path.open("rb") as handle:

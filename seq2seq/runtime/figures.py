@@ -120,9 +120,8 @@ def _missing_glyphs() -> Iterator[set[str]]:
         if " missing from " in text:
             messages.add(text.partition(" missing from ")[0])
         elif "does not support" not in text:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
+            place = warning.filename, warning.lineno
+            warnings.warn_explicit(warning.message, warning.category, *place)
 
 
 def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":

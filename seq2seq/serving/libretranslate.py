@@ -179,7 +179,7 @@ def _multipart(header: str, body: bytes) -> dict[str, list[str]]:
 def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
     """Return the fields of a form; `q` may be a list in JSON, or have the name q[], as in PHP."""
     fields: dict[str, object] = {
-        name: values if len(values) > 1 else values[0] for name, values in form.items()
+        key: texts if texts[1:] else texts[0] for key, texts in form.items()
     }
     if "q[]" in form and "q" not in form:
         fields["q"] = form["q[]"]
@@ -201,9 +201,7 @@ def _search(
     translator = service.pairs[pair]
     n_best = min(1 + alternatives, translator.decoding.beam_size)
     text_only = n_best == 1 and not any(document.has_inline_markup for document in documents)
-    return Search(
-        str(pair), translator, n_best=n_best, text_only=text_only, settings=service.settings
-    )
+    return Search(str(pair), translator, None, n_best, text_only, settings=service.settings)
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:

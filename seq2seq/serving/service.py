@@ -101,9 +101,7 @@ def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> 
                 "request names languages only; serve one of them"
             )
         places[pair] = run
-    return LanguagePairs(
-        {pair: Translator.load_with([run], options) for pair, run in places.items()}
-    )
+    return LanguagePairs({key: Translator.load_with([run], options) for key, run in places.items()})
 
 
 class _First(FailFast):

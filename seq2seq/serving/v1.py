@@ -43,17 +43,13 @@ class SamplingRequest(BaseModel, extra="forbid"):
 class TranslateLines(BaseModel, extra="forbid"):
     """Lines to translate, and how; every field but `text` may be omitted."""
 
-    text: Texts = Field(
-        description="a line, or several; none contains a line break, unless they have a format"
-    )
+    text: Texts = Field(description="a line, or several; no line breaks, unless they have a format")
     format: requests.Format | None = Field(
         None, description=f"{requests.FORMAT}; each is then a document"
     )
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
-    beam_size: Hypotheses | None = Field(
-        None, description="1 is greedy search; null: decoding.beam_size of the run"
-    )
+    beam_size: Hypotheses | None = Field(None, description="1 is greedy search; null: of the run")
     n_best: Hypotheses | None = Field(
         None, description="hypotheses to return as n_best, at most the beam size; null: none"
     )
@@ -93,9 +89,7 @@ class LineTranslation(BaseModel):
     attention_blocks: list[list[list[float]]] = Field(
         [], description="only for a line translated in parts: the weights of each part"
     )
-    n_best: list[HypothesisEntry] = Field(
-        [], description="best first; only if the request has n_best"
-    )
+    n_best: list[HypothesisEntry] = Field([], description="best first, if the request has n_best")
 
 
 class Translations(BaseModel):
@@ -147,9 +141,7 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
     texts = [text.removesuffix("\r") for text in texts]  # as lines of files are read
     if any("\n" in text for text in texts):
         raise UserError("text: contains a line break; give a list with one line each")
-    prefixes = (
-        [body.prefix or ""] * len(texts) if not isinstance(body.prefix, list) else body.prefix
-    )
+    prefixes = body.prefix if isinstance(body.prefix, list) else [body.prefix or ""] * len(texts)
     phrases = [[] for _ in texts] if body.constraints is None else body.constraints
     for name, entries in (("prefix", prefixes), ("constraints", phrases)):
         if len(entries) != len(texts):
@@ -177,9 +169,8 @@ def _settings(served: SearchSettings, body: TranslateLines) -> SearchSettings:
         refuse_together("beam_size", sampling=body.beam_size)
     glossary = None if body.glossary is None else Glossary(body.glossary)
     if served.glossary and sampling is None and body.groups == 1:  # which cannot be constrained
-        glossary = Glossary(
-            dict(served.glossary.terms()) | dict(glossary.terms() if glossary else ())
-        )
+        terms = dict(glossary.terms() if glossary else ())
+        glossary = Glossary(dict(served.glossary.terms()) | terms)
     return SearchSettings(
         glossary=glossary,
         forbidden=(*served.forbidden, *body.forbidden),
