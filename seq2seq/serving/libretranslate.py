@@ -179,7 +179,7 @@ def _multipart(header: str, body: bytes) -> dict[str, list[str]]:
 def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
     """Return the fields of a form; `q` may be a list in JSON, or have the name q[], as in PHP."""
     fields: dict[str, object] = {
-        key: texts if texts[1:] else texts[0] for key, texts in form.items()
+        name: values if len(values) > 1 else values[0] for name, values in form.items()
     }
     if "q[]" in form and "q" not in form:
         fields["q"] = form["q[]"]

@@ -49,7 +49,7 @@ class TranslateLines(BaseModel, extra="forbid"):
     )
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
-    beam_size: Hypotheses | None = Field(None, description="1 is greedy search; null: of the run")
+    beam_size: Hypotheses | None = Field(None, description="1 is greedy; null: that of the run")
     n_best: Hypotheses | None = Field(
         None, description="hypotheses to return as n_best, at most the beam size; null: none"
     )
