@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
 from seq2seq.runtime.console import logger
@@ -105,12 +105,8 @@ def model_options(options: argparse.Namespace) -> "ModelOptions":
     """Return how to load a model, by those options that the command has."""
     from seq2seq.inference.loading import ModelOptions
 
-    return ModelOptions(
-        device=options.device,
-        int8=getattr(options, "int8", False),
-        float16=getattr(options, "float16", False),
-        overrides=options.decoding,
-    )
+    numbers = getattr(options, "int8", False), getattr(options, "float16", False)
+    return ModelOptions(options.device, *numbers, options.decoding)
 
 
 def add_lowercase(parser: argparse.ArgumentParser) -> None:
@@ -241,10 +237,8 @@ def requirements(options: argparse.Namespace) -> "SearchSettings":
     from seq2seq.inference.glossary import Glossary
     from seq2seq.inference.settings import SearchSettings
 
-    return SearchSettings(
-        glossary=options.glossary and Glossary.read(options.glossary),
-        forbidden=_forbidden(options.forbidden) if options.forbidden else (),
-    )
+    glossary = options.glossary and Glossary.read(options.glossary)
+    return SearchSettings(glossary, _forbidden(options.forbidden) if options.forbidden else ())
 
 
 def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
@@ -265,13 +259,8 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
     if options.diversity is not None and options.groups == 1:
         raise UserError("--diversity: needs --groups G of at least 2")
     diversity = DIVERSITY if options.diversity is None else options.diversity
-    return replace(
-        requirements(options),
-        sampling=sampling_options(options),
-        groups=options.groups,
-        diversity=diversity,
-        mbr=options.mbr,
-    )
+    more: dict[str, Any] = {"groups": options.groups, "diversity": diversity, "mbr": options.mbr}
+    return replace(requirements(options), sampling=sampling_options(options), **more)
 
 
 def _forbidden(path: Path) -> tuple[str, ...]:
@@ -288,11 +277,8 @@ def sampling_options(options: argparse.Namespace) -> "Sampling | None":
     from seq2seq.engines.engine import Sampling
     from seq2seq.inference.settings import refuse_together
 
-    details = {
-        name: value
-        for name in ("temperature", "top_k", "top_p", "seed")
-        if (value := getattr(options, name)) is not None
-    }
+    values = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    details = {name: value for name, value in values.items() if value is not None}
     if options.sample is None:
         for name in details:
             raise UserError("needs --sample N, which draws translations", argument=name)

@@ -20,10 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "monolingual text of the target language, one sentence per line, also compressed"
     parser.add_argument("-i", "--input", type=Path, required=True, metavar="FILE", help=text)
     distill.add_corpus(parser)
-    add_sampling_options(
-        parser.add_argument_group("sampling"),
-        "draw N sources for each line, in place of beam search, and pair each with the line",
-    )
+    text = "draw N sources for each line, in place of beam search, and pair each with the line"
+    add_sampling_options(parser.add_argument_group("sampling"), text)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model_options(parser)
 
 
-NamedLines = tuple[str, list[str]]  # the name is for messages
+Texts = list[tuple[str, list[str]]]  # names, for messages, and lines
 
 
 def run(options: argparse.Namespace) -> int:
@@ -108,10 +108,7 @@ def sentence_table(scores: Sequence["SentenceScore"], columns: Mapping[str, Sequ
 
 
 def _log_notes(
-    files: Sequence[NamedLines],
-    hypotheses: Sequence[NamedLines],
-    references: Sequence[NamedLines],
-    segmentation: "Segmentation",
+    files: Texts, hypotheses: Texts, references: Texts, segmentation: "Segmentation"
 ) -> None:
     """Log what affects the scores; `files` are those read."""
     from seq2seq.evaluation import metrics
@@ -170,9 +167,7 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     return data, data.tgt_lang
 
 
-def _read(
-    options: argparse.Namespace, data: "DataConfig | None"
-) -> tuple[list[NamedLines], list[NamedLines]]:
+def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts, Texts]:
     """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import paths_of, read_pairs
 

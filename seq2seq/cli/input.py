@@ -106,10 +106,7 @@ class LineReport:
     """Decodes the lines of an input and collects notes on them for stderr."""
 
     def __init__(
-        self,
-        source: Path | str | None,
-        numbers: Sequence[int] | None = None,
-        accepts_markup: bool = False,
+        self, source: Path | str | None, numbers: Sequence[int] = (), accepts_markup: bool = False
     ) -> None:
         """Report on a file or another source, or on stdin if None.
 
@@ -136,10 +133,7 @@ class LineReport:
         return texts
 
     def note_translations(
-        self,
-        number: int,
-        translations: Sequence["Translation"],
-        prefixes: Sequence[str] | None = None,
+        self, number: int, translations: Sequence["Translation"], prefixes: Sequence[str] = ()
     ) -> None:
         """Note lines that are unlike the training text or were split, and unused prefixes."""
         for index, translation in enumerate(translations, start=number):

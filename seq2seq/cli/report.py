@@ -42,16 +42,15 @@ def run(options: argparse.Namespace) -> int:
     config = read_config(run_folder)
     if str(path) == "-" or path.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{path}: the report is an HTML page; give -o FILE.html")
-    check_output(path, *config.data.paths(), runs=[run_folder, *filter(None, [options.against])])
+    folders = [run_folder, *filter(None, [options.against])]
+    check_output(path, *config.data.paths(), runs=folders)
     if options.against and options.output is None:
         raise UserError("report RUN RUN2: needs -o FILE.html, a page of both")
     if options.against and options.against.resolve() == run_folder.resolve():
         raise UserError(f"{options.against}: is the first run again; name another")
     with progress("translated", None) as advance:
-        runs = [
-            gather(folder, options.split, options.beam, options.device, advance)
-            for folder in (run_folder, *([options.against] if options.against else []))
-        ]
+        how = options.split, options.beam, options.device, advance
+        runs = [gather(folder, *how) for folder in folders]
     content = page(*runs)
     with open_output(path) as output:
         output.write(content)

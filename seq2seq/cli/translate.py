@@ -184,7 +184,7 @@ def _translate(
                 settings=settings,
             )
             for index, translation in enumerate(translations):
-                prefix = [prefixes[index]] if prefixes else None
+                prefix = [prefixes[index]] if prefixes else []
                 report.note_translations(number + index, [translation], prefix)
                 output.write(written(translation, number + index - 1))
             output.flush()

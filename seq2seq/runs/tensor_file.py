@@ -89,10 +89,8 @@ def check_shapes(path: Path, tensors: "Tensors", expected: "Tensors") -> None:
 
 def shape_mismatch(path: Path, name: str) -> UserError:
     """Return the error for a tensor that is not one of the model's."""
-    return UserError(
-        f"{path}: tensor {name} does not fit the config in this folder; "
-        "take both files from the same run"
-    )
+    text = f"tensor {name} does not fit the config in this folder"
+    return UserError(f"{path}: {text}; take both files from the same run")
 
 
 def non_finite(tensors: "Tensors") -> str | None:

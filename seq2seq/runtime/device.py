@@ -135,10 +135,8 @@ def deterministic(device: torch.device, reproducible: bool | None = None) -> Ite
         return
     if os.environ.get(_WORKSPACE) not in _WORKSPACES:
         if torch.cuda.is_initialized():
-            raise UserError(
-                f"{DETERMINISTIC}: CUDA is already in use in this process. "
-                f"Restart it with {_WORKSPACE}={_WORKSPACES[0]} in its environment."
-            )
+            remedy = f"Restart it with {_WORKSPACE}={_WORKSPACES[0]} in its environment."
+            raise UserError(f"{DETERMINISTIC}: CUDA is already in use in this process. {remedy}")
         os.environ[_WORKSPACE] = _WORKSPACES[0]
     cudnn = torch.backends.cudnn
     memory: Any = torch.utils.deterministic

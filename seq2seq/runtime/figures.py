@@ -87,10 +87,9 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
     if dpi < READABLE_DPI:
         notes.append(f"at {dpi:.0f} dpi the PNG is hard to read; {INSTEAD}")
     if missing and suffix != ".svg":  # its viewer has fonts of its own
-        notes.append(
-            f"no font of matplotlib's contains {counted(len(missing), 'character')}, shown as "
-            f"boxes in the {suffix}; {INSTEAD}"
-        )
+        characters = counted(len(missing), "character")
+        text = f"no font of matplotlib's contains {characters}, shown as boxes in the {suffix}"
+        notes.append(f"{text}; {INSTEAD}")
     return buffer.getvalue(), notes
 
 

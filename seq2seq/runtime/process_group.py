@@ -158,13 +158,8 @@ def process_group() -> Iterator[ProcessGroup]:
         number = _store().add(f"trainings/{_attempt()}/{rank}", 1)
         store = PrefixStore(f"{_attempt()}/{number}", _store())
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if nccl else "gloo",
-            store=store,
-            rank=rank,
-            world_size=size,
-            timeout=TIMEOUT,
-        )
+        backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
+        dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=size)
     try:
         yield ProcessGroup(rank, size, store)
     except (Exception, KeyboardInterrupt) as error:

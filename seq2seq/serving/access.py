@@ -47,11 +47,6 @@ class Limits:
     queue_lines: int = 10_000  # accepted and not yet translated
     seconds: float = 60.0  # to receive a request, and to answer it
 
-    @property
-    def body_bytes(self) -> int:
-        """Return the largest body that can hold an acceptable request."""
-        return _BYTES_PER_CHARACTER * self.characters + _OTHER_BYTES
-
 
 @dataclass(eq=False)
 class Client:
@@ -229,7 +224,7 @@ class Guard:
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """Return a `receive` that refuses a body that is too large, too slow or incomplete."""
         length = Headers(scope=scope).get("content-length", "0")
-        most = left = self._limits.body_bytes
+        most = left = _BYTES_PER_CHARACTER * self._limits.characters + _OTHER_BYTES
         complete, is_too_large = False, length.isdigit() and int(length) > most
         too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send less")
         end = time.monotonic() + self._limits.seconds

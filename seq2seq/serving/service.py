@@ -96,10 +96,8 @@ def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> 
     for run in runs:
         pair = LanguagePair(*languages_of(Path(run)))
         if pair in places:
-            raise UserError(
-                f"{run}: translates {pair.src} to {pair.tgt}, as {places[pair]} does, and a "
-                "request names languages only; serve one of them"
-            )
+            text = f"translates {pair.src} to {pair.tgt}, as {places[pair]} does"
+            raise UserError(f"{run}: {text}, and a request names languages only; serve one of them")
         places[pair] = run
     return LanguagePairs({key: Translator.load_with([run], options) for key, run in places.items()})
 

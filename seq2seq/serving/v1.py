@@ -171,14 +171,9 @@ def _settings(served: SearchSettings, body: TranslateLines) -> SearchSettings:
     if served.glossary and sampling is None and body.groups == 1:  # which cannot be constrained
         terms = dict(glossary.terms() if glossary else ())
         glossary = Glossary(dict(served.glossary.terms()) | terms)
-    return SearchSettings(
-        glossary=glossary,
-        forbidden=(*served.forbidden, *body.forbidden),
-        sampling=sampling,
-        groups=body.groups,
-        diversity=body.diversity,
-        mbr=body.mbr,
-    )
+    forbidden = (*served.forbidden, *body.forbidden)
+    more = body.model_dump(include={"groups", "diversity", "mbr"})
+    return SearchSettings(glossary, forbidden, sampling, **more)
 
 
 def _answer(
