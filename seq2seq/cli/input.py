@@ -156,8 +156,10 @@ class LineReport:
 
     def log(self) -> None:
         """Log the notes collected since the last call."""
-        for note, numbers in self._notes.items():
-            logger.info(f"note: {note.format(lines=_listed(numbers), source=self._source)}")
+        for note, places in self._notes.items():
+            listed = [*places[:_LISTED_LINES], *["..."] * (len(places) > _LISTED_LINES)]
+            lines = f"{counted(len(places), 'line')} ({', '.join(listed)})"
+            logger.info(f"note: {note.format(lines=lines, source=self._source)}")
         self._notes.clear()
 
     def note(self, note: str, index: int, applies: bool = True, detail: str = "") -> None:
@@ -166,8 +168,3 @@ class LineReport:
             number = self._numbers[index - 1] if self._numbers else index
             place = f"{number} {detail[:_LISTED_CHARACTERS]!r}" if detail else str(number)
             self._notes.setdefault(note, []).append(place)
-
-
-def _listed(lines: Sequence[str]) -> str:
-    places = [*lines[:_LISTED_LINES], *(["..."] if len(lines) > _LISTED_LINES else [])]
-    return f"{counted(len(lines), 'line')} ({', '.join(places)})"

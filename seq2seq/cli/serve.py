@@ -97,7 +97,9 @@ def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    _check_installed()
+    for module in ("fastapi", "jinja2", "uvicorn"):
+        if find_spec(module) is None:
+            raise not_installed(f"serve needs {module}", "serve")
     for name, values in options.lists.items():
         setattr(options, name, getattr(options, name) or values)
     if options.max_queue < options.max_lines:
@@ -132,12 +134,6 @@ def run(options: argparse.Namespace) -> int:
         raise KeyboardInterrupt
     logger.info("stopped; all accepted requests have been answered")
     return 0
-
-
-def _check_installed() -> None:
-    for module in ("fastapi", "jinja2", "uvicorn"):
-        if find_spec(module) is None:
-            raise not_installed(f"serve needs {module}", "serve")
 
 
 def _port(text: str) -> int:

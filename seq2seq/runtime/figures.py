@@ -79,7 +79,8 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
     buffer, notes, dpi = BytesIO(), list[str](), float(DPI)
     with matplotlib.rc_context(OPTIONS), _missing_glyphs() as missing:
         if suffix == ".png":
-            dpi = _dots_per_inch(*figure.get_size_inches())
+            width, height = figure.get_size_inches()  # matplotlib fails at 65,536 pixels
+            dpi = min(DPI, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
             figure.savefig(buffer, format="png", dpi=dpi)
         else:
             date = {".svg": "Date", ".pdf": "CreationDate"}[suffix]
@@ -91,11 +92,6 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
         text = f"no font of matplotlib's contains {characters}, shown as boxes in the {suffix}"
         notes.append(f"{text}; {INSTEAD}")
     return buffer.getvalue(), notes
-
-
-def _dots_per_inch(width: float, height: float) -> float:
-    """Return the highest resolution within the limits (matplotlib fails at 65,536 pixels)."""
-    return min(DPI, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
 
 
 def widest(texts: Iterable[str], font: "FontProperties") -> float:
@@ -140,12 +136,6 @@ def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def style_of(index: int) -> dict[str, Any]:
-    colours = len(COLOURS)
-    line_style = LINE_STYLES[index // colours % len(LINE_STYLES)]
-    return {"color": COLOURS[index % colours], "linestyle": line_style}
-
-
 def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -> "Figure":
     """Draw curves over the steps of training, or over ticks; see `_add_legend_below`."""
     figure, axes = new_axes(title, "" if ticks else "step")
@@ -154,8 +144,9 @@ def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -
         axes.set_xticks(range(len(ticks)), ticks)
     for index, curve in enumerate(curves):
         steps, values = zip(*thinned(curve.points), strict=True)
-        marker = "o" if len(steps) <= MARKED else ""
-        axes.plot(steps, values, label=curve.name, marker=marker, markersize=3, **style_of(index))
+        (line,) = axes.plot(steps, values, label=curve.name, markersize=3)
+        line.set(color=COLOURS[index % len(COLOURS)], marker="o" if len(steps) <= MARKED else "")
+        line.set(linestyle=LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)])
     axes.locator_params(axis="y", nbins=8)
     _add_legend_below(figure, len(curves))
     return figure
