@@ -210,10 +210,7 @@ def check_named_languages(paths: Sequence[Path], codes: tuple[str, str]) -> None
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("search")
-    text = (
-        "the translation of line n contains the phrases of line n of FILE, separated by tabs; "
-        "blank for none"
-    )
+    text = "line n of FILE has phrases that the translation of line n contains, separated by tabs"
     group.add_argument("--constraints", type=Path, metavar="FILE", help=text)
     add_requirements(group)
     add_sampling_options(group, f"{DESCRIPTIONS['samples']}; print the first")

@@ -37,8 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "attention for these translations in place of the model's: line n translates line n"
     parser.add_argument("-r", "--ref", type=Path, metavar="FILE", help=text)
     text = (
-        "merge the tokens of each word: sums over source tokens, means over target tokens (.align "
-        "always does)"
+        "merge the tokens of a word: sums over source, means over target tokens (always in .align)"
     )
     parser.add_argument("--words", action="store_true", help=text)
     text = "show each head of a score with several apart, in place of their mean"

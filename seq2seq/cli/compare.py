@@ -109,10 +109,8 @@ def _legend(result: "ComparisonResult") -> str:
     ]
     if len(result.variants) > 1:
         baseline = result.variants[0].variant.name
-        lines.append(
-            f"difference: BLEU minus that of {baseline}; p: two-sided paired "
-            f"bootstrap over sentences, {RESAMPLES:,} resamples"
-        )
+        text = f"p: two-sided paired bootstrap over sentences, {RESAMPLES:,} resamples"
+        lines.append(f"difference: BLEU minus that of {baseline}; {text}")
         lines.append(
             "p ignores the seeds: a difference within its sd may be due to them"
             if len(plan.seeds) > 1

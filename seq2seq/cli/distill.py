@@ -32,10 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_corpus(parser: argparse.ArgumentParser) -> None:
-    text = (
-        "files of the pairs, source and target, compressed by their endings; or one, in the format "
-        "of its ending: TSV, .csv or .jsonl"
-    )
+    text = "files of source and target, or one of both: .tsv, .csv or .jsonl; also .gz or .bz2"
     parser.add_argument(
         "-o", "--output", type=Path, nargs="+", required=True, metavar="FILE", help=text
     )

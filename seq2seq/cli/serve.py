@@ -35,8 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "port to listen on; 0: any free one (default: 8000)"
     parser.add_argument("--port", type=_port, default=8000, metavar="N", help=text)
     text = (
-        "translate only for those who send a token of FILE, one a line: TOKEN, or TOKEN NAME "
-        "CHARACTERS with the characters per minute"
+        "translate only for those with a token of FILE, one a line: TOKEN [NAME CHARACTERS/MINUTE]"
     )
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
     text = "let pages of ORIGIN, such as https://example.org, use the API; repeat for more"

@@ -173,9 +173,7 @@ def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
             raise OSError("not a file")
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if (size := path.stat().st_size) > memory:  # its checksum could take hours
-            text = (
-                f"{size >> 30:,} GiB, more than the {memory >> 30:,} GiB of this machine's memory"
-            )
+            text = f"{size >> 30:,} GiB, more than the {memory >> 30:,} GiB of memory here"
             raise DamagedFile(f"{path}: too large for a seq2seq checkpoint: {text}")
         with path.open("rb") as handle:
             encodable = LONE_SURROGATE.search(str(path)) is None  # as safe_open needs it

@@ -161,12 +161,12 @@ def read_state(folder: Path) -> TrainingState | None:
             raise DamagedFile(f"{path}: not a training state")
         state_format = header.get(_FORMAT)
         if state_format != STATE_FORMAT:
-            raise UserError(
-                f"{path}: a training state of format {state_format}; this version of seq2seq "
-                f"resumes format {STATE_FORMAT} only. Train again with "
-                f"{argument('overwrite', True)}, or start another run from its best weights with "
-                f"{argument('init_from', folder)}"
+            text = (
+                f"a training state of format {state_format}; this version of seq2seq resumes format"
             )
+            start = f"start another run from its best weights with {argument('init_from', folder)}"
+            remedy = f"Train again with {argument('overwrite', True)}, or {start}"
+            raise UserError(f"{path}: {text} {STATE_FORMAT} only. {remedy}")
         tensor_file.check_finite(path, layout.model_tensors(tensors))
         progress = Progress.from_header(header, path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)

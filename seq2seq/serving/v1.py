@@ -50,16 +50,10 @@ class TranslateLines(BaseModel, extra="forbid"):
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
     beam_size: Hypotheses | None = Field(None, description="1 is greedy; null: that of the run")
-    n_best: Hypotheses | None = Field(
-        None, description="hypotheses to return as n_best, at most the beam size; null: none"
-    )
+    n_best: Hypotheses | None = Field(None, description="hypotheses to return, up to the beam size")
     attention: bool = Field(True, description="return the attention weights")
-    prefix: Texts | None = Field(
-        None, description="start of every translation, or of each; '' for none"
-    )
-    constraints: Items[Items[str]] | None = Field(
-        None, description="for each line the phrases that its translation contains"
-    )
+    prefix: Texts | None = Field(None, description="start of all translations, or a list for each")
+    constraints: Items[Items[str]] | None = Field(None, description="phrases for each translation")
     glossary: Items[tuple[str, str]] | None = _setting("glossary", None)
     forbidden: Items[str] = _setting("forbidden", [])
     sampling: SamplingRequest | None = _setting("sampling", None)
@@ -86,9 +80,7 @@ class LineTranslation(BaseModel):
     tgt_tokens: list[str] = Field(description="T tokens, end-of-sentence included")
     log_probs: list[float] = Field(description="one per target token, nats")
     attention_weights: list[list[float]] | None = Field(description="T rows of S weights")
-    attention_blocks: list[list[list[float]]] = Field(
-        [], description="only for a line translated in parts: the weights of each part"
-    )
+    attention_blocks: list[list[list[float]]] = Field([], description="weights of a line in parts")
     n_best: list[HypothesisEntry] = Field([], description="best first, if the request has n_best")
 
 
