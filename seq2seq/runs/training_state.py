@@ -161,12 +161,10 @@ def read_state(folder: Path) -> TrainingState | None:
             raise DamagedFile(f"{path}: not a training state")
         state_format = header.get(_FORMAT)
         if state_format != STATE_FORMAT:
-            text = (
-                f"a training state of format {state_format}; this version of seq2seq resumes format"
-            )
+            text = f"a training state of format {state_format}; this version of seq2seq resumes"
             start = f"start another run from its best weights with {argument('init_from', folder)}"
             remedy = f"Train again with {argument('overwrite', True)}, or {start}"
-            raise UserError(f"{path}: {text} {STATE_FORMAT} only. {remedy}")
+            raise UserError(f"{path}: {text} format {STATE_FORMAT} only. {remedy}")
         tensor_file.check_finite(path, layout.model_tensors(tensors))
         progress = Progress.from_header(header, path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
