@@ -55,10 +55,13 @@ def run(options: argparse.Namespace) -> int:
     if input_lines.is_stdin(options.input):
         options.input = None
     _check(options)
-    text = _read(options)
+    paths = [options.input, options.ref] if options.ref else [options.input]
+    texts = input_lines.read_texts(paths)
+    text = _Text(texts[0][1], texts[1][1] if options.ref else None, texts[0][0])
     translator = _load(options)
     notes = _write(options, _translations(options, text, translator), text)
-    text.report.log()
+    for report, _ in texts:
+        report.log()
     for note in notes:
         logger.info(f"note: {note}")
     return 0
@@ -70,19 +73,6 @@ class _Text(NamedTuple):
     sources: list[str]
     references: list[str] | None
     report: input_lines.LineReport
-
-
-def _read(options: argparse.Namespace) -> _Text:
-    """Read the source lines and the given translations; raise UserError if they do not match."""
-    report = input_lines.LineReport(options.input)
-    with input_lines.open_input(options.input) as lines:
-        sources = report.decode(1, list(lines))
-    references = list(input_lines.text_lines(options.ref)) if options.ref else None
-    if references is not None and len(references) != len(sources):
-        text = f"has {len(sources)} lines but {options.ref} has {len(references)}: "
-        text += "line n of one must translate line n of the other"
-        raise UserError(f"{input_lines.name_of(options.input)} {text}")
-    return _Text(sources, references, report)
 
 
 def _load(options: argparse.Namespace) -> "Translator":

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self
@@ -168,3 +168,13 @@ class LineReport:
             number = self._numbers[index - 1] if self._numbers else index
             place = f"{number} {detail[:_LISTED_CHARACTERS]!r}" if detail else str(number)
             self._notes.setdefault(note, []).append(place)
+
+
+def read_texts(paths: Sequence[Path | None]) -> list[tuple[LineReport, list[str]]]:
+    """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_input(path)) for path in paths]
+        named = list(zip(map(name_of, paths), opened, strict=True))
+        lines = list(zip(*reading.in_step(named), strict=True)) or [()] * len(paths)
+    reports = [LineReport(path) for path in paths]
+    return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]

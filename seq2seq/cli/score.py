@@ -5,14 +5,12 @@ normalised for length as in beam search.
 import argparse
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.strict_json import json_text
@@ -41,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     with arguments.frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 
-    (src_report, sources), (report, targets) = _read([options.input, options.ref])
+    (src_report, sources), (report, targets) = input_lines.read_texts([options.input, options.ref])
     translator = arguments.load_translator(options)
     total, tokens = 0.0, 0
     with (
@@ -65,16 +63,6 @@ def run(options: argparse.Namespace) -> int:
         return 0
     logger.info(f"perplexity {perplexity(total, tokens):.2f} over {tokens:,} tokens, </s> included")
     return 0
-
-
-def _read(paths: Sequence[Path | None]) -> list[tuple[input_lines.LineReport, list[str]]]:
-    """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
-    with ExitStack() as stack:
-        opened = [stack.enter_context(input_lines.open_input(path)) for path in paths]
-        named = list(zip(map(input_lines.name_of, paths), opened, strict=True))
-        lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
-    reports = [input_lines.LineReport(path) for path in paths]
-    return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]
 
 
 def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse.Namespace) -> None:
