@@ -86,16 +86,12 @@ def as_text(result: "ComparisonResult") -> str:
     """Format a table of variants, one of source lengths, and a legend."""
     from seq2seq.analysis.compare.results import tables_of
 
-    return "\n\n".join([_title(result), *tables_of(result), _legend(result)])
-
-
-def _title(result: "ComparisonResult") -> str:
     task, seeds = result.task, result.plan.seeds
     beam = "beam size of the config" if task.beam is None else f"beam size {task.beam}"
-    return (
-        f"{task.split}: {len(task.text):,} sentences, seed{'s' * (len(seeds) > 1)} "
-        f"{', '.join(map(str, seeds))}, {beam}, {'lowercased' if task.lowercase else 'cased'}"
-    )
+    seed = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    case = "lowercased" if task.lowercase else "cased"
+    title = f"{task.split}: {len(task.text):,} sentences, {seed}, {beam}, {case}"
+    return "\n\n".join([title, *tables_of(result), _legend(result)])
 
 
 def _legend(result: "ComparisonResult") -> str:

@@ -108,10 +108,9 @@ class LineReport:
     def __init__(
         self, source: Path | str | None, numbers: Sequence[int] = (), accepts_markup: bool = False
     ) -> None:
-        """Report on a file or another source, or on stdin if None.
+        """Report on a file or another source, or on stdin if None; markup is refused by default.
 
         With numbers, the line with number n in the input is the one that is called `numbers[n-1]`.
-        Markup is refused, as other types of files are, unless it is accepted.
         """
         self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"

@@ -166,12 +166,10 @@ def check_output(
     streaming: bool = False,
     compressed: bool = False,
 ) -> None:
-    """Check, before any work, that `open_output` can write the path.
+    """Check, before any work, that `open_output` can write the path; raises UserError.
 
     One rule: an output, its temporary file and what is kept of it on failure are none of the other
-    files of the command and none of the files of its runs, by another name or a link either. Raises
-    UserError if it is broken, if the path cannot be written, or if a regular file is to receive
-    streaming output, since it would appear only at the end.
+    files of the command and none of the files of its runs, by another name or a link either.
     """
     if path is None or str(path) == "-":
         return

@@ -94,11 +94,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> LoadedRun:
-    """Load a run's best weights, or those of another of its files, for translation.
-
-    Raises UserError if files are missing or damaged, do not belong together, or if a weight is not
-    finite.
-    """
+    """Load a run's best weights, or another of its files, for translation; raises UserError."""
     run, weights = run_config.read_run(folder, name, tensor_file.read_file)
     with layout.with_recovery_hint(run.path):
         model = new_model(run.config, run.vocabularies, "meta")
@@ -187,10 +183,7 @@ class WarmStart(NamedTuple):
 
 
 def read_warm_start(folder: Path, config: Config) -> WarmStart:
-    """Load the vocabulary and the best weights of a run, to start a run with this config.
-
-    Raises UserError if the weights cannot be read, do not fit the config, or would be overwritten.
-    """
+    """Load vocabulary and best weights of a run to start one of this config; raises UserError."""
     if folder.resolve() == config.run_dir.resolve():
         text = "is run_dir itself; set another run_dir"
         raise errors.UserError(text, argument="init_from", value=folder)

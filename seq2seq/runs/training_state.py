@@ -148,10 +148,7 @@ def resumable(folder: Path) -> Path | None:
 
 
 def read_state(folder: Path) -> TrainingState | None:
-    """Read and verify the state to resume from; None if nothing was saved yet.
-
-    Raises DamagedFile with a recovery hint, and UserError if another version wrote the state.
-    """
+    """Read and verify the state to resume from; None if nothing was saved; raises UserError."""
     path = resumable(folder)
     if path is None:
         return None
@@ -216,10 +213,7 @@ def read_saved_metrics(folder: Path, progress: Progress) -> SavedMetrics:
 
 
 def restore_metrics(folder: Path, progress: Progress) -> str | None:
-    """Leave in metrics.jsonl only the lines that a state counts; return a note on any damage.
-
-    Lines written after the state was saved are removed: training writes them again. Raises OSError.
-    """
+    """Leave in metrics.jsonl the lines that a state counts; return a note on damage."""
     lines, lost = read_saved_metrics(folder, progress)
     write_lines(folder / layout.METRICS, lines)
     text = f"{lost}. Damaged lines were removed; the weights are intact, and later figures follow"
@@ -232,10 +226,7 @@ def text_checksums(train: str, valid: str) -> dict[str, str]:
 
 
 def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> None:
-    """Raise UserError if training or validation text is not the one the run was trained on.
-
-    The text counts, not its files: they may have moved, or be compressed or joined into a TSV.
-    """
+    """Raise UserError for another text than the run was trained on, in whatever files it is."""
     recorded = recorded_digests(header)
     for key, checksum in checksums.items():
         if recorded.get(key, checksum) != checksum:

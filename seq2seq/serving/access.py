@@ -58,10 +58,7 @@ class Client:
     since: float = 0.0  # time at which these were left
 
     def spend(self, characters: float) -> None:
-        """Count the characters of a request; raise HTTPException 429 if too few are left.
-
-        A request may be larger than what a minute brings: the next one then waits for longer.
-        """
+        """Count the characters of a request; raise HTTPException 429 if too few are left."""
         if not self.characters:
             return
         now, rate, needed = time.monotonic(), self.characters / 60, min(characters, self.characters)
@@ -71,7 +68,7 @@ class Client:
             wait = math.ceil((needed - self.left) / rate)
             text = f"{self.characters:,} characters per minute are used; try again in {wait} s"
             raise HTTPException(429, text, {"Retry-After": str(wait)})
-        self.left -= characters
+        self.left -= characters  # may be below 0: the next request then waits for longer
 
 
 @dataclass(frozen=True)

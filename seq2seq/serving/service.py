@@ -40,10 +40,7 @@ class LanguagePair(NamedTuple):
 
 
 class LanguagePairs(dict[LanguagePair, Translator]):
-    """Translators by their pairs of languages, in the order of the runs; the first is the default.
-
-    Every pair occurs once: a request names languages, not runs.
-    """
+    """Translators by pairs of languages, each once, as runs are given; the first is the default."""
 
     def find(self, src: str | None, tgt: str | None, text: str = "") -> LanguagePair:
         """Return the pair that a request names.
@@ -196,10 +193,7 @@ class Service:
     def check_size(
         self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0
     ) -> None:
-        """Raise HTTPException for too many lines, or characters in lines or in `phrases` for all.
-
-        A search that costs more counts as if it had more characters.
-        """
+        """Raise HTTPException for too many lines or characters; dearer searches have more."""
         written = sum(line.characters for line in lines)
         counted = max(round(written * search.weight), phrases)
         texts = f"{max(written, phrases):,} characters"

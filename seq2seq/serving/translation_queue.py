@@ -44,16 +44,13 @@ class QueuedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """Model and settings of a request; requests with an equal search can share a batch.
-
-    `text_only` is not compared: it changes the time of a search, but neither text nor tokens.
-    """
+    """Model and settings of a request; requests with an equal search can share a batch."""
 
     pair: str
     translator: Translator = field(compare=False)
     beam_size: int | None = None  # None: that of the config
     n_best: int = 1
-    text_only: bool = field(default=True, compare=False)
+    text_only: bool = field(default=True, compare=False)  # changes neither text nor tokens
     constrained: bool = False
     settings: SearchSettings = DEFAULT_SETTINGS
 

@@ -112,7 +112,8 @@ def router(service: Service) -> APIRouter:
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
         search = await asyncio.to_thread(_search, service, pair, body)
-        service.check_size(client, search, lines, _characters(body))
+        terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
+        service.check_size(client, search, lines, terms + sum(map(len, body.forbidden)))
         # The queue numbers lines within a batch, so that they are checked before.
         await asyncio.to_thread(search.check, lines)
         translations = await service.translate(request, search, lines)
@@ -120,12 +121,6 @@ def router(service: Service) -> APIRouter:
         return Response(text, media_type=JSON)
 
     return routes
-
-
-def _characters(body: TranslateLines) -> int:
-    """Return the number of characters that concern all lines."""
-    terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
-    return terms + sum(map(len, body.forbidden))
 
 
 def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
