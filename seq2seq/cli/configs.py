@@ -52,19 +52,23 @@ def run(options: argparse.Namespace) -> int:
     with write_errors(options.output):
         options.output.mkdir(parents=True, exist_ok=True)
     for name, path in paths.items():
-        text = shipped[name].read_text(encoding="utf-8")
-        with open_output(path) as output:
-            output.write(text)
+        write_config(path, text := shipped[name].read_text(encoding="utf-8"))
         commands = re.findall(r"^#(   .*)", text.partition("\nname:")[0], re.M)
         say("\n".join([f"{path}: {_summary(shipped[name])}", *commands]))
-    if not (path := options.output / schema.FILE).exists():
-        schema.write_schema(path)
     if any("demo" in name for name in names) and not (_DATA / "demo").exists():
         from seq2seq.data.public_corpora import unpack_demo_corpora
 
         for line in unpack_demo_corpora(_DATA):
             say(line)
     return 0
+
+
+def write_config(path: Path, text: str) -> None:
+    """Write a config, and the schema that it names unless that is there."""
+    with open_output(path) as output:
+        output.write(text)
+    if not (schema_path := path.with_name(schema.FILE)).exists():
+        schema.write_schema(schema_path)
 
 
 def _summary(config: Traversable) -> str:

@@ -13,7 +13,7 @@ from importlib.resources import as_file
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.cli import schema
+from seq2seq.cli import configs
 from seq2seq.cli.arguments import frozen_objects
 from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import aligned_table, say
@@ -105,7 +105,10 @@ def run(options: argparse.Namespace) -> int:
     say("1. Unpack the demo corpora: English with French and with Marathi")
     for line in unpack_demo_corpora(DATA):
         say(line)
-    _write_config(demo.config, shipped.read_bytes())
+    if not demo.config.exists():
+        with write_errors(demo.config):
+            demo.config.parent.mkdir(exist_ok=True)
+        configs.write_config(demo.config, shipped.read_text(encoding="utf-8"))
     for title, words in _commands(demo, options.overrides):
         say((f"\n{title}\n" if title else "") + f"$ seq2seq {shlex.join(words)}")
         code: int = options.call(words)
@@ -161,16 +164,6 @@ def _closing(demo: Demo) -> str:
         config=demo.config,
         example=demo.example,
     )
-
-
-def _write_config(path: Path, content: bytes) -> None:
-    """Write the config of the demo and the schema that it names, unless they exist."""
-    with write_errors(path):
-        path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            atomic_write(path, content)
-    if not (path := path.with_name(schema.FILE)).exists():
-        schema.write_schema(path)
 
 
 def _preparation() -> str:

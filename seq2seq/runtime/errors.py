@@ -146,10 +146,8 @@ def needs_train(task: str) -> Iterator[None]:
 def missing_extra(error: ModuleNotFoundError, task: str) -> UserError | None:
     """Return the message for a package of training that a task misses, None for others."""
     name = (error.name or "").partition(".")[0]
-    if name not in TRAIN:
-        return None
     need = f"{task} needs PyTorch and what comes with it ({name} is not installed)"
-    return not_installed(need)
+    return not_installed(need) if name in TRAIN else None
 
 
 def not_installed(need: str, extra: str = "", otherwise: str = "") -> UserError:
