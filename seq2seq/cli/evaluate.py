@@ -9,7 +9,7 @@ examples:
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,14 @@ from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
-    from seq2seq.evaluation.metrics import Comparison, Scores, SentenceScore
+    from seq2seq.evaluation.metrics import (
+        Comparison,
+        Paired,
+        Resampled,
+        Score,
+        Scores,
+        SentenceScore,
+    )
     from seq2seq.evaluation.segmentation import Segmentation
 
 
@@ -222,38 +229,32 @@ def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[st
 
 def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
     """Format scores as a table, signatures below it, then the significance test if there is one."""
-    from seq2seq.evaluation.metrics import METRICS
-
-    rows = [("", "score", "95% interval")]
-    signatures: list[tuple[str, ...]] = []
-    for key, kind in METRICS.items():
-        value = scores.get(key)
-        rows.append((kind.name, *((f"{value.score:.1f}", _interval(value.ci)) if value else "--")))
-        signatures += [(kind.name, value.signature)] if value else []
-    tables: list[list[tuple[str, ...]]] = [[*rows], signatures]
+    tables = _tables(("", "score", "95% interval"), scores, _numbers)
     if comparison is not None:
-        tables += _paired(comparison)
+        head = ("", "baseline", "95% interval", "system", "95% interval", "p")
+        tables += _tables(head, comparison, _paired)
     return "\n\n".join(aligned_table(table, "left") for table in tables)
 
 
-def _paired(comparison: "Comparison") -> list[list[tuple[str, ...]]]:
-    """Return the rows of a significance test, and those of its signatures."""
+def _tables(
+    head: Sequence[str], values: Mapping[str, Any], cells: Callable[[Any], Sequence[str]]
+) -> list[list[Sequence[str]]]:
+    """Return a table with a row for each metric, and one of the signatures."""
     from seq2seq.evaluation.metrics import METRICS
 
-    rows: list[tuple[str, ...]] = [("", "baseline", "95% interval", "system", "95% interval", "p")]
-    signatures: list[tuple[str, ...]] = []
+    rows, signatures = [head], list[Sequence[str]]()
     for key, kind in METRICS.items():
-        pair = comparison.get(key)
-        if pair is None:
-            rows.append((kind.name, *"-----"))
-            continue
-        sides = (pair.baseline, pair.system)
-        numbers = [text for side in sides for text in (f"{side.score:.1f}", _interval(side.ci))]
-        p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
-        rows.append((kind.name, *numbers, p_value))
-        signatures.append((kind.name, pair.signature))
+        value = values.get(key)
+        rows.append((kind.name, *(cells(value) if value else "-" * (len(head) - 1))))
+        signatures += [(kind.name, value.signature)] if value else []
     return [rows, signatures]
 
 
-def _interval(ci: tuple[float, float] | None) -> str:
-    return "-" if ci is None else f"{ci[0]:.1f} to {ci[1]:.1f}"
+def _numbers(score: "Score | Resampled") -> tuple[str, str]:
+    interval = "-" if score.ci is None else f"{score.ci[0]:.1f} to {score.ci[1]:.1f}"
+    return f"{score.score:.1f}", interval
+
+
+def _paired(pair: "Paired") -> tuple[str, ...]:
+    p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
+    return (*_numbers(pair.baseline), *_numbers(pair.system), p_value)

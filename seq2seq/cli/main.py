@@ -50,7 +50,7 @@ def _run(arguments: Sequence[str]) -> int:
         signal_number = getattr(stop, "signal_number", None)
         if signal_number is not None:  # training has saved its state and logged how to resume
             return 128 + int(signal_number)
-        return _fail(["interrupted"], 128 + getattr(stop, "number", signal.SIGINT))
+        return _fail(["interrupted"], 128 + next(iter(stop.args), signal.SIGINT))
     except ModuleNotFoundError as error:
         called = next((word for word in arguments if word in COMMANDS), "seq2seq")
         if (message := errors.missing_extra(error, called)) is None:

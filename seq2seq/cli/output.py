@@ -108,11 +108,7 @@ def open_output(path: Path | None) -> Iterator[Output]:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, or the terminal was closed."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
+    """SIGTERM, or the terminal was closed; the argument is the number of the signal."""
 
 
 @contextmanager
@@ -174,12 +170,12 @@ def check_output(
     if path is None or str(path) == "-":
         return
     _check_writable(path)
-    files.check_paths(files.part_of(files.resolve_link(path)))
+    part, incomplete = files.part_of(files.resolve_link(path)), incomplete_of(path)
+    files.check_paths(part)
     if is_compressed(path) and not compressed:
         raise UserError(f"{path}: output is not compressed; omit {path.suffix}")
     reasons = {path: "is already read or written by this command"}
     if not files.is_stream(path):
-        part, incomplete = files.part_of(files.resolve_link(path)), incomplete_of(path)
         for name, when in ((part, "first"), (incomplete, "if the command fails")):
             reasons[name] = f"is written as {name} {when}, which this command reads"
     for name, reason in reasons.items():

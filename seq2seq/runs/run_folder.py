@@ -73,9 +73,7 @@ def resumed_state(config: Config) -> training_state.TrainingState | None:
     if state is None:
         return None
     if changes := config_changes(state.path, state.header, config):
-        remedy = training_state.another_run(folder)
-        if that_change_weights(changes, config):
-            remedy = training_state.train_again()
+        remedy = training_state.another_run(folder, not that_change_weights(changes, config))
         raise UserError(
             f"{folder}: {argument('resume', True)} needs the config that the run started with. "
             "These keys differ:",

@@ -243,14 +243,10 @@ def recorded_digests(header: Header) -> dict[str, str]:
     return {str(key): value for key, value in recorded.items() if isinstance(value, str)}
 
 
-def train_again() -> str:
-    """Return the way to train in place of a refused resume."""
-    return f"train again ({argument('overwrite', True)}, or another run_dir)"
-
-
-def another_run(folder: Path) -> str:
+def another_run(folder: Path, weights_fit: bool = True) -> str:
     """Return the way to train on with a change that a resumed run refuses."""
-    if not (folder / layout.BEST).exists():
-        return train_again()
+    again = f"train again ({argument('overwrite', True)}, or another run_dir)"
+    if not (weights_fit and (folder / layout.BEST).exists()):
+        return again
     start = "start another run (another run_dir) from its best weights: "
-    return f"{train_again()}, or {start}{argument('init_from', folder)}"
+    return f"{again}, or {start}{argument('init_from', folder)}"
