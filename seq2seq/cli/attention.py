@@ -52,8 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
     input_lines.check_texts("attention", options.input or Path("-"), options.ref)
-    if input_lines.is_stdin(options.input):
-        options.input = None
     _check(options)
     paths = [options.input, options.ref] if options.ref else [options.input]
     texts = input_lines.read_texts(paths)

@@ -34,12 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     shipped = {config.name.removesuffix(".yaml"): config for config in shipped_configs()}
     if not options.names:
-        width = max(40, shutil.get_terminal_size().columns - _NAME - 2)
+        width, indent = max(_NAME + 42, shutil.get_terminal_size().columns), " " * (_NAME + 2)
         for name, config in shipped.items():
-            head, *more = textwrap.wrap(_summary(config), width)
-            say(f"{name:{_NAME}}  {head}")
-            for line in more:
-                say(f"{'':{_NAME}}  {line}")
+            text = f"{name:{_NAME}}  {_summary(config)}"
+            say(textwrap.fill(text, width, subsequent_indent=indent))
         return 0
     names = [Path(name).name.removesuffix(".yaml") for name in options.names]
     for name in names:

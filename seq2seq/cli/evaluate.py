@@ -23,14 +23,7 @@ from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
-    from seq2seq.evaluation.metrics import (
-        Comparison,
-        Paired,
-        Resampled,
-        Score,
-        Scores,
-        SentenceScore,
-    )
+    from seq2seq.evaluation import metrics
     from seq2seq.evaluation.segmentation import Segmentation
 
 
@@ -104,7 +97,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def sentence_table(scores: Sequence["SentenceScore"], columns: Mapping[str, Sequence[str]]) -> str:
+def sentence_table(
+    scores: Sequence["metrics.SentenceScore"], columns: Mapping[str, Sequence[str]]
+) -> str:
     """Format sentences as TSV, those of the lowest BLEU first; tabs in texts become spaces."""
     rows = ["\t".join(("line", "BLEU", "chrF2", *columns))]
     for row in sorted(range(len(scores)), key=lambda row: (*scores[row], row)):
@@ -216,7 +211,9 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
     return hypotheses
 
 
-def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[str, Any]:
+def as_json(
+    scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None
+) -> dict[str, Any]:
     """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
     from seq2seq.evaluation.metrics import METRICS
 
@@ -227,7 +224,7 @@ def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[st
     return converted
 
 
-def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
+def as_table(scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None) -> str:
     """Format scores as a table, signatures below it, then the significance test if there is one."""
     tables = _tables(("", "score", "95% interval"), scores, _numbers)
     if comparison is not None:
@@ -250,11 +247,11 @@ def _tables(
     return [rows, signatures]
 
 
-def _numbers(score: "Score | Resampled") -> tuple[str, str]:
+def _numbers(score: "metrics.Score | metrics.Resampled") -> tuple[str, str]:
     interval = "-" if score.ci is None else f"{score.ci[0]:.1f} to {score.ci[1]:.1f}"
     return f"{score.score:.1f}", interval
 
 
-def _paired(pair: "Paired") -> tuple[str, ...]:
+def _paired(pair: "metrics.Paired") -> tuple[str, ...]:
     p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
     return (*_numbers(pair.baseline), *_numbers(pair.system), p_value)

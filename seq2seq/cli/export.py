@@ -7,8 +7,7 @@ import shlex
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.output import open_output
-from seq2seq.runtime.console import logger, size_in_bytes
+from seq2seq.runtime.console import logger, say, size_in_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,9 +22,8 @@ def run(options: argparse.Namespace) -> int:
         from seq2seq.runs.graphs import export_runs
 
     files = export_runs([Path(run) for run in options.model], options.output, options.int8)
-    with open_output(None) as output:
-        for path in files:
-            size = sum(file.stat().st_size for file in [path, *path.glob("*")] if file.is_file())
-            output.write(f"{path}  {size_in_bytes(size)}\n")
+    for path in files:
+        size = sum(file.stat().st_size for file in [path, *path.glob("*")] if file.is_file())
+        say(f"{path}  {size_in_bytes(size)}")
     logger.info(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
     return 0

@@ -33,8 +33,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     input_lines.check_texts("score", options.input or Path("-"), options.ref)
-    if input_lines.is_stdin(options.input):
-        options.input = None
     check_output(options.output, options.input, options.ref, runs=options.model)
     with arguments.frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.output import check_output, check_replaced, check_sides, open_output
-from seq2seq.runtime.console import aligned_table, counted, logger
+from seq2seq.cli.output import check_output, check_replaced, check_sides
+from seq2seq.runtime.console import aligned_table, counted, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import made_folders
 
@@ -59,8 +59,7 @@ def run(options: argparse.Namespace) -> int:
     for part in parts:
         count = division.count(PARTS.index(part))
         rows.append((part, f"{count:,}", " ".join(map(str, outputs[part]))))
-    with open_output(None) as output:
-        output.write(aligned_table(rows, "left") + "\n")
+    say(aligned_table(rows, "left"))
     if blank := division.count(-1):
         logger.info(f"note: in no part: {counted(blank, 'pair')} with a blank side")
     _note_sizes(sizes, division)

@@ -24,8 +24,7 @@ _TOO_FEW = "an average needs at least 2 checkpoints"
 def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Path]:
     """Return the files to average: these files, or the best weights of each of several runs.
 
-    Of a single run folder these are its snapshots, or the newest `last` of them. Raises UserError
-    for other files or too few snapshots.
+    Of a single run these are its newest `last` snapshots, or all; raises UserError for too few.
     """
     if len(runs) == 1 and not runs[0].is_file():
         return _select_snapshots(runs[0], last)
@@ -116,8 +115,7 @@ def save_average(
 ) -> None:
     """Write a run folder for the averaged model, recording the checkpoints that went into it.
 
-    Nothing is left if it cannot be written. Raises UserError as `check_destination` does: another
-    process may have written there since.
+    Nothing is left if it cannot be written. Raises UserError if another process wrote there since.
     """
     first = checkpoints[0]
     vocabularies, config = first.vocabularies, first.config

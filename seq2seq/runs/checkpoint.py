@@ -1,7 +1,6 @@
 """Checkpoints: write and load the config, the vocabulary and the weights of a run folder.
 
-Every write is atomic. Weights carry checksums of themselves and of the vocabulary, and the config
-keys that they depend on.
+Every write is atomic. Weights carry checksums of themselves and the vocabulary, and config keys.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -162,8 +162,7 @@ def stored_graphs(run: Path, weights: str) -> GraphFiles | None:
 def store_graphs(run: Path, weights: str, graphs: GraphFiles) -> None:
     """Write the graphs of weights with this checksum into a run folder; raises OSError.
 
-    The file that says which weights they are of is written last, each file at once: whatever is
-    written halfway belongs to no weights.
+    The file that says which weights they are of comes last: what is half written belongs to none.
     """
     folder = run / ENGINE
     folder.mkdir(exist_ok=True)

@@ -72,11 +72,10 @@ def checksum_of_best(folder: Path) -> str:
 
 
 def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> list[Path]:
-    """Write a run, or several as an ensemble, as a folder that translates by itself.
+    """Write a run, or an ensemble, as a folder that translates by itself; return its files.
 
-    Returns its files: graphs, vocabularies, and the description, which is written last: a folder
-    without it is no exported model. Raises UserError if the folder exists and is not empty, if the
-    runs do not fit together, or if a model has no ONNX form.
+    The description is written last: a folder without it is no exported model. Raises UserError if
+    the folder is not empty, if the runs do not fit together, or if a model has no ONNX form.
     """
     _check_empty(folder)
     runs = [stored_run(path) for path in folders]

@@ -1,7 +1,6 @@
 """Training state: all that resuming needs, in last.safetensors and previous.safetensors.
 
-Weights, their averages and the optimizer's moments are tensors; progress, length limit and
-provenance are in the header.
+Weights, averages and moments are tensors; progress, length limit and provenance a header.
 """
 
 from collections.abc import Mapping, MutableMapping

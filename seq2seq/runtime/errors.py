@@ -59,8 +59,7 @@ def argument(name: str, value: object = None) -> str:
 class ReportedError(Exception):
     """Error whose arguments are the lines of its message, mostly a single one.
 
-    A line never becomes two, whatever file names and keys are in it. The first one begins with the
-    `argument` that the error is about, if any.
+    A line never becomes two, whatever names are in it. The first begins with any `argument`.
     """
 
     def __init__(self, *lines: str, argument: str | None = None, value: object = None) -> None:

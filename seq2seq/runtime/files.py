@@ -23,12 +23,10 @@ def atomic_file(
 ) -> Iterator[IO[bytes]]:
     """Yield a temporary file; on success fsync it and atomically rename it to `path`.
 
-    The previous file is renamed to `backup`, if given. A symbolic link at `path` is replaced, not
-    followed. If the block fails, the temporary file is removed. With `backup`, a crash between the
-    two renames leaves only the backup. Raises OSError, also if another process starts to write the
-    same path meanwhile; that process then completes its write.
-
-    With `later`, of `appearing_together`, the rename is left to that.
+    The previous file is renamed to `backup`, if given: a crash between the two leaves only that. A
+    symbolic link at `path` is replaced, not followed. If the block fails, the temporary file is
+    removed. Raises OSError, also if another process starts to write the same path meanwhile, which
+    then completes its write. With `later`, of `appearing_together`, the rename is left to that.
     """
     part = part_of(path)
     part.unlink(missing_ok=True)  # left by a killed process, or a link to a file of the user's

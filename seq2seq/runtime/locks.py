@@ -64,8 +64,7 @@ class FolderLock:
 def exclusive_lock(folder: Path) -> Iterator[FolderLock]:
     """Lock a run folder against other processes; create it if it does not exist.
 
-    Folders created here are removed again if nothing was written to them. Raises UserError if
-    another process holds the lock or the folder is not writable.
+    It is removed again if nothing was written to it. Raises UserError if it is in use or read-only.
     """
     created = [path for path in (folder, *folder.parents) if not path.exists()]  # deepest first
     lock = _lock_writable(folder)

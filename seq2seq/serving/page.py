@@ -30,11 +30,7 @@ _PAIRS = re.compile(rb"(?<![\d,])[\d,]{1,15}(?= training pairs)")
 def router(service: Service) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
     templates = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined
     )
     pairs = [
         {

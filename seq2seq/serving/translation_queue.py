@@ -1,7 +1,6 @@
 """Queue of requests: those that arrive together are translated as one batch on one thread.
 
-Search is batch-invariant, so a line has the translation that it has alone, whatever it shares a
-batch with.
+Search is batch-invariant: a line has the translation that it has alone, in whatever batch.
 """
 
 import asyncio
@@ -137,8 +136,7 @@ class TranslationQueue:
     ) -> list[Translation]:
         """Return the translations of lines, in order; what is cancelled leaves the queue.
 
-        Raises HTTPException 503 if the queue is full, TimeoutError after `timeout` seconds, and
-        what the translator raises.
+        Raises HTTPException 503, TimeoutError after `timeout` seconds, or what the translator does.
         """
         if not lines:
             return []
