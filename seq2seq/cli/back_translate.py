@@ -12,7 +12,6 @@ import argparse
 from pathlib import Path
 
 from seq2seq.cli import arguments, distill
-from seq2seq.cli.arguments import add_sampling_options, sampling_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,14 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--input", type=Path, required=True, metavar="FILE", help=text)
     distill.add_corpus(parser)
     text = "draw N sources for each line, in place of beam search, and pair each with the line"
-    add_sampling_options(parser.add_argument_group("sampling"), text)
+    arguments.add_sampling_options(parser.add_argument_group("sampling"), text)
 
 
 def run(options: argparse.Namespace) -> int:
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.inference.synthetic import SyntheticCorpus
 
-    search = SearchSettings(sampling=sampling_options(options), written_names=False)
+    search = SearchSettings(sampling=arguments.sampling_options(options), written_names=False)
     distill.check_file(options.input)
     data = distill.config_of(options.model[0]).data
     languages = data.tgt_lang, data.src_lang

@@ -13,8 +13,7 @@ from importlib.resources import as_file
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.cli import configs
-from seq2seq.cli.arguments import frozen_objects
+from seq2seq.cli import arguments, configs
 from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import aligned_table, say
 from seq2seq.runtime.errors import UserError
@@ -94,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
         resume = f"seq2seq train {demo.config} run_dir={demo.folder} --resume"
         remedy = f"replace it with seq2seq demo --overwrite, or resume its training with {resume}"
         raise UserError(f"{demo.folder}: already exists; {remedy}")
-    with frozen_objects():  # if a package is missing, before anything is written
+    with arguments.frozen_objects():  # if a package is missing, before anything is written
         import seq2seq.training.loop  # noqa: F401
     from seq2seq.config.schema import read_config_file
     from seq2seq.data.public_corpora import unpack_demo_corpora

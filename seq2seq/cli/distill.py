@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments, output
-from seq2seq.cli.arguments import check_named_languages, frozen_objects, load_translator
 from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
@@ -76,7 +75,7 @@ def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
     checksums = corpus.checksums(options.model)
     decoding = config_of(options.model[0]).decoding
     settings = corpus.settings(checksums.values(), decoding, arguments.model_options(options))
-    translator = load_translator(options)
+    translator = arguments.load_translator(options)
     try:
         with (
             output.termination_raises(),
@@ -102,7 +101,7 @@ def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
 
 def config_of(run: str) -> "Config":
     """Return the config of a run; raises UserError if it has none."""
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.runs.run_config import read_config
 
     return read_config(Path(run))
@@ -122,10 +121,10 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
     for path in (*corpus.outputs, corpus.journal):
         output.check_output(path, *corpus.inputs, runs=options.model, compressed=True)
         output.check_replaced(path, overwrite)
-    check_named_languages(corpus.outputs, corpus.languages)
+    arguments.check_named_languages(corpus.outputs, corpus.languages)
     if isinstance(corpus.text, Path):
         codes = corpus.languages[::-1] if corpus.translates_targets else corpus.languages
-        check_named_languages([corpus.text], codes)
+        arguments.check_named_languages([corpus.text], codes)
 
 
 def _translate(

@@ -20,8 +20,6 @@ from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.strict_json import json_text
 
-_BLOCK_BYTES = 1 << 20
-
 
 class Output:
     """Text file, or stdout escaped for a terminal; raises RunError if writing fails."""
@@ -29,10 +27,7 @@ class Output:
     def __init__(self, file: IO[str], name: str, part: Path | None = None) -> None:
         """Write to an open file; `part` is the temporary file that becomes `name` at the end."""
         self._file, self._name, self._part = file, name, part
-
-    @property
-    def on_terminal(self) -> bool:
-        return self._file.isatty()
+        self.on_terminal = file.isatty()
 
     @contextmanager
     def kept_on_failure(self, content: str, noun: str, lines_of_each: int = 1) -> Iterator[None]:
@@ -66,7 +61,7 @@ class Output:
 
     def write(self, text: str) -> None:
         with files.write_errors(self._name):
-            self._file.write(printable(text) if self._file.isatty() else text)
+            self._file.write(printable(text) if self.on_terminal else text)
 
     def flush(self) -> None:
         with files.write_errors(self._name):
@@ -267,4 +262,4 @@ def count_lines(path: Path | None) -> int | None:
     if path is None or not path.is_file() or is_compressed(path):
         return None
     with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(_BLOCK_BYTES), b""))
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

@@ -24,10 +24,6 @@ from seq2seq.runs.run_config import StoredRun
 from seq2seq.runtime import errors
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
 
-# Remedies for a model that does not fit into memory.
-_TO_TRAIN = "lower model.hidden_size, embedding_size or layers"
-_TO_LOAD = "free memory"
-
 
 class CheckpointHeader(NamedTuple):
     """Fields that the header of a file of weights records."""
@@ -100,7 +96,7 @@ def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> L
         tensor_file.check_shapes(run.path, weights, named_weights(model))
         tensor_file.check_finite(run.path, weights)
     elsewhere = "" if device.type == "cpu" else f", or use {errors.argument('device', 'cpu')}"
-    with _enough_memory(_TO_LOAD + elsewhere):
+    with _enough_memory(f"free memory{elsewhere}"):
         placed = {key: torch.empty(weight.shape, device=device) for key, weight in weights.items()}
     tensor_file.copy_into(weights, placed, run.path)
     _put_weights(model, placed)
@@ -124,7 +120,8 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
 def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
     """Build a model with random weights, or shapes only on "meta"; raises TooLarge."""
     sizes = len(vocabularies.src), len(vocabularies.tgt)
-    with _enough_memory(_TO_TRAIN), _score_errors(), torch.device(device):
+    remedy = "lower model.hidden_size, embedding_size or layers"
+    with _enough_memory(remedy), _score_errors(), torch.device(device):
         longest = config.data.max_length
         return build_model(config.model, *sizes, vocabularies.joint, longest)
 

@@ -36,11 +36,7 @@ class ProcessGroup:
     def __init__(self, rank: int = 0, size: int = 1, store: "Store | None" = None) -> None:
         """`store` is torchrun's key-value store, with keys of this training alone."""
         self.rank, self.size, self._store = rank, size, store
-
-    @property
-    def is_main(self) -> bool:
-        """True for the main process, which writes and reports."""
-        return self.rank == 0
+        self.is_main = rank == 0  # the main process writes and reports
 
     def share(self, items: Items) -> Items:
         """Return this rank's share of a sequence or an array: items rank, rank + size, ..."""

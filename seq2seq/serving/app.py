@@ -33,9 +33,8 @@ _PROBE = 0.25  # seconds between probes of a client that sends nothing more
 _OTHER_FILES = 200  # besides connections
 _SECONDS_TO_CLOSE = 5  # beyond the longest request
 _DESCRIPTION = (
-    "Translation by attention-based recurrent models. `/translate`, `/languages` and `/health` "
-    "have the shape of LibreTranslate's API. Every translation equals the one that "
-    "`seq2seq translate` prints."
+    "`/translate`, `/languages` and `/health` have the shape of LibreTranslate's API. Every "
+    "translation equals the one that `seq2seq translate` prints."
 )
 
 
