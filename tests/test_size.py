@@ -8,19 +8,19 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1930, 1680),
+    "runtime": (1785, 1680),
     "config": (1710, 1700),
     "names": (1330, 1200),
     "data": (4880, 4700),
     "model": (2750, 2800),
     "engines": (2750, 2300),
-    "runs": (1940, 1500),
+    "runs": (1725, 1500),
     "inference": (5782, 3620),
     "evaluation": (640, 650),
     "training": (3210, 3210),
     "analysis": (3310, 2960),
-    "serving": (1650, 1150),
-    "cli": (3670, 3300),
+    "serving": (1460, 1150),
+    "cli": (3325, 3300),
 }
 MODULES = 202  # at most; to come to: 230
 PRONOUNS = frozenset(

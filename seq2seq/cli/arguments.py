@@ -44,9 +44,7 @@ def option(name: str, value: object = None) -> str:
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, metavar="CONFIG", help="YAML, see `seq2seq configs`")
     text = "override a key of the config"
-    parser.add_argument(  # the default makes it optional
-        "overrides", nargs="*", default=[], metavar="section.key=value", help=text
-    )
+    parser.add_argument("overrides", nargs="*", default=[], metavar="section.key=value", help=text)
 
 
 def add_init_from(parser: argparse.ArgumentParser) -> None:

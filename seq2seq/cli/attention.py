@@ -36,9 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
     text = "attention for these translations in place of the model's: line n translates line n"
     parser.add_argument("-r", "--ref", type=Path, metavar="FILE", help=text)
-    text = (
-        "merge the tokens of a word: sums over source, means over target tokens (always in .align)"
-    )
+    text = "merge tokens of a word: sums over source, means over target tokens (always in .align)"
     parser.add_argument("--words", action="store_true", help=text)
     text = "show each head of a score with several apart, in place of their mean"
     parser.add_argument("--heads", action="store_true", help=text)

@@ -54,6 +54,7 @@ def run(options: argparse.Namespace) -> int:
         from seq2seq.analysis.compare.compare import compare
         from seq2seq.analysis.compare.results import write_figures
         from seq2seq.analysis.compare.variants import read_plan
+        from seq2seq.evaluation.bootstrap import seed_name
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
@@ -69,8 +70,6 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.json, *inputs, *written, runs=runs)
     for note in plan.notes:
         logger.info(f"note: {note}")
-    from seq2seq.evaluation.bootstrap import seed_name
-
     seed_name()  # refused before the first training
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
@@ -107,11 +106,9 @@ def _legend(result: "ComparisonResult") -> str:
         baseline = result.variants[0].variant.name
         text = f"p: two-sided paired bootstrap over sentences, {RESAMPLES:,} resamples"
         lines.append(f"difference: BLEU minus that of {baseline}; {text}")
-        lines.append(
-            "p ignores the seeds: a difference within its sd may be due to them"
-            if len(plan.seeds) > 1
-            else "p says nothing about other seeds: pass --seeds 1,2,3"
-        )
+        several = "p ignores the seeds: a difference within its sd may be due to them"
+        single = "p says nothing about other seeds: pass --seeds 1,2,3"
+        lines.append(several if len(plan.seeds) > 1 else single)
         if len(result.variants) > 2:
             lines.append(f"p is not corrected for {len(result.variants) - 1} comparisons")
         if any(v.difference is not None and v.difference.p_value is None for v in result.variants):
@@ -158,12 +155,11 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
     from seq2seq.evaluation.bootstrap import deviation
 
     scores = bleu_scores(variant.runs)
+    config = variant.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"})
     return {
         "name": variant.variant.name,
         "trained_as": result.plan.trained_as(variant.variant).name,
-        "config": variant.variant.config.model_dump(
-            mode="json", exclude={"name", "run_dir", "seed"}
-        ),
+        "config": config,
         "bleu_mean": mean(scores),
         "bleu_deviation": deviation(scores),
         "chrf_mean": mean(run.output.text.scores["chrf"].score for run in variant.runs),

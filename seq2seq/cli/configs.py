@@ -21,7 +21,7 @@ from seq2seq.runtime.errors import UserError, did_you_mean
 from seq2seq.runtime.files import write_errors
 
 _NAME = 30  # columns
-_DATA = Path("data")  # parent of the corpora of the demo, in its configs
+DATA = Path("data")  # parent of the corpora of the demo, in its configs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,10 +53,10 @@ def run(options: argparse.Namespace) -> int:
         write_config(path, text := shipped[name].read_text(encoding="utf-8"))
         commands = re.findall(r"^#(   .*)", text.partition("\nname:")[0], re.M)
         say("\n".join([f"{path}: {_summary(shipped[name])}", *commands]))
-    if any("demo" in name for name in names) and not (_DATA / "demo").exists():
+    if any("demo" in name for name in names) and not (DATA / "demo").exists():
         from seq2seq.data.public_corpora import unpack_demo_corpora
 
-        for line in unpack_demo_corpora(_DATA):
+        for line in unpack_demo_corpora(DATA):
             say(line)
     return 0
 

@@ -19,8 +19,6 @@ from seq2seq.runtime.console import aligned_table, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, write_errors
 
-DATA = Path("data")
-
 
 class Demo(NamedTuple):
     """A pair of languages to show."""
@@ -102,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     with as_file(shipped) as packaged:  # overrides are refused before anything is written
         read_config_file(demo.config if demo.config.exists() else packaged, options.overrides)
     say("1. Unpack the demo corpora: English with French and with Marathi")
-    for line in unpack_demo_corpora(DATA):
+    for line in unpack_demo_corpora(configs.DATA):
         say(line)
     if not demo.config.exists():
         with write_errors(demo.config):
@@ -150,7 +148,7 @@ def _closing(demo: Demo) -> str:
     """Return what the demo has made, and what to try next."""
     run = demo.folder
     rows = [
-        (f"{DATA}/demo, {DATA}/demo-en-mr", "corpora: train, valid, test, a sentence per line"),
+        ("data/demo, data/demo-en-mr", "corpora: train, valid, test, a sentence per line"),
         (f"{demo.config}", "the config: copy it for your own text"),
         (f"{run}/best.safetensors", "the model, next to its log, metrics and vocabulary"),
         (f"{run}/test.hyp.{demo.tgt_lang}", "translations of the test set"),

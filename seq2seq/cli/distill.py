@@ -77,10 +77,8 @@ def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
     settings = corpus.settings(checksums.values(), decoding, arguments.model_options(options))
     translator = arguments.load_translator(options)
     try:
-        with (
-            output.termination_raises(),
-            Journal.open(corpus.journal, settings, options.overwrite) as journal,
-        ):
+        opened = Journal.open(corpus.journal, settings, options.overwrite)
+        with output.termination_raises(), opened as journal:
             if journal.done:
                 logger.info(f"{journal.path}: resumed after {journal.done:,} of {count:,} lines")
             _translate(translator, corpus, journal, count)
@@ -131,9 +129,7 @@ def _translate(
     translator: "Translator", corpus: "SyntheticCorpus", journal: "Journal", count: int
 ) -> None:
     """Translate the lines that the journal lacks, and log notes on them."""
-    with (
-        LineReport(corpus.inputs[0]) as report,
-        output.progress("translated", count, done=journal.done) as advance,
-    ):
+    bar = output.progress("translated", count, done=journal.done)
+    with LineReport(corpus.inputs[0]) as report, bar as advance:
         for translations in corpus.translate(translator, journal, BATCH_LINES, advance):
             report.note_translations(journal.done + 1, translations)

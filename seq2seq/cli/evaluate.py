@@ -115,15 +115,15 @@ def _log_notes(
     """Log what affects the scores; `files` are those read."""
     from seq2seq.evaluation import metrics
 
-    for note in (
+    notes = (
         *(metrics.tokenized_note(lines) for _, lines in hypotheses),
         *(metrics.not_nfc_note(*file) for file in files),
         segmentation.note(),
         metrics.long_line_note([*hypotheses, *references], segmentation),
         metrics.few_lines_note(len(references[0][1])),
-    ):
-        if note is not None:
-            logger.info(f"note: {note}")
+    )
+    for note in filter(None, notes):
+        logger.info(f"note: {note}")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -187,8 +187,9 @@ def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts
     check_paths(*paths_of(files).values())
     for path in paths_of(files).values():
         if not path.exists():
-            note = f"the run {options.model[0]} records it as its {options.split} text. Restore it"
-            raise UserError(f"{path}: no such file; {note}, or give -i FILE and -r FILE")
+            record = f"the run {options.model[0]} records it as its {options.split} text"
+            remedy = "Restore it, or give -i FILE and -r FILE"
+            raise UserError(f"{path}: no such file; {record}. {remedy}")
     text = read_pairs(files)
     names = (f"{text.source_name}, source", f"{text.source_name}, target")
     return [(names[0], list(text.src))], [(names[1], list(text.tgt))]

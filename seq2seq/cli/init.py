@@ -107,9 +107,8 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
     from seq2seq.config.schema import DataConfig
 
     try:
-        return DataConfig.model_validate(
-            {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang, **texts}
-        )
+        codes = {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang}
+        return DataConfig.model_validate({**codes, **texts})
     except ValidationError as error:
         first = error.errors()[0]
         option = str(first["loc"][0]).replace("_", "-")

@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING
 
 from seq2seq.data import lines as reading
 from seq2seq.runtime.console import counted, logger
@@ -19,6 +19,7 @@ STDIN = "standard input"
 BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
 _LISTED_LINES = 10  # maximum number of line numbers in a note
 _LISTED_CHARACTERS = 60  # maximum of a quoted text
+Lines = Iterator[bytes]
 Check = Callable[[bytes, Path, bool], None]
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
 _NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
@@ -55,9 +56,7 @@ def text_lines(path: Path) -> Iterator[str]:
 
 
 @contextmanager
-def open_input(
-    path: Path | None, check: Check = reading.check_is_text
-) -> Iterator[Iterator[bytes]]:
+def open_input(path: Path | None, check: Check = reading.check_is_text) -> Iterator[Lines]:
     """Yield the lines of a file, or of stdin; raises UserError, and RunError if it is damaged."""
     with open_bytes(path, check) as file:
         yield reading.bounded_lines(file, name_of(path))
@@ -75,9 +74,7 @@ def open_bytes(path: Path | None, check: Check = reading.check_is_text) -> Itera
         yield file
 
 
-def numbered(
-    lines: Iterator[bytes], size: int, number: int
-) -> Iterator[tuple[int, Sequence[bytes]]]:
+def numbered(lines: Lines, size: int, number: int) -> Iterator[tuple[int, Sequence[bytes]]]:
     """Yield batches of at most `size` lines with the number of their first line, from `number`."""
     while batch := list(islice(lines, size)):
         yield number, batch
@@ -102,7 +99,7 @@ def read_document(path: Path | None) -> str:
         raise UserError(text) from None
 
 
-class LineReport:
+class LineReport(AbstractContextManager["LineReport"]):
     """Decodes the lines of an input and collects notes on them for stderr."""
 
     def __init__(
@@ -145,9 +142,6 @@ class LineReport:
                 self.note(f"{kind}: {{lines}}", index, True, ", ".join(filter(None, texts)))
             prefix = prefixes[index - number] if prefixes else ""
             self.note(_BLANK, index, not reading.is_blank(prefix) and not translation.src_tokens)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Log the notes, also if the block does not succeed."""

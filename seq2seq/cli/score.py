@@ -68,9 +68,9 @@ def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse
     for index, line in enumerate(scored, start=number):
         if line.possible and not line.finite:
             value = next(value for value in line.log_probs if not math.isfinite(value))
-            text = f"a token has the log-probability {value}, which is not a finite number, under "
-            text += f"{', '.join(map(str, options.model))}; use another model"
-            raise RunError(f"{options.ref}:{index}: {text}")
+            text = f"a token has the log-probability {value}, which is not a finite number"
+            models = ", ".join(map(str, options.model))
+            raise RunError(f"{options.ref}:{index}: {text}, under {models}; use another model")
 
 
 def _format(scored: "ScoredLine", as_json: bool) -> str:

@@ -102,8 +102,9 @@ def run(options: argparse.Namespace) -> int:
     for name, values in options.lists.items():
         setattr(options, name, getattr(options, name) or values)
     if options.max_queue < options.max_lines:
-        text = f"below --max-lines ({options.max_lines}); a request of that size would never be "
-        raise UserError(f"--max-queue {options.max_queue}: {text}accepted")
+        text = f"below --max-lines ({options.max_lines})"
+        reason = "a request of that size would never be accepted"
+        raise UserError(f"--max-queue {options.max_queue}: {text}; {reason}")
     with arguments.frozen_objects():
         from seq2seq.serving.access import Access, Limits, log_json
         from seq2seq.serving.app import address_of, create_app, listen, server_for
@@ -168,8 +169,8 @@ def _clients(path: Path | None) -> "dict[str, Client]":
         if not token or token.startswith("#"):
             continue
         if not (token.isascii() and token.isprintable() and characters.isdecimal()) or fields[2:]:
-            text = "must be a token of ASCII characters, or a token, a name and the characters per "
-            raise UserError(f"{path}:{number}: {text}minute, with spaces between")
+            rule = "a token of ASCII characters, or a token, a name and the characters per minute"
+            raise UserError(f"{path}:{number}: must be {rule}, with spaces between")
         clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12]))
     if path is not None and not clients:
         raise UserError(f"{path}:1: must be a token, of ASCII characters without spaces")

@@ -160,11 +160,8 @@ def _translate(
     written, lines_of_each = _writer(options)
     barred = not options.text and not options.stream and not output.on_terminal
     total = _total(options) if barred and sys.stderr.isatty() else None
-    with (
-        output.kept_on_failure("the translations of the first", "line", lines_of_each),
-        report,
-        progress("translated", total, visible=barred) as advance,
-    ):
+    partial = output.kept_on_failure("the translations of the first", "line", lines_of_each)
+    with partial, report, progress("translated", total, visible=barred) as advance:
         by_line = _arrives_by_line(options)
         size = 1 if by_line else options.batch_size or BATCH_LINES
         for number, batch in input_lines.numbered(text.lines, size, text.first):

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import reduce
 from pathlib import Path
 
 import torch
@@ -99,9 +100,7 @@ def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
     """Return the mean of each named weight, summed in float64: equal weights are left unchanged."""
     means = {}
     for name in weights[0]:
-        total = weights[0][name].cpu().double()
-        for further in weights[1:]:
-            total = total + further[name].cpu().double()
+        total = reduce(torch.add, (weight[name].cpu().double() for weight in weights))
         means[name] = (total / len(weights)).float()
     return means
 

@@ -58,8 +58,8 @@ def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) 
     overrides = argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3")
     for override in overrides:
         if not override.startswith("decoding."):
-            text = "a trained run takes other values of decoding.* keys only, such as decoding."
-            raise UserError(f"{override}: {text}length_penalty=0.6")
+            text = "a trained run takes other values of decoding.* keys only"
+            raise UserError(f"{override}: {text}, such as decoding.length_penalty=0.6")
     if not overrides:
         return config.decoding
     try:

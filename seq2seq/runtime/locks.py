@@ -17,7 +17,6 @@ from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.process_group import is_main_process
 
 LOCK = "lock"  # file that is locked instead where a file system cannot lock folders, as with NFS
-_FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # no links, no waiting
 
 
 class FolderLock:
@@ -96,13 +95,11 @@ def _lock_writable(folder: Path) -> FolderLock:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
         return FolderLock(folder)
     except BlockingIOError:
-        remedy = "wait until it ends or set another run_dir"
-        text = f"{folder}: another process is writing to this run folder; {remedy}"
-        raise UserError(text) from None
+        text = f"{folder}: another process is writing to this run folder"
+        raise UserError(f"{text}; wait until it ends or set another run_dir") from None
     except OSError as error:
-        reason, remedy = f"{error.filename}: {error.strerror}", "make it writable or set another"
-        text = f"run_dir: {folder} cannot be written ({reason}); {remedy} run_dir"
-        raise UserError(text) from None
+        text = f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror})"
+        raise UserError(f"{text}; make it writable or set another run_dir") from None
 
 
 def _try_lock(descriptor: int, path: Path, wait: bool) -> bool:
@@ -131,7 +128,7 @@ def _open_regular(path: Path) -> int:
     """Open or create a file to lock; raises OSError, and UserError for a pipe or a device."""
     error = UserError(f"{path}: is not a file but has the reserved name of a lock; move it away")
     try:
-        descriptor = os.open(path, _FILE_FLAGS, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except IsADirectoryError:
         raise error from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

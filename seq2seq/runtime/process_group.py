@@ -53,8 +53,8 @@ class ProcessGroup:
         import torch
 
         if name.startswith("cuda:"):
-            text = "each of several processes uses the GPU with its own number; use cuda, cpu or "
-            raise UserError(f"{text}auto", argument="device", value=name)
+            text = "each of several processes uses the GPU with its own number"
+            raise UserError(f"{text}; use cuda, cpu or auto", argument="device", value=name)
         if name not in ("auto", "cuda") or not torch.cuda.device_count():
             return name
         return f"cuda:{os.environ.get('LOCAL_RANK', self.rank)}"
@@ -241,5 +241,5 @@ def distributed_errors() -> Iterator[None]:
         first_line = str(error).partition("\n")[0] or type(error).__name__
         reason = first_line.rpartition("] ")[2][:120]
         remedy = f"continue from the last saved state with {argument('resume', True)}"
-        text = f"another process of this run ended or does not answer ({reason}); {remedy}"
-        raise RunError(text) from None
+        text = f"another process of this run ended or does not answer ({reason})"
+        raise RunError(f"{text}; {remedy}") from None

@@ -126,7 +126,7 @@ RESPONSES: dict[int | str, dict[str, object]] = {
 }
 
 
-def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer with an error message, which may quote the request."""
     return JSONResponse({"error": one_line(message)}, status, headers)
 
@@ -135,8 +135,7 @@ async def on_error(_request: Request, error: Exception) -> Response:
     """Answer a request that failed, or that was refused."""
     match error:
         case AnyHTTPException():
-            headers = dict(error.headers) if error.headers else None
-            return error_response(error.status_code, str(error.detail), headers)
+            return error_response(error.status_code, str(error.detail), error.headers)
         case ValidationError():
             return error_response(400, _described(error.errors()[0]))
         case UserError() | RunError():

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from seq2seq.data.languages import language_name
 from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES, Client, ErrorMessage
-from seq2seq.serving.service import AUTO, JSON, Body, Service
+from seq2seq.serving.service import AUTO, JSON, Body, Document, LanguagePair, Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -93,9 +93,8 @@ def router(service: Service) -> APIRouter:
         lines = [QueuedLine(line) for document in documents for line in document.lines]
         service.check_size(client, search, lines)
         translations = await service.translate(request, search, lines)
-        answers = await asyncio.to_thread(
-            requests.translated_documents, documents, translations, search.n_best
-        )
+        join, n_best = requests.translated_documents, search.n_best
+        answers = await asyncio.to_thread(join, documents, translations, n_best)
         return JSONResponse(_answer(body, answers, pair.src))
 
     @routes.post("/detect", responses=RESPONSES, openapi_extra=detecting)
@@ -150,9 +149,8 @@ def _form(header: str, body: bytes) -> dict[str, object]:
 
 def _urlencoded(body: bytes) -> dict[str, list[str]]:
     """Return the values of each field of a form; raises ValueError."""
-    form = parse_qs(
-        body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
-    )
+    text = body.decode()
+    form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     for name in form:
         if any(map(str.isspace, name)):
             text = f"{name!r} is no field; write & in a text as %26, as curl --data-urlencode does"
@@ -192,10 +190,7 @@ def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
 
 
 def _search(
-    service: Service,
-    pair: requests.LanguagePair,
-    alternatives: int,
-    documents: Sequence[requests.Document],
+    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[Document]
 ) -> Search:
     """Return the search of a request: alternatives must not change the translation itself."""
     translator = service.pairs[pair]

@@ -29,9 +29,8 @@ _PAIRS = re.compile(rb"(?<![\d,])[\d,]{1,15}(?= training pairs)")
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(include_in_schema=False)
-    templates = Environment(
-        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined
-    )
+    loader = FileSystemLoader(FOLDER)
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     pairs = [
         {
             "src": pair.src,

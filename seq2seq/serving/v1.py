@@ -44,9 +44,7 @@ class TranslateLines(BaseModel, extra="forbid"):
     """Lines to translate, and how; every field but `text` may be omitted."""
 
     text: Texts = Field(description="a line, or several; no line breaks, unless they have a format")
-    format: requests.Format | None = Field(
-        None, description=f"{requests.FORMAT}; each is then a document"
-    )
+    format: requests.Format | None = Field(None, description=f"{requests.FORMAT}; each a document")
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
     beam_size: Hypotheses | None = Field(None, description="1 is greedy; null: that of the run")
@@ -170,10 +168,8 @@ def _answer(
     documents: Sequence[Document],
 ) -> str:
     """Format the answer with the objects that `seq2seq translate --json` prints."""
-    objects = ", ".join(
-        translation_as_json(translation, body.n_best is not None, body.attention)
-        for translation in translations
-    )
+    nbest = body.n_best is not None
+    objects = ", ".join(translation_as_json(line, nbest, body.attention) for line in translations)
     head = json_text({"source": pair.src, "target": pair.tgt})
     tail = {
         "notes": [translation.notes for translation in translations],
