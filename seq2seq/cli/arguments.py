@@ -71,9 +71,8 @@ def add_output(
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
 
 
-def add_output_folder(parser: argparse.ArgumentParser, text: str, **settings: object) -> None:
-    settings |= {"type": Path, "metavar": "FOLDER", "help": text}
-    parser.add_argument("-o", "--output", **settings)  # type: ignore[arg-type]
+def add_output_folder(parser: argparse.ArgumentParser, text: str, **settings: Any) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help=text, **settings)
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:

@@ -132,8 +132,8 @@ def check_fit(paths: Sequence[Path], runs: Iterable[tuple[object, str]]) -> None
             text = f"has another vocabulary than {paths[0]}; combine runs that share one"
             raise UserError(f"{path}: {text}")
         if direction != first_direction:
-            text = f"translates {direction} but {paths[0]} {first_direction}; combine runs of one "
-            raise UserError(f"{path}: {text}direction")
+            text = f"translates {direction} but {paths[0]} {first_direction}"
+            raise UserError(f"{path}: {text}; combine runs of one direction")
 
 
 def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:

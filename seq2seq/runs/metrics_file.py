@@ -35,7 +35,7 @@ class LineCount:
 
 
 def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
-    """Return the lines of metrics.jsonl or timing.jsonl, a step and numbers, but damaged ones."""
+    """Return the intact lines of metrics.jsonl or timing.jsonl: their steps and other numbers."""
     lines = (_values(line) for line in raw_lines(folder / name))
     numbers = ({k: v for k, v in line.items() if _is_number(v)} for line in lines if line)
     return [line for line in numbers if "step" in line]  # no integer beyond all bounds
