@@ -18,7 +18,7 @@ import torch
 import yaml
 
 from seq2seq.analysis.check.forecast import Forecast, forecast
-from seq2seq.config.schema import Config, DataConfig, ParallelFiles, VocabularyConfig
+from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
 from seq2seq.data.batching import EncodedPairs, encode_pairs
 from seq2seq.data.corpus import ParallelText, has_text, no_usable_pair
 from seq2seq.data.source_profile import scripts_of
@@ -113,16 +113,16 @@ def _main_script(lines: list[str]) -> str:
 class Sizes(NamedTuple):
     """Sizes of a model, and the fewest epochs and steps for which they are worth their time."""
 
-    embedding: int
-    hidden: int
-    layers: int
+    model: Section
     epochs: float
     steps: int
 
 
 _SIZES = (
-    *(Sizes(256, 512, 2, 4.5, 2500), Sizes(256, 512, 1, 2, 1000), Sizes(192, 320, 1, 0, 700)),
-    Sizes(128, 256, 1, 0, _ENOUGH_STEPS),
+    Sizes({"embedding_size": 256, "hidden_size": 512, "layers": 2}, 4.5, 2500),
+    Sizes({"embedding_size": 256, "hidden_size": 512, "layers": 1}, 2, 1000),
+    Sizes({"embedding_size": 192, "hidden_size": 320, "layers": 1}, 0, 700),
+    Sizes({"embedding_size": 128, "hidden_size": 256, "layers": 1}, 0, _ENOUGH_STEPS),
 )
 
 
@@ -141,70 +141,51 @@ class Recipe(NamedTuple):
         return self.epochs * self.cost.epoch_seconds
 
 
-class _Trial(NamedTuple):
-    """A sample of a text as training sees it, to measure steps with."""
-
-    data: DataConfig
-    vocabularies: Vocabularies
-    pairs: EncodedPairs
-    sample: ParallelText
-    scale: float  # pairs of the text for each of the sample
-
-    def forecast(self, sections: Sections, device: torch.device) -> Forecast:
-        """Measure some training steps; the epoch of the result is one of the full text."""
-        training = {**sections["training"], "max_epochs": 1}
-        config = as_config("init", self.data, {**sections, "training": training})
-        data = session_data(config, self.vocabularies, self.pairs, self.sample)
-        cost = forecast(new_session(config, device, data))
-        return cost._replace(
-            epoch_seconds=cost.epoch_seconds * self.scale,
-            steps_per_epoch=round(cost.steps_per_epoch * self.scale),
-        )
-
-
 def choose(
     facts: TextFacts, data: DataConfig, minutes: float | None, device: torch.device
 ) -> Recipe:
     """Choose a config's sections for a text, by some training steps of each size on `device`.
 
-    Without `minutes`, training lasts as many epochs as the text is worth. Raises UserError if the
-    text is too small for a vocabulary.
+    Without `minutes`, as many epochs as it is worth. Raises UserError if no vocabulary is possible.
     """
     vocabulary, vocabularies = _vocabulary(facts)
     pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
-    trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
-    needed = _wanted_epochs(facts.pairs)
-    tokens = _batch_tokens(int(np.sum(pairs.tgt.lengths[:])) * trial.scale)
+    scale = facts.pairs / len(facts.sample)
+
+    def measured(sections: Sections) -> Forecast:
+        """Measure some training steps; the epoch of the result is one of the full text."""
+        changed: Sections = {
+            "data": {**data.model_dump(), **sections["data"]},
+            "training": {**sections["training"], "max_epochs": 1},
+        }
+        config = Config.model_validate({"name": "init", "run_dir": "init", **sections, **changed})
+        trial = session_data(config, vocabularies, pairs, facts.sample)
+        cost = forecast(new_session(config, device, trial))
+        steps = round(cost.steps_per_epoch * scale)
+        return cost._replace(epoch_seconds=cost.epoch_seconds * scale, steps_per_epoch=steps)
+
+    # The larger a text, the fewer epochs it is worth; few target tokens a batch make many steps.
+    needed = round(_EPOCHS * math.pow(_PAIRS / facts.pairs, _SHRINKAGE))
+    needed = max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, needed))
+    epoch_tokens = int(np.sum(pairs.tgt.lengths[:])) * scale
+    tokens = 50 * round(epoch_tokens / _STEPS_PER_EPOCH / 50)
+    tokens = max(_FEWEST_TOKENS, min(_MOST_TOKENS, tokens))
     halved = (tokens >> n for n in range(1, tokens.bit_length()) if tokens >> n >= _FEWEST_TOKENS)
     small = [(_SIZES[-1], batch_tokens) for batch_tokens in halved]
     for sizes, batch_tokens in [*((sizes, tokens) for sizes in _SIZES), *small]:
         sections: Sections = {
             "data": _data(pairs),
             "vocabulary": vocabulary,
-            "model": _model(sizes),
+            "model": {"decoder": "luong", **sizes.model},
             "training": {"batch_tokens": batch_tokens, **_TRAINING},
         }
-        cost = trial.forecast(sections, device)
+        cost = measured(sections)
         epochs = needed if minutes is None else min(needed, 60 * minutes / cost.epoch_seconds)
         steps = epochs * cost.steps_per_epoch
         if epochs >= min(sizes.epochs, needed) and steps >= sizes.steps:
             break
     _fit_to_length(sections, epochs, cost, minutes if epochs < needed else None)
     return Recipe(facts.pairs, sections, _reasons(facts, epochs, minutes), cost, epochs)
-
-
-def as_config(name: str, data: DataConfig, sections: Sections) -> Config:
-    """Return the config of a run with these sections."""
-    chosen = sections.get("data", {})
-    tree = {"name": name, "run_dir": f"runs/{name}", **sections}
-    tree["data"] = {**data.model_dump(), **chosen}
-    return Config.model_validate(tree)
-
-
-def _wanted_epochs(pairs: int) -> int:
-    """Return how many epochs a text is worth: fewer, the larger it is."""
-    epochs = round(_EPOCHS * math.pow(_PAIRS / pairs, _SHRINKAGE))
-    return max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, epochs))
 
 
 def _vocabulary(facts: TextFacts) -> tuple[Section, Vocabularies]:
@@ -231,16 +212,6 @@ def _data(pairs: EncodedPairs) -> Section:
     return {"max_length": needed} if needed > DataConfig.model_fields["max_length"].default else {}
 
 
-def _batch_tokens(tokens: float) -> int:
-    """Return the target tokens of a batch, for an epoch of `tokens`: few make many steps."""
-    return max(_FEWEST_TOKENS, min(_MOST_TOKENS, 50 * round(tokens / _STEPS_PER_EPOCH / 50)))
-
-
-def _model(sizes: Sizes) -> Section:
-    section: Section = {"decoder": "luong", "embedding_size": sizes.embedding}
-    return section | {"hidden_size": sizes.hidden, "layers": sizes.layers}
-
-
 def _fit_to_length(
     sections: Sections, epochs: float, cost: Forecast, minutes: float | None
 ) -> None:
@@ -262,7 +233,8 @@ def _fit_to_length(
 
 def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str, str]:
     """Explain, by dotted key, the choices that depend on text, machine and time."""
-    names = " and ".join(dict.fromkeys(map(_script_name, facts.scripts)))
+    scripts = (name if name == "CJK" else name.title() or "no" for name in facts.scripts)
+    names = " and ".join(dict.fromkeys(scripts))
     time = "" if minutes is None else f" in {counted(minutes, 'minute')}"
     passes = f"for {epochs:.1f} epochs{time}"
     return {
@@ -279,22 +251,21 @@ def _reasons(facts: TextFacts, epochs: float, minutes: float | None) -> dict[str
     }
 
 
-def _script_name(script: str) -> str:
-    return script if script == "CJK" else script.title() or "no"
-
-
 def as_yaml(path: Path, data: DataConfig, recipe: Recipe) -> str:
-    """Format the config of a recipe, to be written to `path`: its header, then section by section.
-
-    The run is named after the file. A comment beside a key gives the reason of its value.
-    """
-    tree = {
-        "name": path.stem,
-        "run_dir": f"runs/{path.stem}",
-        "data": {**_data_section(data), **recipe.sections["data"]},
-        **{name: keys for name, keys in recipe.sections.items() if name != "data"},
+    """Format the config of a recipe, named after its file; comments give reasons of values."""
+    texts = {"train": data.train[0], "valid": data.valid, "test": data.test}
+    files = {
+        part: text.model_dump(mode="json", exclude_defaults=True)
+        for part, text in texts.items()
+        if text is not None
     }
-    lines = [*_header(path, data, recipe), *_entries(tree, recipe.reasons)]
+    languages = {"src_lang": data.src_lang, "tgt_lang": data.tgt_lang}
+    sections: Sections = {
+        "": {"name": path.stem, "run_dir": f"runs/{path.stem}"},
+        **recipe.sections,
+        "data": {**languages, **files, **recipe.sections["data"]},
+    }
+    lines = [*_header(path, data, recipe), *_entries(sections, recipe.reasons)]
     return "\n".join(lines) + "\n"
 
 
@@ -315,34 +286,15 @@ def _header(path: Path, data: DataConfig, recipe: Recipe) -> Iterator[str]:
         yield f"# {line}"
 
 
-def _data_section(data: DataConfig) -> dict[str, object]:
-    texts = {"train": data.train[0], "valid": data.valid, "test": data.test}
-    return {
-        "src_lang": data.src_lang,
-        "tgt_lang": data.tgt_lang,
-        **{part: _files(files) for part, files in texts.items() if files is not None},
-    }
-
-
-def _files(files: ParallelFiles) -> dict[str, object]:
-    columns = {} if files.columns is None else {"columns": files.columns}
-    return {**{name: str(path) for name, path in files.paths.items()}, **columns}
-
-
-def _entries(tree: Mapping[str, object], reasons: Mapping[str, str]) -> Iterator[str]:
-    for key, value in tree.items():
-        if key in ("name", "run_dir"):
-            yield _entry(key, value, None)
-            continue
-        assert isinstance(value, Mapping)
-        yield f"{key}:"
-        for name, entry in value.items():
-            yield _entry(f"  {name}", entry, reasons.get(f"{key}.{name}"))
-
-
-def _entry(key: str, value: object, reason: str | None) -> str:
-    text: str = yaml.safe_dump(
-        value, default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False
-    )
-    entry = f"{key}: " + text.removesuffix("\n").removesuffix("\n...")
-    return f"{entry}  # {reason}" if reason else entry
+def _entries(sections: Sections, reasons: Mapping[str, str]) -> Iterator[str]:
+    for section, keys in sections.items():
+        if section:
+            yield f"{section}:"
+        for key, value in keys.items():
+            text: str = yaml.safe_dump(
+                value, default_flow_style=True, allow_unicode=True, width=1e9, sort_keys=False
+            )
+            entry = "  " * bool(section) + f"{key}: "
+            entry += text.removesuffix("\n").removesuffix("\n...")
+            reason = reasons.get(f"{section}.{key}")
+            yield f"{entry}  # {reason}" if reason else entry

@@ -82,8 +82,7 @@ class Bucket(NamedTuple):
 def length_buckets(sources: Sequence[str], longest: int, unit: LengthUnit = WORDS) -> list[Bucket]:
     """Sort non-blank sources into buckets; `longest` is the length of the longest in training.
 
-    Neighbouring buckets with too few sentences are merged, but sources longer than those in
-    training have buckets of their own.
+    Neighbours of too few sentences are merged, but never with sources longer than in training.
     """
     lengths = {row: 0 if is_blank(text) else unit.length(text) for row, text in enumerate(sources)}
     trained = {row: length for row, length in lengths.items() if 0 < length <= longest}

@@ -124,20 +124,16 @@ def _read_value(node: yaml.Node, path: KeyPath, document: Document) -> object:
         return _read_mapping(node, path, document)
     if isinstance(node, yaml.ScalarNode):
         return None if node.style is None and node.value in _NULLS else str(node.value)
-    return [_read_entry(entry, (*path, str(n)), document) for n, entry in enumerate(node.value, 1)]
-
-
-def _read_entry(node: yaml.Node, path: KeyPath, document: Document) -> object:
-    """Convert an entry of a list, whose number from 1 ends its path."""
-    document.lines[path] = node.start_mark.line + 1
-    return _read_value(node, path, document)
+    entries = []
+    for number, entry in enumerate(node.value, start=1):
+        place = (*path, str(number))
+        document.lines[place] = entry.start_mark.line + 1
+        entries.append(_read_value(entry, place, document))
+    return entries
 
 
 def apply_override(tree: Tree, override: str, schema: type[Section]) -> KeyPath:
-    """Set the key of an override `section.key=value`; return its path, or raise ValueError.
-
-    The value of a section may be a map in braces.
-    """
+    """Set the key of an override `a.b=value` or `={...}`; return its path, or raise ValueError."""
     keys, equals, text = override.partition("=")
     path, text = tuple(keys.strip().split(".")), text.strip()
     if not equals or not all(path):
@@ -173,6 +169,6 @@ def _read_braces(text: str, path: KeyPath) -> object:
         raise ValueError("is nested too deeply") from None
     except yaml.YAMLError:
         return text
-    for issue in document.issues:
-        raise ValueError(issue.text)
+    if document.issues:
+        raise ValueError(document.issues[0].text)
     return value

@@ -15,18 +15,8 @@ from seq2seq.runtime.errors import UserError, did_you_mean, shorten
 MAX_SHOWN = 30  # issues of a file in one message
 _SIMILAR, _SIMILAR_ELSEWHERE = 0.75, 0.85  # least likeness of a key of the section, or of another
 _LONGEST = 60  # characters of a name that spelling is compared for
-_GENERIC = (
-    "name",
-    "names",
-    "size",
-    "type",
-    "src",
-    "tgt",
-    "file",
-    "columns",
-    "tag",
-    "weight",
-)  # anywhere
+# Names of keys in several sections.
+_GENERIC = {"name", "names", "size", "type", "src", "tgt", "file", "columns", "tag", "weight"}
 _COMMON_NAMES = {  # that other tools give to keys
     "attention": "model.score",
     "batch_size": "training.batch_tokens",
@@ -107,27 +97,23 @@ def describe_all(
     issues = []
     for number, details in enumerate(errors):
         if details["type"] == "extra_forbidden":
-            hint_schema = schema if number < MAX_SHOWN else None
-            issues.append(_describe_unknown(details, hint_schema, places))
+            path = _path_of(details["loc"], places.lines)
+            names = tuple(key for key in details["loc"] if isinstance(key, str))  # no list places
+            similar = hint(names, schema) if number < MAX_SHOWN else ""
+            typed = places.is_overridden(path)
+            issues.append(_issue(path, f": unknown key{similar}", typed, places))
         else:
             issues.append(_describe_wrong(details, schema, places))
     return [*dict.fromkeys(issues)]  # a single value may be wrong in both keys that it sets
 
 
-def _describe_unknown(
-    details: ErrorDetails, schema: type[Section] | None, places: Places
-) -> ConfigIssue:
-    """Convert the error of an unknown key to an issue, with a hint by the schema."""
-    path = _path_of(details["loc"], places.lines)
-    names = tuple(key for key in details["loc"] if isinstance(key, str))  # no places in lists
-    similar = "" if schema is None else hint(names, schema)
-    return _issue(path, f": unknown key{similar}", places.is_overridden(path), places)
-
-
 def _describe_wrong(details: ErrorDetails, schema: type[Section], places: Places) -> ConfigIssue:
     """Convert an error of a value to an issue at the place where the value was set."""
     kind, value = details["type"], details["input"]
-    limits: dict[str, Any] = {name: _plain(limit) for name, limit in details.get("ctx", {}).items()}
+    limits: dict[str, Any] = {
+        name: int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+        for name, limit in details.get("ctx", {}).items()
+    }
     path = _path_of(details["loc"], places.lines)
     path = path if kind == "missing" else _where_set(path, schema, places)
     across_keys = kind == "value_error" and isinstance(value, dict)
@@ -144,7 +130,9 @@ def _describe_wrong(details: ErrorDetails, schema: type[Section], places: Places
         path = path[:-1]  # the issue is its section's
     reason = ": " + _REASONS.get(kind, details["msg"]).format(**limits)
     if not (across_keys or unset or kind == "missing" or value == ""):
-        reason += f"; got {_brief(value)}"
+        kind_of_value = "a section" if isinstance(value, dict) else "a list"
+        is_plain = not isinstance(value, dict | list)
+        reason += f"; got {show(value) if is_plain else kind_of_value}"
     if typed and kind in ("dict_type", "model_type"):
         reason += f"; set them one by one: {'.'.join(path)}.KEY=VALUE"
     if kind == "literal_error":
@@ -166,10 +154,7 @@ def _where_set(path: KeyPath, schema: type[Section], places: Places) -> KeyPath:
 
 
 def _path_of(location: Sequence[int | str], lines: Mapping[KeyPath, int]) -> KeyPath:
-    """Return the path of a key, with places in lists from 1 on.
-
-    A single value that the schema reads as a list of one has no place.
-    """
+    """Return the path of a key, its places in lists from 1; a single value has none."""
     path: KeyPath = ()
     for key in location:
         if isinstance(key, str):
@@ -177,18 +162,6 @@ def _path_of(location: Sequence[int | str], lines: Mapping[KeyPath, int]) -> Key
         elif (entry := (*path, str(key + 1))) in lines:
             path = entry
     return path
-
-
-def _plain(limit: object) -> object:
-    """Return a limit as people write it: 1, not 1.0."""
-    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
-
-
-def _brief(value: object) -> str:
-    """Format a value as `show` does, a section or a list by its kind alone."""
-    if isinstance(value, dict | list):
-        return "a section" if isinstance(value, dict) else "a list"
-    return show(value)
 
 
 def summary(path: Path, issues: Sequence[ConfigIssue]) -> list[str]:
@@ -209,10 +182,7 @@ def summary(path: Path, issues: Sequence[ConfigIssue]) -> list[str]:
 
 
 def hint(path: KeyPath, schema: type[Section]) -> str:
-    """Return a hint to the key that is probably meant, or nothing.
-
-    It has this name in another section or a similar one, or another tool calls it so.
-    """
+    """Return a hint to a key of this or a similar name, here or in another tool; or nothing."""
     ours = dict(key_descriptions(schema))
     if "." in path[-1] and ".".join(path) in ours:
         section, _, name = path[-1].rpartition(".")
@@ -223,7 +193,7 @@ def hint(path: KeyPath, schema: type[Section]) -> str:
     section_keys = getattr(section_at(schema, path[:-1]), "model_fields", {})
     if close := _close(name, section_keys, _SIMILAR):
         return _suggest(close)
-    elsewhere = {key.rpartition(".")[2] for key in ours} - {*_GENERIC}
+    elsewhere = {key.rpartition(".")[2] for key in ours} - _GENERIC
     return _suggest(
         key.removeprefix(f"{above}." if above else "")
         for key in ours
@@ -242,10 +212,7 @@ def suggest_override(option: str, schema: type[Section]) -> str:
 
 
 def key_descriptions(schema: type[Section], above: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each key and section of a schema by its dotted name, with its description.
-
-    The keys of a section that may be a single value are not among them.
-    """
+    """Yield keys and sections by dotted name, with descriptions; not the keys of a shorthand."""
     for name, info in schema.model_fields.items():
         yield f"{above}{name}", info.description or ""
         if (section := section_class(info.annotation)) is not None and not is_value(section):

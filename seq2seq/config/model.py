@@ -206,12 +206,8 @@ def _model_default(key: str, earlier: dict[str, Any]) -> object:
         return ScoreConfig(name="general" if decoder == "luong" else "additive")
     if key == "input_feeding":
         return True if decoder == "luong" else None
-    if (
-        key != "attention_size"
-        or score is None
-        or not score.is_sized
-        or "hidden_size" not in earlier
-    ):
+    is_sized = key == "attention_size" and score is not None and score.is_sized
+    if not is_sized or "hidden_size" not in earlier:
         return None
     size = max(1, earlier["hidden_size"] // 2)
     if reason := _not_divided(size, score):

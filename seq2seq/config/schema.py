@@ -39,11 +39,12 @@ from seq2seq.runtime.console import logger
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 SCHEMA_TITLE = "Config of seq2seq"
-_LIMITS = {  # pydantic's words for limits of strict integers, and those of JSON Schema
-    "ge": "minimum",
-    "gt": "exclusiveMinimum",
-    "le": "maximum",
-    "lt": "exclusiveMaximum",
+# pydantic's words for limits of strict integers, those of JSON Schema, and those for a reader.
+_BOUNDS = {
+    "ge": ("minimum", "at least"),
+    "gt": ("exclusiveMinimum", "above"),
+    "le": ("maximum", "at most"),
+    "lt": ("exclusiveMaximum", "below"),
 }
 _LENGTH = ("training.max_epochs", "training.max_steps")
 _FREE = (
@@ -62,12 +63,6 @@ _FREE = (
 # Keys of the content of a text, of which the training state records a checksum.
 _TEXT = re.compile(r"data\.(train|valid)\.([0-9]+\.)?(src|tgt|file|columns|tag|alignment)")
 Schema = dict[str, Any]
-_BOUNDS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
-}
 _UNBOUNDED = 2**62  # larger bounds say nothing to a reader
 _TYPES = {"boolean": "`true`, `false`", "string": "text", "null": "`null`", "array": "list"}
 
@@ -98,16 +93,13 @@ class Config(Section):
     @classmethod
     def _check_consistency(cls, training: TrainingConfig, info: ValidationInfo) -> TrainingConfig:
         model = info.data.get("model")
-        if (
-            model is not None
-            and not any(rate for _, rate in model.dropout)
-            and training.losses.consistency > 0
-        ):
-            raise ValueError(
-                "losses: consistency needs model.dropout above 0; both passes are equal"
-            )
-        if model is not None and model.copy and training.losses.consistency > 0:
-            raise ValueError("losses: consistency is not for model.copy; set one of them alone")
+        if model is not None and training.losses.consistency > 0:
+            if not any(rate for _, rate in model.dropout):
+                raise ValueError(
+                    "losses: consistency needs model.dropout above 0; both passes are equal"
+                )
+            if model.copy:
+                raise ValueError("losses: consistency is not for model.copy; set one of them alone")
         with_coverage = model is None or (model.score and model.score.name == "coverage")
         if training.losses.coverage > 0 and not with_coverage:
             raise ValueError("losses: coverage needs model.score: coverage")
@@ -130,11 +122,9 @@ class Config(Section):
         return decoding.model_copy(update=off)
 
 
-def _check_guided(earlier: Tree) -> None:
+def _check_guided(earlier: dict[str, Any]) -> None:
     """Raise ValueError if the keys before `training` do not allow guided alignment."""
-    data: Any = earlier.get("data")
-    vocabulary: Any = earlier.get("vocabulary")
-    model: Any = earlier.get("model")
+    data, vocabulary, model = (earlier.get(name) for name in ("data", "vocabulary", "model"))
     if model is not None and model.decoder == "none":
         raise ValueError(
             f"losses: guided_alignment needs attention; set decoder to one of {ATTENTIONAL}"
@@ -232,8 +222,7 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
 def changed_keys(old: Config, new: Config) -> list[str]:
     """List the changed keys that a resumed run must keep, as `model.dropout: 0.3 -> 0.2`.
 
-    The run folder, the files of the texts, logging, decoding and length of training may change; but
-    a linear or cosine learning rate depends on max_epochs and max_steps from the first step on.
+    With a linear or cosine learning rate max_epochs and max_steps are among them.
     """
     return changed_since(recorded_keys(old), new)
 
@@ -241,11 +230,11 @@ def changed_keys(old: Config, new: Config) -> list[str]:
 def recorded_keys(config: Config) -> dict[str, object]:
     """Return the keys that a resumed run must keep: JSON values by dotted key."""
     values = leaves(config.model_dump(mode="json"))
-    return {key: value for key, value in values.items() if not _is_free(key)}
-
-
-def _is_free(key: str) -> bool:
-    return f"{key}.".startswith(_FREE) or _TEXT.fullmatch(key) is not None
+    return {
+        key: value
+        for key, value in values.items()
+        if not (f"{key}.".startswith(_FREE) or _TEXT.fullmatch(key))
+    }
 
 
 def changed_since(recorded: Mapping[str, object], new: Config) -> list[str]:
@@ -287,7 +276,7 @@ def _in_standard_words(schema: Any) -> Any:
         return [_in_standard_words(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {_LIMITS.get(key, key): _in_standard_words(value) for key, value in schema.items()}
+    return {_BOUNDS.get(key, [key])[0]: _in_standard_words(part) for key, part in schema.items()}
 
 
 def section_of(value: Schema, schema: Schema) -> Schema | None:
@@ -317,7 +306,7 @@ def values_of(value: Schema, schema: Schema) -> str:
         return f"a map of {', '.join(f'`{name}`' for name in value['properties'])}"
     bounds = [
         f"{word} {value[name]:,}"
-        for name, word in _BOUNDS.items()
+        for name, word in _BOUNDS.values()
         if abs(value.get(name, _UNBOUNDED)) < _UNBOUNDED
     ]
     return ", ".join([_TYPES.get(kind, str(kind)), *bounds])

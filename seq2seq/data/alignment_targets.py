@@ -54,10 +54,7 @@ def alignment_targets(
 
 
 def text_words(ids: Ids, text: str, vocabulary: Vocabulary) -> NDArray[np.int64] | None:
-    """Return for each token of a text the number of its word, as `words_of` counts them, from 0.
-
-    Return None if the rules of the vocabulary's model divide, join or remove words.
-    """
+    """Return the number of each token's word, from 0; None if the model's rules change words."""
     numbers = word_numbers(ids, vocabulary)
     count = int(numbers[-1]) + 1 if len(numbers) else 0
     return numbers if count == len(words_of(text)) else None
@@ -79,10 +76,7 @@ def word_numbers(ids: Ids, vocabulary: Vocabulary) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=4)
 def _boundaries(vocabulary: Vocabulary) -> NDArray[np.bool_]:
-    """Return whether each token starts a word, and whether it is only a space [2, V].
-
-    Each token of a vocabulary of words is a word.
-    """
+    """Return whether each token starts a word, and whether it is only a space [2, V]."""
     tokens = vocabulary.tokens(range(len(vocabulary)))
     starts = [not vocabulary.has_byte_fallback or token.startswith(SPACE) for token in tokens]
     return np.array([starts, [not token.strip(SPACE) for token in tokens]])

@@ -87,10 +87,9 @@ class Batch(NamedTuple):
 
 
 def _rounding(rows: int, width: int) -> tuple[int, int]:
-    """Return the multiples to which lengths and rows are rounded: coarse ones in small batches.
+    """Return multiples for lengths and rows: coarse in small batches.
 
-    The time that a small batch takes on a GPU depends on its length alone, and there are many of
-    them, so that few shapes are worth more padding.
+    Their time on a GPU depends on their length alone: few shapes are worth more padding.
     """
     if rows * width < SMALL_BATCH:
         return 8, 32
@@ -111,22 +110,11 @@ def ends_of(rows: Rows, sizes: Sequence[int]) -> list[int]:
 
 
 def shares(ends: Sequence[int], weights: Sequence[float]) -> tuple[Share, ...]:
-    """Return the share of each corpus: all of those with the largest weight, others in proportion.
-
-    Empty if every pair is used in every epoch.
-    """
+    """Return the share of each corpus, in proportion to its weight; empty if all pairs are used."""
     if len(set(weights)) == 1:
         return ()
     largest = max(weights)
     return tuple(Share(end, weight / largest) for end, weight in zip(ends, weights, strict=True))
-
-
-def describe_share(size: int, weight: float, largest: float) -> str:
-    """Say how many pairs of a corpus an epoch uses."""
-    used = size * weight / largest
-    if weight == largest:
-        return "all in each epoch"
-    return f"{'fewer than one' if used < 1 else f'about {used:,.0f}'} in each epoch"
 
 
 def used_in_epoch(rows: Rows, parts: Sequence[Share], seed: int, epoch: int) -> NDArray[np.bool_]:
@@ -171,10 +159,7 @@ def encode_pairs(
     sizes: Sequence[int] = (),
     weights: Sequence[float] = (),
 ) -> EncodedPairs:
-    """Encode the pairs, dropping those with more than `max_length` tokens on either side.
-
-    Several corpora one after another have `sizes` pairs and are sampled by `weights`.
-    """
+    """Encode pairs of at most `max_length` tokens a side, of corpora of `sizes` and `weights`."""
     pairs, rows, src, tgt = encode_chunk(src_texts, tgt_texts, vocabularies, max_length)
     src_kept, tgt_kept = ([side[i] for i in rows.tolist()] for side in (src_texts, tgt_texts))
     parts = shares(ends_of(rows, sizes), weights) if len(sizes) > 1 else ()
@@ -190,12 +175,10 @@ def sampled_pairs(
     alike: bool = False,
     inventor: NameInventor | None = None,
 ) -> tuple[list[Ids], list[Ids]]:
-    """Return the ids of `rows` under random segmentations.
+    """Return the ids of `rows` under random segmentations, functions of text, row and seed.
 
-    Those of a pair are a pure function of its text, its row and the seed. A pair whose sample
-    exceeds `max_length` on either side keeps its text and usual segmentation. With `alike`, for a
-    joint vocabulary, a word of the source has the same tokens in the target. An inventor replaces
-    names before.
+    A pair whose sample exceeds `max_length` keeps its text and usual segmentation. With `alike`, a
+    word has the same tokens on both sides. An inventor replaces names before.
     """
     numbers = rows.tolist()
     src_texts: Sequence[str] = [pairs.src_texts[i] for i in numbers]
@@ -241,7 +224,13 @@ class EpochOrder(Items[Rows]):
         self._pairs, self._budget, self._seed, self._epoch = pairs, batch_tokens, seed, epoch
         self._sides = pairs.src, pairs.tgt
         self._blocks = -(-len(pairs) // BLOCK_PAIRS)
-        self._scale, counts = self._division()
+        divisions, key = pairs.divisions, (batch_tokens, epoch is None)
+        if divisions is None or (epoch is not None and pairs.shares):
+            self._scale, counts = self._divide()
+        else:  # known, or divided and kept
+            if key not in divisions or len(divisions[key].batches) != self._blocks:
+                divisions[key] = self._divide()
+            self._scale, counts = divisions[key]
         self._starts = np.cumsum([0, *counts])
         self._current = -1  # the block whose batches are kept
         self._batches: list[Rows] = []
@@ -268,30 +257,19 @@ class EpochOrder(Items[Rows]):
         rows = (batch if used is None else used[batch] for batch in batches)
         return [block + batch * self._blocks for batch in rows]
 
-    def _division(self) -> BatchDivision:
-        """Return the division of the pairs, if it is known, or divide them."""
-        divisions, key = self._pairs.divisions, (self._budget, self._epoch is None)
-        if divisions is None or (self._epoch is not None and self._pairs.shares):
-            return self._divide()
-        if key not in divisions or len(divisions[key].batches) != self._blocks:
-            divisions[key] = self._divide()
-        return divisions[key]
-
     def _divide(self) -> BatchDivision:
         """Choose the scale of the windows and count the batches of each block."""
-        if not self._blocks:
-            return BatchDivision(0.0, [])
-        scale = 0.0
-        if self._epoch is not None:  # by the first block, a sample of the corpus
-            scale = choose_scale(*self._lengths(0), self._budget)
-        return BatchDivision(scale, [self._count(block, scale) for block in range(self._blocks)])
-
-    def _count(self, block: int, scale: float) -> int:
-        """Return the number of batches of a block."""
-        lengths = self._lengths(block)
-        if self._epoch is None:
-            return len(sorted_batches(*lengths, self._budget))
-        return layouts(*lengths, self._budget, scale).batches if len(lengths[0]) else 0
+        counts, scale = list[int](), 0.0
+        for block in range(self._blocks):
+            lengths = self._lengths(block)
+            if self._epoch is None:
+                counts.append(len(sorted_batches(*lengths, self._budget)))
+                continue
+            if block == 0:  # a sample of the corpus
+                scale = choose_scale(*lengths, self._budget)
+            has_pairs = len(lengths[0]) > 0
+            counts.append(layouts(*lengths, self._budget, scale).batches if has_pairs else 0)
+        return BatchDivision(scale, counts)
 
     def _lengths(self, block: int) -> tuple[Rows, Rows]:
         """Return the source and target lengths of a block's pairs in use, including EOS."""

@@ -108,13 +108,13 @@ def copy_habits(src: Sequence[str], tgt: Sequence[str]) -> CopyHabits:
 
 def form_of(word: str) -> str:
     """Return the form of a word: its case, digits and marks."""
-    return re.sub(r"[^\W\d_]+|\d+", lambda match: _form_of_run(match[0]), word)
 
+    def form(run: re.Match[str]) -> str:
+        if run[0].isdigit():
+            return "0"
+        return "x" if run[0].islower() else "X" if run[0].isupper() else "Xx"
 
-def _form_of_run(run: str) -> str:
-    if run[0].isdigit():
-        return "0"
-    return "x" if run.islower() else "X" if run.isupper() else "Xx"
+    return re.sub(r"[^\W\d_]+|\d+", form, word)
 
 
 def _words(line: str) -> Iterator[tuple[str, bool]]:
@@ -156,29 +156,27 @@ class NameInventor:
 
     def _pair(self, src: str, tgt: str, generator: "np.random.Generator") -> tuple[str, str]:
         for word in dict.fromkeys(_shared_words(self._symbol.sub(" ", src))):
-            if word not in self.names and not _has_digit(word):
+            if word not in self.names and not any(map(str.isdigit, word)):
                 continue
             pattern = re.compile(rf"\b{re.escape(word)}{_GENITIVE_END}")
             if self._symbols:  # which are matched first, and replaced by themselves
                 pattern = re.compile(f"{self._symbol.pattern}|{pattern.pattern}")
-            occurrences = [[*filter(self._is_word, pattern.findall(side))] for side in (src, tgt)]
+            occurrences = [
+                [text for text in pattern.findall(side) if text not in self._symbols]
+                for side in (src, tgt)
+            ]
             counts = set(map(len, occurrences))  # 0: not shared
             if len(counts) == 1 and 0 not in counts and generator.random() < self._rate:
-                invented = self._invented(self._form(word, generator), generator)
-                src, tgt = (self._replace(pattern, invented, side) for side in (src, tgt))
+                form = word
+                if word in self.names and generator.random() < FORM_RATE:
+                    form = _FORMS[generator.integers(len(_FORMS))]
+                invented = self._invented(form, generator)
+
+                def replacement(match: re.Match[str], invented: str = invented) -> str:
+                    return match[0] if match[0] in self._symbols else invented
+
+                src, tgt = (pattern.sub(replacement, side) for side in (src, tgt))
         return src, tgt
-
-    def _is_word(self, text: str) -> bool:
-        return text not in self._symbols
-
-    def _replace(self, pattern: re.Pattern[str], invented: str, text: str) -> str:
-        return pattern.sub(lambda match: invented if self._is_word(match[0]) else match[0], text)
-
-    def _form(self, word: str, generator: "np.random.Generator") -> str:
-        """Return the word, or, for some names, another form."""
-        if word not in self.names or generator.random() >= FORM_RATE:
-            return word
-        return _FORMS[generator.integers(len(_FORMS))]
 
     def _invented(self, form: str, generator: "np.random.Generator") -> str:
         """Return a string of this form: letters for letters, digits for digits."""
@@ -217,23 +215,15 @@ def shared_names(src: Sequence[str], tgt: Sequence[str]) -> set[str]:
     pairs = [(src[i], tgt[i]) for i in spread_rows(len(src), MAX_PAIRS)]
     words = [[_shared_words(side) for side in pair] for pair in pairs]
     counts = Counter(chain.from_iterable(chain.from_iterable(words)))
-    shared = {
+    return {
         word
         for src_words, tgt_words in words
         for word in {*src_words} & {*tgt_words}
         if word[0].isupper()
-    }
-    return {
-        word
-        for word in shared
-        if not _has_digit(word)
+        and not any(map(str.isdigit, word))
         and len(word) >= MIN_LETTERS
         and counts[word.lower()] <= MAX_LOWER_CASE * counts[word]
     }
-
-
-def _has_digit(word: str) -> bool:
-    return any(map(str.isdigit, word))
 
 
 def numbers_of(text: str) -> set[str]:

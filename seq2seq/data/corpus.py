@@ -41,10 +41,7 @@ class ParallelText:
 
 
 def checksum_of_text(text: ParallelText, sizes: Sequence[int] = ()) -> str:
-    """Return a checksum of all pairs of a text, independent of its files and their formats.
-
-    It depends on the sizes of the corpora that the text consists of, if there are several.
-    """
+    """Return a checksum of all pairs, and the sizes of several corpora, whatever their files."""
     digests = []
     for lines in (text.src, text.tgt):
         content, ends, end = hashlib.sha256(), hashlib.sha256(), 0
@@ -77,14 +74,21 @@ def read_pairs(files: Texts) -> ParallelText:
 
 
 def iter_pairs(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
-    """Yield the source and target lines of a parallel text, blank lines included.
+    """Yield the pairs of a parallel text, blank lines included, the others after its tag.
 
-    Source lines that are not blank begin with the tag of the text, if it has one.
-
-    Raises UserError for a table without rows, and as the reader of the format does:
-    `aligned_lines`, `iter_tsv`, `iter_csv` or `iter_json_lines`.
+    Raises UserError for a table without rows, and as the reader of the format does.
     """
-    pairs = iter_untagged(files)
+    if files.src is not None and files.tgt is not None:
+        pairs = aligned_lines(files.src, files.tgt)
+    else:
+        assert files.file is not None, "give src and tgt, or file"
+        if files.columns is not None:
+            pairs = _rows(files.file, files.columns)
+        elif files.is_table:
+            pairs = iter_tsv(files.file, None)
+        else:
+            names = "the names of its columns"
+            raise UserError(f"{files.file}: set columns: [SOURCE, TARGET], {names}")
     if (tag := files.tag) is None:
         return pairs
     return ((_with_tag(src, tag), tgt) for src, tgt in pairs)
@@ -106,19 +110,6 @@ def _with_tag(src: str, tag: str) -> str:
     return src if is_blank(src) else f"{tag} {src}"
 
 
-def iter_untagged(files: "ParallelFiles") -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a parallel text as `iter_pairs` does, without its tag."""
-    if files.file is None:
-        assert files.src is not None, "give src and tgt, or file"
-        assert files.tgt is not None, "give src and tgt, or file"
-        return aligned_lines(files.src, files.tgt)
-    if files.columns is not None:
-        return _rows(files.file, files.columns)
-    if files.is_table:
-        return iter_tsv(files.file, None)
-    raise UserError(f"{files.file}: set columns: [SOURCE, TARGET], the names of its columns")
-
-
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield two columns of a table; raises UserError as its reader does, and if it has no row."""
     rows = _READERS[table_format(path)](path, columns)
@@ -138,9 +129,8 @@ def joined(texts: Sequence[ParallelText]) -> ParallelText:
     """Return texts one after another as one."""
     if len(texts) == 1:
         return texts[0]
-    pairs = [(text.src, text.tgt) for text in texts]
     name = f"{len(texts)} corpora ({'; '.join(text.source_name for text in texts)})"
-    src, tgt = ([line for side in sides for line in side] for sides in zip(*pairs, strict=True))
+    src, tgt = ([line for text in texts for line in getattr(text, side)] for side in ("src", "tgt"))
     return ParallelText(src, tgt, name)
 
 
@@ -166,10 +156,7 @@ def source_name(files: Texts) -> str:
 
 
 def usable(text: ParallelText) -> tuple[ParallelText, int]:
-    """Drop pairs with a blank side; return the remaining pairs and the number dropped.
-
-    Raises UserError if no pair remains.
-    """
+    """Drop and count pairs with a blank side; raises UserError if no other remains."""
     pairs = [pair for pair in zip(text.src, text.tgt, strict=True) if has_text(*pair)]
     if not pairs:
         raise no_usable_pair(text.source_name, len(text))
@@ -208,40 +195,27 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
 
 
 def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lang: str) -> None:
-    """Raise UserError if the sides of one of `others` are swapped relative to the training text.
+    """Raise UserError if the sides of one of `texts` are swapped relative to the training text.
 
-    They are if more than half of the distinct words of each side occur on the opposite side of the
-    training text and fewer than a quarter on the same side. At most MAX_SAMPLED_LINES training
-    lines, from all of the text, are read.
+    More than half of the words of each side are then on the opposite side of (a part of) that text,
+    and fewer than a quarter on the same side.
     """
     vocabularies = [_words(spread(side, MAX_SAMPLED_LINES)) for side in (train.src, train.tgt)]
-    swapped = [
-        (text, shares) for text in texts if (shares := _shares_if_swapped(vocabularies, text))
-    ]
-    if not swapped:
-        return
-    first, (opposite, same) = swapped[0]
-    raise UserError(
-        f"{first.source_name}: source and target seem to be swapped relative to "
-        f"{train.source_name}: {opposite:.0%} of its source words occur on the target side there "
-        f"and {same:.0%} on the source side. Swap the sides of one of the two: the source "
-        f"language is {src_lang}."
-    )
-
-
-def _shares_if_swapped(
-    vocabularies: Sequence[set[str]], text: ParallelText
-) -> tuple[float, float] | None:
-    """Return the shares of source words known on the opposite and on the same side, if swapped."""
-    sides = [_words(text.src), _words(text.tgt)]
-    if min(map(len, sides)) < MIN_DISTINCT_WORDS:
-        return None
-    same, opposite = (
-        [len(side & words) / len(side) for side, words in zip(sides, against, strict=True)]
-        for against in (vocabularies, vocabularies[::-1])
-    )
-    swapped = min(opposite) > 0.5 and max(same) < 0.25
-    return (opposite[0], same[0]) if swapped else None
+    for text in texts:
+        sides = [_words(text.src), _words(text.tgt)]
+        if min(map(len, sides)) < MIN_DISTINCT_WORDS:
+            continue
+        same, opposite = (
+            [len(side & words) / len(side) for side, words in zip(sides, against, strict=True)]
+            for against in (vocabularies, vocabularies[::-1])
+        )
+        if min(opposite) > 0.5 and max(same) < 0.25:
+            raise UserError(
+                f"{text.source_name}: source and target seem to be swapped relative to "
+                f"{train.source_name}: {opposite[0]:.0%} of its source words occur on the target "
+                f"side there and {same[0]:.0%} on the source side. Swap the sides of one of the "
+                f"two: the source language is {src_lang}."
+            )
 
 
 def _words(lines: Iterable[str]) -> set[str]:

@@ -168,8 +168,7 @@ def sorted_batches(src: Rows, tgt: Rows, batch_tokens: int) -> list[Rows]:
 def _arranged(narrow: Rows, wide: Rows, shares: Floats) -> Rows:
     """Return the rows sorted by groups of `narrow`, and by `wide` in each.
 
-    A group holds neighbouring lengths, enough for _GROUP_WINDOWS windows. `shares` [N] is the part
-    of a window that each pair fills.
+    A group holds neighbouring lengths for _GROUP_WINDOWS windows, of which pairs fill `shares`.
     """
     filled = np.bincount(narrow, shares)
     before = np.cumsum(filled) - filled
@@ -232,10 +231,7 @@ def _sorted_rows(group: Rows, lengths: Rows) -> Rows:
 
 
 def _batch_ends(src: Rows, tgt: Rows, batch_tokens: int) -> Iterator[int]:
-    """Yield the end of each batch of pairs, given lengths that are sorted by target.
-
-    Batches have a multiple of ROW_STEP rows if possible.
-    """
+    """Yield the ends of batches of pairs sorted by target: multiples of ROW_STEP if possible."""
     start = 0
     while start < len(tgt):
         most = max(1, batch_tokens // int(tgt[start]))

@@ -71,10 +71,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def iter_text(path: Path) -> Iterator[str]:
-    """Yield the text of a file in blocks of complete lines, with their line ends.
-
-    Raises UserError as `iter_lines` does.
-    """
+    """Yield a file in blocks of complete lines, ends included; raises UserError as `iter_lines`."""
     with open_file(path) as file, opening_errors(path), damage_errors(path):
         yield from _blocks(file, path)
 
@@ -242,15 +239,14 @@ def open_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_content(path: Path, check: Callable[[bytes, Path, bool], None]) -> Iterator[IO[bytes]]:
-    """Open a file as `open_file` does; `check` judges the first bytes, before and after unpacking.
-
-    Raises UserError as `open_file` does, but for another type only if `check` does.
-    """
+    """Open as `open_file` does; `check` judges the first bytes, before and after unpacking."""
     check_paths(path)
     with ExitStack() as stack:
         with opening_errors(path):
             raw = stack.enter_context(path.open("rb"))
-            check(_first_bytes(path), path, False)
+            if path.is_file():  # a pipe can be read only once
+                check(raw.read(HEAD_BYTES), path, False)
+                raw.seek(0)
         if not is_compressed(path):
             yield raw
             return
@@ -297,10 +293,7 @@ def damage_errors(path: Path, error_class: type[Exception] = UserError) -> Itera
 
 @contextmanager
 def compressing(raw: IO[bytes], path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file whose content is compressed into `raw`, by the ending of `path`.
-
-    Equal content gives equal files.
-    """
+    """Yield a file that is compressed into `raw` by the ending of `path`, reproducibly."""
     if not is_compressed(path):
         yield raw
         return
@@ -329,11 +322,3 @@ def check_is_text(head: bytes, path: Path, packed: bool = False) -> None:
     endings = [ending for ending, compressed in _TYPES.items() if compressed == kind]
     renamed = f", or rename it so that its name ends in {endings[0]}" if endings else ""
     raise UserError(f"{describe(kind, path)}{renamed}")
-
-
-def _first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a regular file; b"" for a pipe, which can be read only once."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        return file.read(HEAD_BYTES)

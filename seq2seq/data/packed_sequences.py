@@ -116,18 +116,11 @@ def encode_chunk(
     start: int = 0,
 ) -> Chunk:
     """Encode pairs that start at a row of the text; drop those of more than `max_length` tokens."""
-    src_ids, tgt_ids = vocabularies.encode_pairs(src, tgt)
-    rows = [
-        i
-        for i in range(len(src))
-        if max_length is None or max(len(src_ids[i]), len(tgt_ids[i])) <= max_length
-    ]
-    return Chunk(
-        len(src),
-        start + np.array(rows, np.int64),
-        pack_ids([src_ids[i] for i in rows]),
-        pack_ids([tgt_ids[i] for i in rows]),
-    )
+    sides = vocabularies.encode_pairs(src, tgt)
+    longest = map(max, *(map(len, ids) for ids in sides))
+    rows = [i for i, size in enumerate(longest) if max_length is None or size <= max_length]
+    src_ids, tgt_ids = (pack_ids([ids[i] for i in rows]) for ids in sides)
+    return Chunk(len(src), start + np.array(rows, np.int64), src_ids, tgt_ids)
 
 
 def pack_ids(sequences: Sequence[list[int]]) -> PackedIds:

@@ -23,10 +23,7 @@ Pair = tuple[str, str]
 
 
 def iter_linked_pairs(corpus: "ParallelFiles") -> Iterator[tuple[Pair, list[int]]]:
-    """Yield each pair of a corpus with its word alignment, empty without a file of alignments.
-
-    Raises UserError as `iter_pairs` and `aligned_pairs` do.
-    """
+    """Yield pairs with their links, if there are any; raises UserError as `aligned_pairs` does."""
     pairs, path = texts.iter_pairs(corpus), texts.alignment_of(corpus)
     if path is None:
         return ((pair, []) for pair in pairs)

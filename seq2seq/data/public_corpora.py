@@ -16,10 +16,11 @@ import urllib.request
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.client import HTTPException
 from importlib.resources import files
 from pathlib import Path, PurePosixPath
+from typing import IO
 
 from seq2seq.data.corpus import has_text
 from seq2seq.runtime.console import say
@@ -34,20 +35,9 @@ MULTI30K_LICENCE = (
     "Multi30k (Elliott et al. 2016, 2017; Barrault et al. 2018): "
     "for non-commercial research and education only."
 )
-# SHA-256 of the unpacked content
-MULTI30K = {
-    "train.en.gz": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
-    "train.de.gz": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
-    "train.fr.gz": "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d",
-    "train.cs.gz": "2be68b38c8d586ff4f54eb13cc6e1baaaa053695b3f070d3038303a47f2268da",
-    "val.en.gz": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
-    "val.de.gz": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
-    "val.fr.gz": "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc",
-    "val.cs.gz": "d53827e469b0a1ca8d57e9e26b2b64c4bc4b33f5479c7b03ae87ae5c882c3e33",
-    "test_2016_flickr.en.gz": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
-    "test_2016_flickr.de.gz": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
-    "test_2016_flickr.fr.gz": "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6",
-    "test_2016_flickr.cs.gz": "45adb85f688de8407fddcbe1b36dca15d12aab868149b337e2576f2d6d2ff8d8",
+_CHECKSUMS = files("seq2seq").joinpath("data", "multi30k.sha256").read_text("utf-8")
+MULTI30K = {  # SHA-256 of the unpacked content, by name
+    name: checksum for checksum, name in map(str.split, _CHECKSUMS.splitlines())
 }
 
 ANKI_URL = "https://www.manythings.org/anki"
@@ -63,10 +53,7 @@ HELD_OUT = 1000  # English sentences in each of dev and test
 
 
 def unpack_demo_corpora(folder: Path) -> list[str]:
-    """Write each corpus to `folder/NAME/{train,valid,test}.LANG`; return a summary of each.
-
-    Raises RunError if a file cannot be written.
-    """
+    """Write `folder/NAME/{train,valid,test}.LANG`; return summaries. Raises RunError."""
     pairs: dict[str, dict[str, int]] = {}
     for name, content in _members():
         path = folder / name
@@ -92,15 +79,11 @@ def _members() -> Iterator[tuple[PurePosixPath, bytes]]:
 
 
 def fetch(name: str, output: Path, base_url: str | None = None) -> None:
-    """Download one of CORPORA into the folder of its name in `output`.
-
-    Raises RunError if the download fails or is damaged.
-    """
-    folder = output / name
+    """Download one of CORPORA into the folder of its name; raises RunError if that fails."""
     if name == MULTI30K_NAME:
-        fetch_multi30k(base_url or MULTI30K_URL, folder)
+        fetch_multi30k(base_url or MULTI30K_URL, output / name)
     else:
-        fetch_anki(base_url or ANKI_URL, folder, ANKI_LANGUAGES[name])
+        fetch_anki(base_url or ANKI_URL, output / name, ANKI_LANGUAGES[name])
 
 
 def fetch_multi30k(base_url: str, folder: Path) -> None:
@@ -111,8 +94,7 @@ def fetch_multi30k(base_url: str, folder: Path) -> None:
             say(f"{path}: up to date")
             continue
         packed = download(f"{base_url}/{name}")
-        checksum = content_sha256(packed)
-        if checksum != expected:
+        if (checksum := content_sha256(packed)) != expected:
             raise RunError(
                 f"{name}: the content has SHA-256 {checksum} instead of {expected}. "
                 f"The download was discarded; try again, or another {argument('base_url')}"
@@ -127,7 +109,7 @@ def content_sha256(packed: bytes) -> str:
     """Return the SHA-256 of the content of a gzip file, or a remark if it is damaged."""
     try:
         with gzip.open(io.BytesIO(packed)) as stream:
-            return hashlib.sha256(read_at_most(stream.read, MAX_UNPACKED, "content")).hexdigest()
+            return hashlib.sha256(_unpacked(stream, "content")).hexdigest()
     except (gzip.BadGzipFile, EOFError, zlib.error):
         return "(not an intact gzip file)"
 
@@ -158,8 +140,7 @@ def download(url: str) -> bytes:
     request = urllib.request.Request(url, headers={"User-Agent": USER_AGENT})
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-            content: bytes = response.read()
-            return content
+            return bytes(response.read())
     except (OSError, HTTPException) as error:
         reason = " ".join(str(error).split())
         raise RunError(
@@ -168,21 +149,19 @@ def download(url: str) -> bytes:
         ) from error
 
 
-def read_at_most(read: Callable[[int], bytes], limit: int, name: str) -> bytes:
-    """Read a stream to its end; raise RunError if it exceeds `limit` bytes."""
-    content = bytearray()
-    while chunk := read(2**20):
-        content += chunk
-        if len(content) > limit:
-            raise RunError(f"{name}: larger than {limit:,} bytes")
-    return bytes(content)
+def _unpacked(stream: IO[bytes] | gzip.GzipFile, name: str) -> bytes:
+    """Read a stream to its end; raise RunError if it exceeds MAX_UNPACKED bytes."""
+    content = stream.read(MAX_UNPACKED + 1)
+    if len(content) > MAX_UNPACKED:
+        raise RunError(f"{name}: larger than {MAX_UNPACKED:,} bytes")
+    return content
 
 
 def read_pairs(archive: bytes, member: str) -> list[str]:
     """Read a text file of a zip archive in memory: English, tab, translation, tab, attribution."""
     try:
         with zipfile.ZipFile(io.BytesIO(archive)) as members, members.open(member) as stream:
-            text = read_at_most(stream.read, MAX_UNPACKED, member).decode("utf-8-sig")
+            text = _unpacked(stream, member).decode("utf-8-sig")
     except (KeyError, zipfile.BadZipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise RunError(f"the download is not an intact archive of {member}: {error}") from error
     lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

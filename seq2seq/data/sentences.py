@@ -167,15 +167,16 @@ def split_ending(text: str) -> Ending:
     end = len(text)
     while end and _closes(text[end - 1]):
         end -= 1
-    start = len(text[: end - 1].rstrip()) if end and _is_mark(text[end - 1]) else end
+    last = text[end - 1 : end]
+    is_mark = last and unicodedata.category(last) in ("Po", "Pd") and last not in _SIGNS
+    start = len(text[: end - 1].rstrip()) if is_mark else end
     return Ending(text[:start], text[start:end], text[end:])
 
 
 def usual_marks(src: Sequence[str], tgt: Sequence[str]) -> list[str]:
-    """Return the final mark that most source lines have, then others that translate it.
+    """Return the final mark, with spaces before it, of most source lines; then its translations.
 
-    None are returned for a text that has lines without a final mark. White space before the first
-    mark belongs to it, as in tokenized text.
+    None are returned for a text that has lines without a final mark.
     """
     endings = [split_ending(line).mark for line in src]
     counts = Counter(endings)
@@ -194,7 +195,8 @@ def usual_marks(src: Sequence[str], tgt: Sequence[str]) -> list[str]:
 
 def lacks_mark(text: str) -> bool:
     """Return whether a text has words, and no punctuation mark at its end."""
-    return any(map(_is_word, text)) and not split_ending(text).mark
+    has_words = any(c.isalnum() or unicodedata.category(c) == "Cn" for c in text)  # or a name's
+    return has_words and not split_ending(text).mark
 
 
 def without_mark(text: str, marks: Iterable[str]) -> str:
@@ -211,15 +213,6 @@ def _closes(character: str) -> bool:
     """Return whether a character may follow a final mark: a quotation mark, a bracket or space."""
     category = unicodedata.category(character)
     return category in _CLOSING_CATEGORIES or character in _QUOTATION
-
-
-def _is_mark(character: str) -> bool:
-    return unicodedata.category(character) in ("Po", "Pd") and character not in _SIGNS
-
-
-def _is_word(character: str) -> bool:
-    """Return whether a character is part of a word; a placeholder of a name is."""
-    return character.isalnum() or unicodedata.category(character) == "Cn"
 
 
 class Affixes(NamedTuple):
@@ -268,10 +261,10 @@ def _start_of_tail(text: str, start: int) -> int:
         if not any(character.isspace() for character in between.rstrip()):
             return marks[0].end()
     end = len(text)
-    while end > last and (text[end - 1].isspace() or _is_symbol(text[end - 1])):
+    while end > last and (
+        text[end - 1].isspace()
+        or text[end - 1] in _JOINING
+        or unicodedata.category(text[end - 1]) in _SYMBOL_CATEGORIES
+    ):
         end -= 1
     return end if text[end:].strip() else len(text)
-
-
-def _is_symbol(character: str) -> bool:
-    return character in _JOINING or unicodedata.category(character) in _SYMBOL_CATEGORIES

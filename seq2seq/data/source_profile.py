@@ -7,22 +7,10 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, cached_property
 from itertools import islice, takewhile
-from typing import Any
 
+from seq2seq.data import sentences as forms
 from seq2seq.data.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
-from seq2seq.data.sentences import (
-    CLOSING,
-    FOOTNOTES,
-    MARKS,
-    Affixes,
-    find_abbreviations,
-    has_letters,
-    lacks_mark,
-    split_affixes,
-    split_sentences,
-    usual_marks,
-    without_mark,
-)
+from seq2seq.data.sentences import Affixes, has_letters, split_affixes, split_sentences
 from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.names.words import any_of
@@ -100,9 +88,9 @@ class SourceProfile:
         if self.heads and self.tails:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text)
-        end = body.rstrip(CLOSING)
+        end = body.rstrip(forms.CLOSING)
         is_known = not self.characters or end[-1:] in self._characters
-        if has_letters(end) and end[-1] in MARKS and not is_known:
+        if has_letters(end) and end[-1] in forms.MARKS and not is_known:
             body, tail = end[:-1], body[len(end) - 1 :] + tail
         if self.heads:
             return Affixes("", head + body, tail)
@@ -116,7 +104,7 @@ class SourceProfile:
         """
         if not self.characters or not any(map(is_unusual, line)):
             return line
-        texts = FOOTNOTES.split(line)  # every second one is a footnote's number
+        texts = forms.FOOTNOTES.split(line)  # every second one is a footnote's number
         for place in range(0, len(texts), 2):
             texts[place] = "".join(_ordinary(c, self._characters) for c in texts[place])
         return "".join(texts)
@@ -151,13 +139,13 @@ class SourceProfile:
 
     def with_final_mark(self, line: str, tag: str | None = None) -> str:
         """Add the usual final mark to a line that has none, if those of the training text have."""
-        if self.final_marks and lacks_mark(line.removeprefix(tag or "")):
+        if self.final_marks and forms.lacks_mark(line.removeprefix(tag or "")):
             return line.rstrip() + self.final_marks[0]
         return line
 
     def without_final_mark(self, text: str) -> str:
         """Remove from a translation the final mark that translates the usual one."""
-        return without_mark(text, self.final_marks)
+        return forms.without_mark(text, self.final_marks)
 
     def ends_in_mark(self, text: str) -> bool:
         """Return whether `without_final_mark` changes a text."""
@@ -191,7 +179,7 @@ class SourceProfile:
         if not self.tgt_words:
             return False
         src, tgt = self._words_of_sides
-        words = _words_of(line)
+        words = _WORDS.findall(line.casefold())
         count = sum(word in tgt for word in words)
         return count >= MIN_WORDS and count > SURPLUS * sum(word in src for word in words)
 
@@ -214,40 +202,52 @@ def describe_source(
     if len(lines) < MIN_LINES:
         return SourceProfile()
     rows = spread_rows(len(lines), MAX_LINES)
-    sample = [lines[row] for row in rows]
-    abbreviations = find_abbreviations(sample)
+    sample, tgt_sample = ([side[row] for row in rows] for side in (lines, tgt))
+    abbreviations = forms.find_abbreviations(sample)
     shortened = frozenset(abbreviations)
-    counts = Counter(len(split_sentences(line, shortened)) for line in sample)
+    counts = sorted(len(split_sentences(line, shortened)) for line in sample)
     scripts = Counter(script for line in sample for script in set(scripts_of(line)))
     tags = _tags(sample, symbols)
     untagged = [_untagged(line, tags) for line in sample]
     habits = copy_habits(lines, tgt) if copies else CopyHabits()
-    tgt_sample = [tgt[row] for row in rows]
     src_words, tgt_words = _telling_words(sample, tgt_sample)
+    characters = Counter(character for line in sample for character in set(line))
+    least, most = HARDLY * len(sample), (1 - LOWER) * len(sample)
+    affixes = [split_affixes(line) for line in untagged]
+    initials = [letter.isupper() for letter in map(_first_letter, sample) if letter]
     return SourceProfile(
-        _usual(counts),
+        counts[len(counts) - 1 - int(RARE * len(counts))],
         abbreviations,
-        sum(map(in_capitals, sample)) > HARDLY * len(sample),
-        sorted(name for name, count in scripts.items() if count > HARDLY * len(sample)),
+        sum(map(in_capitals, sample)) > least,
+        sorted(name for name, count in scripts.items() if count > least),
         True,
         tags,
         list(habits.translated),
         list(habits.copied_forms),
         list(habits.translated_forms),
-        usual_marks(sample, tgt_sample),
-        titles=sum(map(in_title_case, untagged)) > HARDLY * len(sample),
-        lower=sum(map(in_lower_case, untagged)) > HARDLY * len(sample),
-        tagged=len(untagged) - sum(map(str.__eq__, sample, untagged)) >= (1 - LOWER) * len(sample),
+        forms.usual_marks(sample, tgt_sample),
+        characters="".join(
+            sorted(c for c, count in characters.items() if not is_unusual(c) or count > least)
+        ),
+        wordless=sum(not has_letters(line) for line in sample) > least,
+        heads=sum(bool(parts.head) for parts in affixes) > least,
+        tails=sum(bool(parts.tail) for parts in affixes) > least,
+        begins_in_capitals=sum(initials) >= (1 - LOWER) * max(1, len(initials)),
+        titles=sum(map(in_title_case, untagged)) > least,
+        lower=sum(map(in_lower_case, untagged)) > least,
+        tagged=len(untagged) - sum(map(str.__eq__, sample, untagged)) >= most,
         numbers=share_numbers(sample, tgt_sample),
         src_words=src_words,
         tgt_words=tgt_words,
-        **_habits(sample, untagged),
     )
 
 
 def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the most frequent words of each side that the other side hardly has."""
-    counts = [Counter(word for line in side for word in _words_of(line)) for side in (src, tgt)]
+    counts = [
+        Counter(word for line in side for word in _WORDS.findall(line.casefold()))
+        for side in (src, tgt)
+    ]
     sums = [count.total() for count in counts]
     telling: list[list[str]] = []
     for here, there in ((0, 1), (1, 0)):
@@ -258,28 +258,6 @@ def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], l
         )
         telling.append(list(islice(words, MAX_WORDS)))
     return telling[0], telling[1]
-
-
-def _words_of(line: str) -> list[str]:
-    return _WORDS.findall(line.casefold())
-
-
-def _habits(lines: Sequence[str], untagged: Sequence[str]) -> dict[str, Any]:
-    """Return the characters and the form of lines, as fields of their profile."""
-    characters = Counter(character for line in lines for character in set(line))
-    least = HARDLY * len(lines)
-    affixes = [split_affixes(line) for line in untagged]
-    begin_in_capitals = [letter.isupper() for letter in map(_first_letter, lines) if letter]
-    return {
-        "characters": "".join(
-            sorted(c for c, count in characters.items() if not is_unusual(c) or count > least)
-        ),
-        "wordless": sum(not has_letters(line) for line in lines) > least,
-        "heads": sum(bool(parts.head) for parts in affixes) > least,
-        "tails": sum(bool(parts.tail) for parts in affixes) > least,
-        "begins_in_capitals": sum(begin_in_capitals) >= (1 - LOWER) * max(1, len(begin_in_capitals))
-        and bool(begin_in_capitals),
-    }
 
 
 def _first_letter(line: str) -> str:
@@ -326,16 +304,6 @@ def _untagged(line: str, tags: Sequence[str]) -> str:
     while tags and (first := line.partition(" "))[0] in tags:
         line = first[2]
     return line
-
-
-def _usual(counts: Counter[int]) -> int:
-    """Return the number of sentences that at most RARE of the lines exceed."""
-    above = counts.total()
-    for number in sorted(counts):
-        above -= counts[number]
-        if above <= RARE * counts.total():
-            return number
-    raise AssertionError("the largest number is exceeded by none")
 
 
 def in_capitals(line: str) -> bool:

@@ -156,14 +156,10 @@ def _connected(src: "array[int]", tgt: "array[int]") -> NDArray[np.int64]:
     )
     count = int(src_texts.max(initial=-1)) + 1
     above = array("q", range(count + int(tgt_texts.max(initial=-1)) + 1))  # parents in a forest
-    for src_text, tgt_text in zip(src_texts, tgt_texts + count, strict=True):
-        _join(above, int(src_text), int(tgt_text))
+    for texts in zip(src_texts, tgt_texts + count, strict=True):
+        first, second = sorted(_root(above, int(text)) for text in texts)
+        above[second] = first
     return np.array([_root(above, int(text)) for text in src_texts], np.int64)
-
-
-def _join(above: "array[int]", first: int, second: int) -> None:
-    first, second = _root(above, first), _root(above, second)
-    above[max(first, second)] = min(first, second)
 
 
 def _root(above: "array[int]", node: int) -> int:

@@ -58,10 +58,7 @@ class SubwordSampler:
         self._previous: dict[str, Any] = {}  # words cached before MAX_NEW_WORDS was reached
 
     def sample(self, texts: Sequence[str], seed: int, numbers: Sequence[int]) -> list[list[int]]:
-        """Return the ids of each text under a random segmentation.
-
-        They depend on the text, the seed and the text's number alone.
-        """
+        """Return ids under a random segmentation, a function of text, seed and text number."""
         lines = [_words(text) for text in texts]
         choices, starts = self._choices(lines, seed, numbers)
         draw = self._draw if self._symbols else self._model.draw

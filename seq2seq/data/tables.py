@@ -36,10 +36,7 @@ WritePair = Callable[[str, str], object]
 
 
 def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, str]]:
-    """Yield two cells of each line: the first two, or columns by number, or by name in line 1.
-
-    Raises UserError as `iter_lines` does, for a line with too few columns and a missing name.
-    """
+    """Yield two cells of each line, by number, or by name in line 1. Raises UserError."""
     lines, first = iter_lines(path), 1
     positions = as_numbers(columns or ("1", "2"))
     if positions is None:
@@ -159,10 +156,7 @@ def _text(fields: dict[str, object], name: str, place: str) -> str:
 
 
 def as_line(text: str, place: str) -> str:
-    """Return the text of a cell with line breaks as spaces, for a sentence is one line.
-
-    Raises UserError for what no text in UTF-8 contains, a NUL character or a lone surrogate.
-    """
+    """Return a cell with line breaks as spaces; raises UserError for NUL or a lone surrogate."""
     if "\0" in text or LONE_SURROGATE.search(text):
         raise UserError(f"{place}: contains a NUL character or half a surrogate pair; repair it")
     return _LINE_BREAK.sub(" ", text) if "\n" in text or "\r" in text else text
@@ -184,10 +178,9 @@ def is_header(line: str, languages: Sequence[str] = ()) -> bool:
 
 @contextmanager
 def new_file(path: Path, later: Renames | None = None) -> Iterator[IO[bytes]]:
-    """Yield a file, compressed by its ending, that appears at its path once it is complete.
+    """Yield a file, compressed by its ending, that appears, or replaces a link's, once complete.
 
-    With `later`, it appears with others. A symbolic link is followed. Raises RunError if writing
-    fails.
+    With `later`, it appears with others. Raises RunError if writing fails.
     """
     with (
         write_errors(path),
@@ -203,9 +196,8 @@ def pair_writer(
 ) -> Iterator[WritePair]:
     """Yield a function that writes a pair: into two files of lines, or into one table.
 
-    The files appear together, or with others of `later` (see `appearing_together`).
-    `columns` are the names in the header of CSV and the keys of JSON lines. In a TSV a tab of a
-    sentence becomes a space. Raises errors as `new_file` does.
+    The files appear together, or with others of `later`. `columns` name those of CSV and JSON; a
+    tab in a TSV becomes a space. Raises errors as `new_file` does.
     """
     with ExitStack() as stack:
         if later is None:

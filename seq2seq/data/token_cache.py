@@ -104,11 +104,10 @@ class EntryCache:
     def load(
         self, name: str, key: Key, build: Callable[[Path], Counts], recorded: str | None = None
     ) -> Entry:
-        """Open the entry with this key; if it cannot be used, let `build` fill a new folder.
+        """Open the entry with this key, or let `build` fill a new folder if it cannot be used.
 
-        It cannot if its digest is not the `recorded` one; if one is given, large files are read,
-        too. One process builds or opens an entry at a time. Raises
-        RunError if the entry cannot be written.
+        With a `recorded` digest it has to have that, and large files are read. One process at a
+        time. Raises RunError if the entry cannot be written.
         """
         path = self.path / name
         with write_errors(f"{path}, {_PLACE}"), closing(FolderLock(self.path, wait=True)):
@@ -144,7 +143,12 @@ class EntryCache:
         part = Path(tempfile.mkdtemp(PART_SUFFIX, f"{path.name}.", self.path))
         try:
             counts = build(part)
-            files = {file.name: _synced(file) for file in sorted(part.iterdir())}
+            files = dict[str, list[Any]]()
+            for path_of_file in sorted(part.iterdir()):
+                with path_of_file.open("rb+") as file:
+                    sync(file)
+                    digest = hashlib.file_digest(file, "sha256").hexdigest()
+                files[path_of_file.name] = [path_of_file.stat().st_size, digest]
             manifest = {"format": FORMAT, "key": key, "counts": counts, "files": files}
             atomic_write(part / MANIFEST, json.dumps(manifest, indent=1).encode())
             self._remove(path)
@@ -201,18 +205,10 @@ def _read(path: Path, key: Key, recorded: str | None) -> Entry:
     return entry
 
 
-def _synced(path: Path) -> list[Any]:
-    """Flush a file to the storage device; return its size and SHA-256."""
-    with path.open("rb+") as file:
-        sync(file)
-        return [os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()]
-
-
 def copy_text(files: Texts, folder: Path) -> Counts:
-    """Copy the pairs with text on both sides; return the counts of pairs by kind.
+    """Copy the pairs with text on both sides; return the counts of pairs, of several corpora too.
 
-    Of several corpora, those of each are counted, too. Raises UserError as `iter_pairs` does, and
-    if no pair of a corpus has text on both sides.
+    Raises UserError as `iter_pairs` does, and if no pair of a corpus has text on both sides.
     """
     counts = {"pairs": 0, "blank": 0, "same": 0}
     corpora, linked = texts.as_list(files), has_links(files)
@@ -282,8 +278,8 @@ def write_ids(folder: Path, chunks: Iterable[Chunk], vocabulary_size: int) -> Co
         (folder / "rows").open("xb") as file,
     ):
         for _, rows, src, tgt in chunks:
-            for writer, side in ((src_writer, src), (tgt_writer, tgt)):
-                writer.write(side.ids.astype(kind), side.lengths)
+            src_writer.write(src.ids.astype(kind), src.lengths)
+            tgt_writer.write(tgt.ids.astype(kind), tgt.lengths)
             file.write(rows.tobytes())
             count += len(rows)
     return {"pairs": count}
@@ -300,10 +296,7 @@ def open_ids(
 
 
 class StoredDivisions(dict[tuple[int, bool], BatchDivision]):
-    """Divisions of pairs into batches, by batch_tokens and order: to count batches takes seconds.
-
-    They are kept in the entry of the pairs' ids.
-    """
+    """Divisions of pairs into batches, kept beside the ids: to count batches takes seconds."""
 
     def __init__(self, entry: Entry) -> None:
         """Read those of earlier starts; if that fails, start without any."""

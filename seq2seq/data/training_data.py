@@ -32,7 +32,7 @@ from tqdm import tqdm
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
 from seq2seq.data import token_cache
-from seq2seq.data.batching import EncodedPairs, Share, describe_share, ends_of, shares
+from seq2seq.data.batching import EncodedPairs, Share, ends_of, shares
 from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.lines import opening_errors
 from seq2seq.data.packed_sequences import Chunk, PackedIds, Selected, encode_chunk
@@ -63,6 +63,11 @@ MAX_PAIRS_WITHOUT_WORKERS = 50_000
 MAX_WORKERS = 16
 CHUNK_PAIRS = 5_000  # encoded by one call
 _QUEUED_PER_WORKER = 2  # chunks, so that workers do not wait for this process
+_VERSIONS = {  # that determine the tokens, besides text and vocabulary
+    "sentencepiece": sentencepiece.__version__,
+    "unicode": unicodedata.unidata_version,
+    "unknown": "an id for each word",
+}
 
 
 @contextmanager
@@ -81,7 +86,7 @@ def training_data(
     cache = EntryCache(place, _folder_name(files))
     try:
         data = TrainingData(files, cache, digests or {})
-        if place == run_dir / FOLDER and is_foreign(shared := _shared_cache(run_dir)):
+        if place == run_dir / FOLDER and is_foreign(shared := run_dir.absolute().parent / FOLDER):
             data.notes.append(f"note: {shared} belongs to another user and is not used")
         yield data
     except UserError:
@@ -108,14 +113,12 @@ def _statuses(files: Texts) -> dict[str, list[int]]:
 
 
 def cache_of(run_dir: Path) -> Path:
-    """Return the cache of a run: next to the run folder, or in it if only that is writable.
+    """Return the cache of a run: next to the run folder, or in it if another is not usable.
 
-    Runs in the same folder share their cache, but not with other users: if another user's cache is
-    next to the run folder, that of the run is in it. The environment variable SEQ2SEQ_CACHE names
-    another parent folder. Raises UserError if that one cannot be used.
+    SEQ2SEQ_CACHE names another parent folder; raises UserError if that cannot be used.
     """
     if not (parent := os.environ.get(PLACE)):
-        shared = _shared_cache(run_dir)
+        shared = run_dir.absolute().parent / FOLDER
         return shared if _is_usable(shared) else run_dir / FOLDER
     chosen = Path(parent).absolute() / FOLDER
     check_paths(chosen)
@@ -130,10 +133,6 @@ def _is_usable(cache: Path) -> bool:
     """Return whether a cache is the user's own or can be made."""
     nearest = next(path for path in (cache, *cache.parents) if path.exists())
     return nearest.is_dir() and os.access(nearest, os.W_OK) and not is_foreign(cache)
-
-
-def _shared_cache(run_dir: Path) -> Path:
-    return run_dir.absolute().parent / FOLDER
 
 
 class TrainingData:
@@ -172,10 +171,7 @@ class TrainingData:
         self._record(_TEXT, entry)
 
     def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
-        """Train vocabularies on the text, or load those trained before.
-
-        Raises UserError as `train_vocabularies` does.
-        """
+        """Train vocabularies on the text as `train_vocabularies` does, or load earlier ones."""
         settings = config.model_dump(exclude={"sampling"}, mode="json")
 
         def build(folder: Path) -> Counts:
@@ -215,7 +211,7 @@ class TrainingData:
         self, kind: str, settings: Mapping[str, Any], build: Callable[[Path], Counts]
     ) -> Entry:
         """Load the entry of this text and these settings, built from this very copy of the text."""
-        key = {"text": self._entry.digest, **settings, **_versions()}
+        key = {"text": self._entry.digest, **settings, **_VERSIONS}
         recorded = self._recorded.get(_DIGESTS.get(kind, ""))
         entry = self._cache.load(f"{kind}-{_hash(settings)}", key, build, recorded)
         self._record(kind, entry)
@@ -248,10 +244,13 @@ def _corpus_notes(
     for number, (corpus, size, weight) in enumerate(zip(corpora, sizes, weights, strict=True), 1):
         name = f"training corpus {number}" if len(corpora) > 1 else "training text"
         tag = f", tag {corpus.tag}" if corpus.tag else ""
-        used = describe_share(size, weight, max(weights))
-        share = f", {used} (weight {weight:g})" if len(set(weights)) > 1 else ""
+        used, share = size * weight / max(weights), ""  # pairs in an epoch
+        if len(set(weights)) > 1:
+            number_used = "fewer than one" if used < 1 else f"about {used:,.0f}"
+            number_used = "all" if weight == max(weights) else number_used
+            share = f", {number_used} in each epoch (weight {weight:g})"
         if len(corpora) > 1 or tag:
-            warning = "warning: " * (size * weight < max(weights))
+            warning = "warning: " * (used < 1)
             source = texts.source_name(corpus)
             notes.append(f"{warning}{name}, {source}: {size:,} pairs{share}{tag}")
     return notes
@@ -270,21 +269,11 @@ def _hash(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def _versions() -> dict[str, str]:
-    """Return versions and conventions that determine the tokens, besides text and vocabulary."""
-    return {
-        "sentencepiece": sentencepiece.__version__,
-        "unicode": unicodedata.unidata_version,
-        "unknown": "an id for each word",
-    }
-
-
 def train_in_worker(
     text: ParallelText, config: VocabularyConfig, folder: Path, tags: Sequence[str] = ()
 ) -> None:
-    """Train vocabularies on a text, and write them to a folder.
+    """Write vocabularies of a text to a folder; a worker gives SentencePiece's memory back.
 
-    A large text is left to a worker, at whose end the memory that SentencePiece takes is returned.
     Raises UserError as `train_vocabularies` does, and RunError if the worker is killed.
     """
 
@@ -301,10 +290,7 @@ def train_in_worker(
 def encode_in_workers(
     text: ParallelText, vocabularies: Vocabularies, max_length: int, folder: Path
 ) -> Generator[Chunk]:
-    """Encode a text, a large one in workers; yield its chunks in order.
-
-    Workers leave their results in a temporary folder in `folder`. Raises RunError if one is killed.
-    """
+    """Yield the chunks of a text; workers encode a large one. Raises RunError if one is killed."""
 
     def encode(start: int) -> Chunk:
         rows = slice(start, start + CHUNK_PAIRS)

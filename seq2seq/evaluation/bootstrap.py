@@ -106,8 +106,7 @@ def difference(
 ) -> Difference:
     """Test a system against a baseline, given the BLEU of each seed and the resampled means.
 
-    The resampled means are None for too few sentences. `differing` is their number of
-    `differing_sentences`.
+    Those are None for too few sentences; `differing` counts the `differing_sentences`.
     """
     by_seed = np.subtract(system, baseline)
     mean, spread = float(by_seed.mean()), deviation(by_seed.tolist())

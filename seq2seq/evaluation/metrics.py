@@ -26,10 +26,9 @@ _TOKENIZED_LINES = 100  # lines ending in " ." from which sacrebleu takes a text
 
 
 class Score(NamedTuple):
-    """A corpus score in percentage points.
+    """A corpus score in percentage points, with its 95% bootstrap interval.
 
-    `ci` is its 95% confidence interval (low, high), the percentiles of its bootstrap resamples;
-    None without bootstrap and for fewer than `bootstrap.MIN_SENTENCES` lines.
+    No interval without bootstrap, and for fewer than `bootstrap.MIN_SENTENCES` lines.
     """
 
     score: float
@@ -41,11 +40,7 @@ Scores = dict[str, Score]  # by the keys of METRICS, without those that are not 
 
 
 class SentenceScore(NamedTuple):
-    """Scores of one sentence in percentage points: BLEU with effective order, and chrF2.
-
-    BLEU leaves out n-grams that are longer than the hypothesis (sacrebleu's `effective_order`); a
-    mean over sentences is not the corpus score.
-    """
+    """BLEU with effective order (no n-grams longer than the hypothesis), and chrF2, in points."""
 
     bleu: float
     chrf: float
@@ -60,10 +55,7 @@ class Resampled(NamedTuple):
 
 
 class Paired(NamedTuple):
-    """One metric of two systems, and the two-sided p-value of their difference.
-
-    The p-value is None if `ci` is, or if too few sentences differ.
-    """
+    """One metric of two systems; no p-value without `ci` or if too few sentences differ."""
 
     baseline: Resampled
     system: Resampled
@@ -85,27 +77,17 @@ class MetricKind(NamedTuple):
     make: Callable[[Sequence[Sequence[str]] | None, bool, Segmentation], Metric]
 
 
-def _bleu(
-    references: Sequence[Sequence[str]] | None, lowercase: bool, segmentation: Segmentation
-) -> Metric:
-    return BLEU(lowercase=lowercase, tokenize=segmentation.tokenize, references=references)
-
-
-def _chrf(references: Sequence[Sequence[str]] | None, lowercase: bool, _: Segmentation) -> Metric:
-    return CHRF(lowercase=lowercase, references=references)
-
-
-def _ter(
-    references: Sequence[Sequence[str]] | None, lowercase: bool, segmentation: Segmentation
-) -> Metric:
-    options = {"normalized": segmentation.asian, "asian_support": segmentation.asian}
-    return TER(**options, case_sensitive=not lowercase, references=references)
-
-
 METRICS = {  # BLEU and chrF2 (character 1- to 6-grams): higher is better; TER: lower
-    "bleu": MetricKind("BLEU", _bleu),
-    "chrf": MetricKind("chrF2", _chrf),
-    "ter": MetricKind("TER", _ter),  # only for texts without lines of more than MAX_TER_WORDS
+    "bleu": MetricKind(
+        "BLEU", lambda refs, lower, words: BLEU(lower, tokenize=words.tokenize, references=refs)
+    ),
+    "chrf": MetricKind("chrF2", lambda refs, lower, _: CHRF(lowercase=lower, references=refs)),
+    "ter": MetricKind(  # only for texts without lines of more than MAX_TER_WORDS
+        "TER",
+        lambda refs, lower, words: TER(
+            words.asian, asian_support=words.asian, case_sensitive=not lower, references=refs
+        ),
+    ),
 }
 
 
@@ -115,10 +97,7 @@ def system_scores(comparison: Comparison) -> Scores:
 
 
 def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """Check that all (name, lines) have the same number of lines, at least one.
-
-    Blank lines count. Raises UserError.
-    """
+    """Raise UserError unless all (name, lines) have the same number of lines, at least one."""
     first_name, first_lines = texts[0]
     for name, lines in texts:
         if not lines:

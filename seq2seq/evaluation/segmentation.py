@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import chain
 from typing import NamedTuple
 
 from sacrebleu.metrics.bleu import BLEU
@@ -18,21 +19,14 @@ from seq2seq.runtime.errors import UserError, argument
 DEFAULT_TOKENIZER = "13a"
 _BY_SPACES = (DEFAULT_TOKENIZER, "intl", "none")  # tokenizers that split words at spaces
 # Scripts without spaces between words, by the start of the Unicode names of their letters.
+_NAMED_ALIKE = (
+    *("Thai", "Lao", "Khmer", "Myanmar", "Tibetan", "Tai", "New Tai", "Ahom"),
+    *("Javanese", "Balinese", "Yi", "Nushu", "Tangut"),
+)
 _UNSPACED = {
-    "CJK": "Han",
-    "IDEOGRAPHIC": "Han",
-    "BOPOMOFO": "Han",
-    "HIRAGANA": "Kana",
-    "KATAKANA": "Kana",
-    "KATAKANA-HIRAGANA": "Kana",
-    "HALFWIDTH KATAKANA": "Kana",
-    **{
-        name.upper(): name
-        for name in (
-            *("Thai", "Lao", "Khmer", "Myanmar", "Tibetan", "Tai", "New Tai", "Ahom"),
-            *("Javanese", "Balinese", "Yi", "Nushu", "Tangut"),
-        )
-    },
+    **dict.fromkeys(("CJK", "IDEOGRAPHIC", "BOPOMOFO"), "Han"),
+    **dict.fromkeys(("HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA", "HALFWIDTH KATAKANA"), "Kana"),
+    **{name.upper(): name for name in _NAMED_ALIKE},
 }
 _JAPANESE_CODES = ("ja", "jpn", "jp", "japanese")  # for references in Han characters alone
 _UNSPACED_SHARE = 0.3  # share of letters; one Han character is worth several Latin letters
@@ -116,10 +110,8 @@ def segmentation_of(
 
 def _letters_by_script(references: Iterable[Sequence[str]]) -> Counter[str | None]:
     """Count letters and marks by unspaced script (None: any other) in part of the lines."""
-    characters: Counter[str] = Counter()
-    for lines in references:
-        for line in spread(lines, _SAMPLED_LINES):
-            characters.update(line)
+    sample = (line for lines in references for line in spread(lines, _SAMPLED_LINES))
+    characters = Counter(chain.from_iterable(sample))
     letters: Counter[str | None] = Counter()
     for character, count in characters.items():
         if unicodedata.category(character)[0] in "LM":

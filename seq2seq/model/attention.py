@@ -18,18 +18,15 @@ class ScoreFunction(Protocol):
 
     def project(self, outputs: Tensor) -> tuple[Tensor, Tensor]:
         """Project encoder outputs [B, S, H] to keys [B, S, *] and values [B, S, context_size]."""
-        ...
 
     def __call__(self, query: Tensor, keys: Tensor) -> Tensor:
         """Score queries [B, K, Q] against keys [B, S, *]: [B, K, S].
 
         Only `MultiHeadScore` returns [B, M, K, S]: a score from outside has one head.
         """
-        ...
 
     def weights(self) -> ScoreWeights | None:
         """Return plain tensors for the fused unroll, or None if the function has no such form."""
-        ...
 
 
 class AdditiveScore(nn.Module):

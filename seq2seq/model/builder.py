@@ -28,7 +28,7 @@ def build_model(
     src_embedding = ScaledEmbedding(src_size, config.embedding_size)
     shared = joint and config.tie_embeddings
     tgt_embedding = src_embedding if shared else ScaledEmbedding(tgt_size, config.embedding_size)
-    dropout = _dropout(config)
+    dropout = DropoutRates(**dict(config.dropout))
     encoder = Encoder(
         src_embedding,
         config.hidden_size,
@@ -39,7 +39,9 @@ def build_model(
         config.layers.residual,
         _layer_class(config),
     )
-    output_size = _output_size(config)
+    output_size = config.embedding_size  # R if embeddings are tied
+    if not config.tie_embeddings:  # half of H with maxout, as in its paper, A.2.3
+        output_size = -(-config.hidden_size // 2) if config.maxout else config.hidden_size
     sizes = DecoderSizes(
         config.embedding_size,
         config.hidden_size,
@@ -73,7 +75,12 @@ def _decoder(config: ModelConfig, sizes: DecoderSizes, max_length: int) -> Decod
     if config.decoder == "none":
         return PlainDecoder(sizes)
     assert config.score is not None, "set by the config for every decoder with attention"
-    score, window = _score(config, config.score, max_length), _window(config)
+    score = _score(config, config.score, max_length)
+    window: Window | None = None
+    if config.window is not None and config.window.kind == "local_m":
+        window = MonotonicWindow(config.window.width)
+    elif config.window is not None:
+        window = PredictiveWindow(config.hidden_size, config.window.width)
     coverage = Coverage(_attention_size(config)) if config.score.name == "coverage" else None
     if config.decoder == "bahdanau":
         return BahdanauDecoder(sizes, score, window, coverage, config.maxout)
@@ -82,21 +89,10 @@ def _decoder(config: ModelConfig, sizes: DecoderSizes, max_length: int) -> Decod
     return LuongDecoder(sizes, score, window, coverage, bool(config.input_feeding))
 
 
-def _dropout(config: ModelConfig) -> DropoutRates:
-    return DropoutRates(**dict(config.dropout))
-
-
 def _layer_class(config: ModelConfig) -> type[RecurrentLayer]:
     if config.cell == "gru":
         return GRULayer
     return NormedLSTMLayer if config.cell == "layer_norm_lstm" else LSTMLayer
-
-
-def _output_size(config: ModelConfig) -> int:
-    """Return R: that of tied embeddings, else H, or H / 2 with maxout (as in its paper, A.2.3)."""
-    if config.tie_embeddings:
-        return config.embedding_size
-    return -(-config.hidden_size // 2) if config.maxout else config.hidden_size
 
 
 def _score(config: ModelConfig, score: ScoreConfig, max_length: int) -> attention.ScoreFunction:
@@ -117,14 +113,6 @@ def _score(config: ModelConfig, score: ScoreConfig, max_length: int) -> attentio
                 return attention.ScaledDotScore(size, size, _attention_size(config))
             return attention.MultiHeadScore(size, size, _attention_size(config), score.heads)
     return attention.AdditiveScore(size, size, _attention_size(config))
-
-
-def _window(config: ModelConfig) -> Window | None:
-    if config.window is None:
-        return None
-    if config.window.kind == "local_m":
-        return MonotonicWindow(config.window.width)
-    return PredictiveWindow(config.hidden_size, config.window.width)
 
 
 def _attention_size(config: ModelConfig) -> int:

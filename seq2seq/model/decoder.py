@@ -29,19 +29,15 @@ class Decoder(Protocol):
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
         """Return the memory of the sentences and the state before the first target position."""
-        ...
 
     def inputs(self, embedded: Tensor) -> Inputs:
         """Return the inputs of steps, given embedded target positions [..., E]."""
-        ...
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         """Advance N = B * K hypotheses by one target position."""
-        ...
 
     def __call__(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         """Run all steps on embedded targets [B, T, E] under teacher forcing."""
-        ...
 
 
 class DecoderSizes(NamedTuple):

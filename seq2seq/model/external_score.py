@@ -64,18 +64,13 @@ def _made(name: str, *sizes: int) -> object:
     try:
         kind = getattr(import_module(module), attribute)
     except (Exception, SystemExit) as error:  # whatever the module does when it is imported
-        raise ScoreError(
-            f"{name} cannot be imported ({_described(error)}); install it, or put its folder on "
-            "PYTHONPATH"
-        ) from error
+        cause = f"cannot be imported ({_described(error)}); install it, or put its folder on"
+        raise ScoreError(f"{name} {cause} PYTHONPATH") from error
     try:
-        made: object = kind(*sizes)
+        return cast(object, kind(*sizes))
     except (Exception, SystemExit) as error:
-        raise ScoreError(
-            f"{name} cannot be made of query_size, output_size and attention_size "
-            f"({_described(error)})"
-        ) from error
-    return made
+        sizes_named = "query_size, output_size and attention_size"
+        raise ScoreError(f"{name} cannot be made of {sizes_named} ({_described(error)})") from error
 
 
 def _try(name: str, score: ScoreFunction, query_size: int, output_size: int) -> None:

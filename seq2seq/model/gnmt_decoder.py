@@ -3,17 +3,10 @@
 import torch
 from torch import Tensor
 
+from seq2seq.model import decoder
 from seq2seq.model.attention import ScoreFunction
 from seq2seq.model.attention_layer import AttentionLayer, Coverage
-from seq2seq.model.decoder import (
-    HIDDEN_SCALE,
-    OUTPUT_SCALE,
-    DecoderSizes,
-    final_states,
-    hidden_and_output_dropout,
-    recurrent_inputs,
-    stack_steps,
-)
+from seq2seq.model.decoder import HIDDEN_SCALE, OUTPUT_SCALE, DecoderSizes
 from seq2seq.model.layers import Linear, tanh
 from seq2seq.model.local_attention import Window
 from seq2seq.model.state import DecoderState, EncoderOutput, Inputs, Memory, Step, Unrolled
@@ -38,19 +31,19 @@ class GNMTDecoder(AttentionLayer):
         coverage: Coverage | None = None,
     ) -> None:
         super().__init__(score, window, coverage)
-        self.dropout, self.output_dropout = hidden_and_output_dropout(sizes.dropout)
+        self.dropout, self.output_dropout = decoder.hidden_and_output_dropout(sizes.dropout)
         joined = sizes.hidden + score.context_size
         self.layers = sizes.stack(above=joined)
         self.output_layer = Linear(joined, sizes.output)
 
     def start(self, encoded: EncoderOutput) -> tuple[Memory, DecoderState]:
-        hidden, cell = final_states(encoded, self.layers)
+        hidden, cell = decoder.final_states(encoded, self.layers)
         attention_state = self.initial_attention_state(encoded)
         state = DecoderState(hidden, cell, encoded.hidden[:, 0, :0], *attention_state)
         return self.memory(encoded), state
 
     def inputs(self, embedded: Tensor) -> Inputs:
-        return recurrent_inputs(embedded, self.layers)
+        return decoder.recurrent_inputs(embedded, self.layers)
 
     def step(self, inputs: Inputs, state: DecoderState, memory: Memory) -> Step:
         before = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
@@ -68,7 +61,7 @@ class GNMTDecoder(AttentionLayer):
 
     def forward(self, embedded: Tensor, state: DecoderState, memory: Memory) -> Unrolled:
         if self.coverage is not None:  # a step attends as those before it did
-            return stack_steps(self, embedded, state, memory)
+            return decoder.stack_steps(self, embedded, state, memory)
         before = list(zip(state.hidden.unbind(1), state.cell.unbind(1), strict=True))
         lowest, *above = self.layers
         output, _ = lowest.run(embedded, before[0])  # [B, T, H]

@@ -20,7 +20,6 @@ class Window(Protocol):
         Takes queries [B, K, Q], their target positions [B, K] from 0 and pad_mask [B, S]. Every
         window contains a real position.
         """
-        ...
 
 
 class MonotonicWindow(nn.Module):

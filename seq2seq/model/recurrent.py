@@ -178,13 +178,10 @@ class NormedLSTMLayer(LSTMLayer):
 
     def _step(self, normed: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Return the next hidden and cell [N, H], given normalised input gates [N, 4H]."""
-        cell, o = next_cell(self._sums(normed, hidden), cell, self.hidden_size)
-        return o * tanh(self.cell_norm(cell)), cell
-
-    def _sums(self, normed: Tensor, hidden: Tensor) -> Tensor:
         product = F.linear(hidden, self.hidden_weight).to(normed.dtype)
         sums: Tensor = normed + self.hidden_norm(product) + self.bias
-        return sums
+        cell, o = next_cell(sums, cell, self.hidden_size)
+        return o * tanh(self.cell_norm(cell)), cell
 
 
 class GRULayer(RecurrentLayer):

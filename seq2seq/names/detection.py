@@ -48,11 +48,7 @@ class NameDetector:
         self._symbol = any_of(symbols)
 
     def names_in(self, line: str) -> list[SourceWord]:
-        """Return the names of a line, in order.
-
-        Of a line in capitals, and of one that is a single word, words that the training text lacks
-        are names.
-        """
+        """Return the names of a line, in order; in capitals, or alone, unseen words are names."""
         words = source_words(line)
         if line.isupper():
             names = [word for word in words if self._is_unseen(word)]

@@ -78,21 +78,19 @@ class NameMiner:
         best: dict[str, tuple[str, _Evidence]] = {}
         for number, least in enumerate(_ITERATIONS, start=1):
             examined = names if number == len(_ITERATIONS) else names[:_FITTING_TYPES]
-            stems = {name: self._best_stem(name) for name in examined}
-            best = {
-                name: best_stem
-                for name, best_stem in stems.items()
-                if best_stem and self._fits(name, best_stem, least)
-            }
+            best = {}
+            for name in examined:
+                stems = self._evidence(name).items()
+                stem = max(stems, key=lambda item: (item[1].score, item[0]), default=None)
+                if stem is not None:
+                    matched, beside = len(stem[1].endings), len(self._occurrences[name])
+                    fits = stem[1].score / matched > least * len(name)
+                    if fits and matched >= _MIN_SHARE * beside:
+                        best[name] = stem
             self._fit(best)
         return {
             name: NamePair(stem, self.counts.capitalised[name]) for name, (stem, _) in best.items()
         }
-
-    def _fits(self, name: str, best: tuple[str, _Evidence], least: float) -> bool:
-        _, evidence = best
-        matched, beside = len(evidence.endings), len(self._occurrences[name])
-        return matched >= _MIN_SHARE * beside and evidence.score / matched > least * len(name)
 
     def _fit(self, best: Mapping[str, tuple[str, _Evidence]]) -> None:
         self.sounds.fit((name.lower(), units_of(stem)) for name, (stem, _) in best.items())
@@ -101,11 +99,6 @@ class NameMiner:
             weight = len(evidence.endings) ** -0.5
             for ending in evidence.endings:
                 self._endings[ending] += weight
-
-    def _best_stem(self, name: str) -> tuple[str, _Evidence] | None:
-        """Return the stem with the highest total score."""
-        evidence = self._evidence(name)
-        return max(evidence.items(), key=lambda item: (item[1].score, item[0]), default=None)
 
     def _evidence(self, name: str) -> dict[str, _Evidence]:
         """Return the stems beside a name, each with the best score of each of its occurrences."""
@@ -124,8 +117,7 @@ class NameMiner:
     def stems(self, name: str, word: str) -> list[tuple[str, float]]:
         """Return the starts of a target word that sound like a name, with their scores.
 
-        The score is the log-probability of the name's letters given the units, plus that of the
-        ending, relative to the letters' own probability.
+        These are log-probabilities of letters and ending, relative to the letters' own.
         """
         letters = name.lower()
         chance = sum(self._letters.get(letter, -4.0) for letter in letters)
@@ -136,13 +128,13 @@ class NameMiner:
             end += len(unit)
             if end < len(word) and not (starts_unit(word[end]) and ends_stem(unit)):
                 continue
-            total = score + self._ending_log_prob(word[end:]) - chance
+            ending = word[end:]
+            if self._endings:
+                count = self._endings[ending] + (_ENDING if ending else _NO_ENDING)
+                log_prob = math.log(count / (self._endings.total() + 10.0))
+            else:
+                log_prob = -4.0 - 0.5 * len(ending) if ending else -0.5
+            total = score + log_prob - chance
             if total > 0:
                 stems.append((word[:end], total))
         return stems
-
-    def _ending_log_prob(self, ending: str) -> float:
-        if not self._endings:
-            return -0.5 if not ending else -4.0 - 0.5 * len(ending)
-        pseudo = _NO_ENDING if not ending else _ENDING
-        return math.log((self._endings[ending] + pseudo) / (self._endings.total() + 10.0))

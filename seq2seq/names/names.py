@@ -14,20 +14,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
+from seq2seq.names import words as name_words
 from seq2seq.names.detection import NameDetector
 from seq2seq.names.mining import NameMiner, NamePair
 from seq2seq.names.sounds import ends_stem, starts_unit, units_of
 from seq2seq.names.speller import Speller
-from seq2seq.names.words import (
-    PLACEHOLDERS,
-    SourceWord,
-    any_of,
-    inside,
-    is_letter,
-    placeholders_in,
-    target_words,
-    without_placeholders,
-)
+from seq2seq.names.words import PLACEHOLDERS, SourceWord, any_of, inside, is_letter, target_words
 from seq2seq.runtime.errors import UserError
 
 MIN_NAMES = 10  # least number of different names to learn from
@@ -82,7 +74,7 @@ class Names:
         Names that the model may have learned as words remain. A text with more names than there are
         placeholders is returned in parts.
         """
-        text = without_placeholders(text)
+        text = name_words.without_placeholders(text)
         runs = self._rare_runs(text)
         if not runs:
             return [Masked(text, {})]
@@ -107,25 +99,25 @@ class Names:
         initials = _INITIALS.search(text, 0, word.start)
         if initials is None or not initials[0].isupper():
             return word
-        letters = [letter for letter in initials[0] if letter.isalpha()]
-        if len(letters) == 1 and initials.start() and self._is_common(letters[0]):
+        first, *further = [letter for letter in initials[0] if letter.isalpha()]
+        counts = (
+            self.content["lower"].get(first.lower(), 0),
+            self.content["capitalised"].get(first, 0),
+        )
+        if not further and initials.start() and max(counts) >= FREQUENT:
             return word
         return word._replace(start=initials.start())
 
-    def _is_common(self, word: str) -> bool:
-        lower: int = self.content["lower"].get(word.lower(), 0)
-        capitalised: int = self.content["capitalised"].get(word, 0)
-        return max(lower, capitalised) >= FREQUENT
-
     def loses(self, masked: Masked, translation: str) -> bool:
         """Return whether a translation lacks a name that `mask` left as a word."""
-        words = self._detector.names_in(masked.text)
-        return any(
-            _without_last_vowel(self.pairs[word.text].stem) not in translation
-            and word.text not in translation
-            for word in words
-            if word.text in self.pairs
-        )
+        for word in self._detector.names_in(masked.text):
+            if word.text in self.pairs and word.text not in translation:
+                stem = self.pairs[word.text].stem
+                if len(stem) > 1 and not starts_unit(stem[-1]):  # endings may change its last vowel
+                    stem = stem[:-1]
+                if stem not in translation:
+                    return True
+        return False
 
     def mask_more(self, masked: Masked) -> Masked:
         """Replace the names that `mask` left as words, as far as there are placeholders."""
@@ -141,8 +133,7 @@ class Names:
     def mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
         """Replace names that occur on both sides of a pair by the same placeholders.
 
-        A name that the model may learn as a word is replaced in every second of its pairs. The
-        result is a pure function of the pair.
+        Names that may be learned as words are kept in every second pair, a function of the pair.
         """
         masked = self._masked.get((src, tgt))
         if masked is None:
@@ -152,7 +143,7 @@ class Names:
         return masked
 
     def _mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
-        src, tgt = without_placeholders(src), without_placeholders(tgt)
+        src, tgt = name_words.without_placeholders(src), name_words.without_placeholders(tgt)
         words = self._detector.names_in(src)
         if not words:
             return src, tgt
@@ -170,7 +161,7 @@ class Names:
 
     def mask_translation(self, src: str, tgt: str) -> tuple[Masked, str]:
         """Replace names that `mask` replaces, in both texts if a translation has them."""
-        src = without_placeholders(src)
+        src = name_words.without_placeholders(src)
         runs = self._rare_runs(src)[: len(PLACEHOLDERS)]
         tgt = self.mask_target(tgt, _masked(src, runs, 0).names)
         marks = [mark for mark in PLACEHOLDERS if mark in tgt]
@@ -179,10 +170,12 @@ class Names:
 
     def mask_target(self, tgt: str, names: Mapping[str, str]) -> str:
         """Replace those names of a source text that a target text has by placeholders."""
-        tgt = without_placeholders(tgt)
+        tgt = name_words.without_placeholders(tgt)
         for mark, name in names.items():
             if (place := self._find(tgt, name, [])) is not None:
-                tgt = _replace(_without_written(tgt, place[1], name), [place], [mark])
+                end = place[1] + _ending(tgt[place[1] :])
+                tgt = tgt[:end] + tgt[end:].removeprefix(f" ({name})")  # which `restore` adds
+                tgt = _replace(tgt, [place], [mark])
         return tgt
 
     def _located(
@@ -208,28 +201,22 @@ class Names:
         for spelling in dict.fromkeys((self.spelling(name), name)):
             for match in re.finditer(re.escape(spelling), tgt):
                 start, end = match.span()
-                separate = not start or not is_letter(tgt[start - 1])
-                if separate and _ends_stem(tgt, end) and (start, end) not in taken:
-                    if start in inside(self._symbol, tgt):
-                        continue
+                is_end = end == len(tgt) or not is_letter(tgt[end])
+                if not is_end:  # but perhaps that of a stem
+                    is_end = starts_unit(tgt[end]) and ends_stem(units_of(tgt[:end][-2:])[-1])
+                is_start = not start or not is_letter(tgt[start - 1])
+                is_free = (start, end) not in taken
+                if is_start and is_end and is_free and start not in inside(self._symbol, tgt):
                     return start, end
         return None
 
     def spelling(
         self, name: str, spellings_of: Callable[[str], Sequence[str]] = lambda _: ()
     ) -> str:
-        """Return the spelling of a name, which may have several words, in the target's script.
-
-        Spellings that are given for a word replace that of the model.
-        """
+        """Return the spelling of a name's words in the target's script: given, or the model's."""
         return " ".join(
             " ".join(spellings_of(word)) or self._spell_word(word)[0] for word in name.split(" ")
         )
-
-    def _spell(self, name: str) -> tuple[str, bool]:
-        """Return the spelling of a name, and whether it is reliable."""
-        words = [self._spell_word(word) for word in name.split(" ")]
-        return " ".join(text for text, _ in words), all(reliable for _, reliable in words)
 
     def _spell_word(self, word: str) -> tuple[str, bool]:
         pair = self.pairs.get(word) or (word.isupper() and self.pairs.get(word.capitalize()))
@@ -247,13 +234,17 @@ class Names:
         A spelling that is not reliable is followed by the name as written, in parentheses, after
         the ending that the translation gave it.
         """
-        for mark in placeholders_in(text):
+        for mark in name_words.placeholders_in(text):
             before, _, after = text.partition(mark)
-            ending = next(target_words(after), None)
-            end = ending.end() if ending is not None and ending.start() == 0 else 0
-            space = " " if before and is_letter(before[-1]) else ""
-            name, chosen = masked.names[mark], masked.given.get(mark)
-            spelling, reliable = self._spell(name) if chosen is None else (chosen, True)
+            end, space = _ending(after), " " if before and is_letter(before[-1]) else ""
+            name, spelling = masked.names[mark], masked.given.get(mark)
+            reliable = True
+            if spelling is None:
+                words = [self._spell_word(word) for word in name.split(" ")]
+                spelling, reliable = (
+                    " ".join(text for text, _ in words),
+                    all(sure for _, sure in words),
+                )
             written = "" if reliable else f" ({name})"
             text = f"{before}{space}{spelling}{after[:end]}{written}{after[end:]}"
         return text
@@ -283,10 +274,7 @@ class Names:
 
 
 def learn_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = ()) -> Names:
-    """Find the names of normalized parallel text, and train what detects and spells others.
-
-    Symbols are not names. Raises UserError if the text has hardly any.
-    """
+    """Learn to detect and spell names of normalized text; raises UserError if it has hardly any."""
     if symbols:
         src, tgt = ([any_of(symbols).sub(" ", text) for text in side] for side in (src, tgt))
     miner = NameMiner(src, tgt)
@@ -335,27 +323,14 @@ def _masked(
     return Masked(_replace(text, spans, list(names)), names)
 
 
+def _ending(text: str) -> int:
+    """Return the end of the word that a text begins with, such as a case ending; 0 without any."""
+    word = next(target_words(text), None)
+    return word.end() if word is not None and word.start() == 0 else 0
+
+
 def _replace(text: str, spans: Sequence[tuple[int, int]], marks: Sequence[str]) -> str:
     """Replace spans of a text by marks."""
     for (start, end), mark in sorted(zip(spans, marks, strict=True), reverse=True):
         text = f"{text[:start]}{mark}{text[end:]}"
     return text
-
-
-def _without_written(text: str, end: int, name: str) -> str:
-    """Remove the written form that `restore` adds, after the ending of a spelling."""
-    ending = next(target_words(text[end:]), None)
-    start = end + (ending.end() if ending is not None and ending.start() == 0 else 0)
-    return text[:start] + text[start:].removeprefix(f" ({name})")
-
-
-def _without_last_vowel(stem: str) -> str:
-    """Return a stem without a vowel sign at its end, which endings may change."""
-    return stem if starts_unit(stem[-1]) or len(stem) < 2 else stem[:-1]
-
-
-def _ends_stem(text: str, end: int) -> bool:
-    """Return whether a word of the target, or the stem of one, may end here."""
-    if end == len(text) or not is_letter(text[end]):
-        return True
-    return starts_unit(text[end]) and ends_stem(units_of(text[:end][-2:])[-1])

@@ -91,12 +91,9 @@ class NgramModel:
         value = self._probs.get((history, symbol))
         if value is None:
             value = self.prob(history[1:], symbol) if history else 1.0 / self._size
-            row = self._counts.get(history)
-            if row is not None:
-                distinct = len(row)
-                value = (row.get(symbol, 0.0) + distinct * value) / (
-                    self._totals[history] + distinct
-                )
+            if row := self._counts.get(history):
+                successors = row.get(symbol, 0.0) + len(row) * value
+                value = successors / (self._totals[history] + len(row))
             self._probs[history, symbol] = value
         return value
 
@@ -142,7 +139,8 @@ class NativeSpeller:
                 units.update(unit for unit in spelling if not _JOINERS & set(unit))
         self._units: dict[str, list[Unit]] = {}
         for unit in sorted(units):
-            for letters in _possible_letters(unit):
+            with_vowel = {f"{letters}a" for letters in _romanized(_consonant(unit))}
+            for letters in {*letters_of(unit, None), *(with_vowel if ends_stem(unit) else ())}:
                 self._units.setdefault(letters, []).append(unit)
 
     def __bool__(self) -> bool:
@@ -150,14 +148,12 @@ class NativeSpeller:
         return bool(self._units)
 
     def spellings(self, name: str) -> dict[str, float]:
-        """Return the best spellings of a name in lower case with their probabilities, best first.
-
-        There are none if it has letters that no unit is romanized as.
-        """
+        """Return the best spellings of a lower-case name, if any, with their probabilities."""
         beams: list[dict[_Partial, float]] = [{} for _ in range(len(name) + 1)]
         beams[0][_Partial((), "")] = 0.0
         for at, beam in enumerate(beams):
-            for partial, score in sorted(beam.items(), key=_rank)[:BEAM]:
+            best = sorted(beam.items(), key=lambda item: (-item[1], item[0].units))
+            for partial, score in best[:BEAM]:
                 for end in range(at + 1, min(at + _MAX_LETTERS, len(name)) + 1):
                     for unit in self._units.get(name[at:end], ()):
                         total = score + self._extension(partial, unit)
@@ -194,10 +190,6 @@ class NativeSpeller:
         if (prob := letters_of(units[-1], following).get(partial.letters, 0.0)) == 0:
             return -math.inf
         return score + _CHANNEL * math.log(prob) - _penalty(units, following)
-
-
-def _rank(item: tuple[_Partial, float]) -> tuple[float, tuple[Unit, ...]]:
-    return -item[1], item[0].units
 
 
 @cache
@@ -247,13 +239,6 @@ def letters_of(unit: Unit, following: Unit | None) -> dict[str, float]:
         for letters, prob in consonant.items()
         for vowel, part in (("a", share), ("", 1 - share))
     }
-
-
-def _possible_letters(unit: Unit) -> set[str]:
-    letters = set(letters_of(unit, None))
-    if ends_stem(unit):
-        letters |= {f"{consonant}a" for consonant in _romanized(_consonant(unit))}
-    return letters
 
 
 def _romanized(consonant: str) -> dict[str, float]:

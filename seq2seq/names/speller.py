@@ -93,10 +93,7 @@ class Speller:
         return text, reliable
 
     def as_foreign(self, name: str) -> dict[str, float]:
-        """Return the best spellings of a name in lower case by the joint model, best first.
-
-        There are none if its letters are unknown.
-        """
+        """Return the best spellings of a lower-case name, if any, by the joint model."""
         beams: list[dict[_PartialSpelling, float]] = [{} for _ in range(len(name) + 1)]
         start = _PartialSpelling(self._foreign.start, self._words.start, "")
         beams[0][start] = 0.0

@@ -38,12 +38,13 @@ def source_words(line: str) -> list[SourceWord]:
     """Return the words of a source line."""
     words: list[SourceWord] = []
     last_end = 0
-    for match in _word().finditer(line):
+    for match in _source_word().finditer(line):
         start, text = match.start(), _POSSESSIVE.sub("", match[0]) or match[0]
-        between = line[last_end:start]
-        initial = not words or (
-            _SENTENCE_END.search(between) is not None and not _shortens(words[-1].text, between)
-        )
+        between, initial = line[last_end:start], not words
+        if words and _SENTENCE_END.search(between):  # unless a full stop belongs to the word: `Dr.`
+            before = words[-1].text
+            is_title = between.strip() == "." and before[0].isupper() and is_shortened(before)
+            initial = not is_title
         words.append(SourceWord(text, start, start + len(text), initial))
         last_end = match.end()
     return words
@@ -52,11 +53,6 @@ def source_words(line: str) -> list[SourceWord]:
 def is_shortened(word: str) -> bool:
     """Return whether a word before a full stop is initials or a Latin word without a vowel."""
     return bool(_INITIALS.fullmatch(word) or _NO_VOWEL.fullmatch(word))
-
-
-def _shortens(word: str, between: str) -> bool:
-    """Return whether a full stop after a word belongs to it: initials, or a title as in "Dr."."""
-    return between.strip() == "." and word[0].isupper() and is_shortened(word)
 
 
 def target_words(line: str) -> Iterator[re.Match[str]]:
@@ -99,17 +95,14 @@ def count_cases(lines: Sequence[str]) -> CaseCounts:
 
 
 @cache
-def _word() -> re.Pattern[str]:
+def _source_word() -> re.Pattern[str]:
     letters = _target_word().pattern
     return re.compile(rf"{letters}(?:[\u2019'-]{letters})*")
 
 
 @cache
 def _target_word() -> re.Pattern[str]:
-    """Compile the pattern of letters and of marks, which are no word characters to Python.
-
-    To find the marks takes longer than to import most modules.
-    """
+    """Compile the pattern of letters and their marks; to find these takes longer than an import."""
     codes = map(chr, range(0x300, _BMP))
     marks = "".join(code for code in codes if unicodedata.category(code)[0] == "M")
     return re.compile(rf"(?:[^\W\d_]|[{marks}\u200c\u200d])+")

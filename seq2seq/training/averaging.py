@@ -27,9 +27,8 @@ def average(
 ) -> list[str]:
     """Write a run folder with the mean of the weights of checkpoints; return notes for the user.
 
-    Reports the greedy validation BLEU of each checkpoint and of the average, as in training, if the
-    validation data can be read. Raises UserError if the checkpoints are not of one model or if
-    `folder` contains anything else.
+    Reports the greedy validation BLEU of all, if the data can be read. Raises UserError for
+    checkpoints of several models, and for a `folder` that contains anything else.
     """
     paths = averaging.select_checkpoints(runs, last)
     averaging.check_destination(folder, paths, overwrite)

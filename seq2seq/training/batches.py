@@ -48,8 +48,8 @@ class StepBatches:
             _ = self._session.inventor  # before workers are forked
             size = _slot_bytes(self._session)
             self._slots = [mmap.mmap(-1, size) for _ in range(_QUEUED * workers)]
-            arguments = self._session, self._slots
-            self._pool = self._stack.enter_context(WorkerPool(workers, _set_up, arguments))
+            pool = WorkerPool(workers, _shared.append, ((self._session, self._slots),))
+            self._pool = self._stack.enter_context(pool)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -176,10 +176,6 @@ def _slot_bytes(session: TrainingSession) -> int:
 # ------------------------------------------------------------------------------------- the workers
 
 _shared: list[tuple[TrainingSession, list[mmap.mmap]]] = []  # in a worker
-
-
-def _set_up(session: TrainingSession, slots: list[mmap.mmap]) -> None:
-    _shared.append((session, slots))
 
 
 def _make(place: int, rows: Sequence[Rows], epoch: int) -> list[_Layout] | None:

@@ -3,7 +3,7 @@
 Samples are translations of a few fixed validation sentences, to see a model learn.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from seq2seq.data.corpus import ParallelText, has_text
@@ -23,21 +23,15 @@ class Sample(NamedTuple):
     def rows(self) -> list[str]:
         """Return source, reference and translation, one below the other."""
         names = f"line {self.line}", "reference", "translation"
+        texts = self.source, self.reference, self.translation
         return [
-            f"{name:<12} {_shortened(text)}" for name, text in zip(names, self[1:], strict=True)
+            f"{name:<12} {text[:_MAX_SHOWN]}{'...' * (len(text) > _MAX_SHOWN)}"
+            for name, text in zip(names, texts, strict=True)
         ]
 
 
-def _shortened(text: object) -> str:
-    line = str(text)
-    return line if len(line) <= _MAX_SHOWN else f"{line[:_MAX_SHOWN]}..."
-
-
 def sample_rows(valid: ParallelText) -> list[int]:
-    """Return the rows of the sentences to show, evenly spaced among those with text.
-
-    They are a function of the validation text alone, so that every validation shows the same.
-    """
+    """Return the rows to show at every validation, evenly spaced among those with text."""
     filled = [n for n, pair in enumerate(zip(valid.src, valid.tgt, strict=True)) if has_text(*pair)]
     count = min(SAMPLES_SHOWN, len(filled))
     return [filled[len(filled) * (2 * n + 1) // (2 * count)] for n in range(count)]
@@ -76,17 +70,3 @@ class Callback:
 
     def on_roll_back(self, step: int) -> None:
         """Report the return to the state saved at `step`: later figures and samples are void."""
-
-
-def check_callbacks(callbacks: Iterable[Callback]) -> list[Callback]:
-    """Return the callbacks; raise TypeError for anything else, such as a function."""
-    if isinstance(callbacks, Callback) or not isinstance(callbacks, Iterable):
-        raise TypeError(f"callbacks: must be a list of Callback, not {type(callbacks).__name__}")
-    checked = list(callbacks)
-    for number, callback in enumerate(checked):
-        if not isinstance(callback, Callback):
-            raise TypeError(
-                f"callbacks[{number}]: must be an instance of a subclass of "
-                f"seq2seq.training.callbacks.Callback, not {callback!r:.60}"
-            )
-    return checked

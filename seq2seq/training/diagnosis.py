@@ -31,10 +31,7 @@ class ValidationResult(NamedTuple):
 
 
 def diagnose(result: ValidationResult, config: Config) -> list[str]:
-    """Return a line for each suspected problem, of text and of losses.
-
-    Pairs with a blank side are not judged.
-    """
+    """Return a line for each suspected problem of losses, and of lines with text on both sides."""
     train = _series(result.metrics, "train_loss")
     rate = f"lower training.learning_rate (now {config.training.learning_rate:g})"
     if len(train) > 1 and train[-1] > 1.5 * train[0] + 1.0:
@@ -92,10 +89,7 @@ def _text_findings(result: ValidationResult, rate: str, longer: str) -> Iterator
 
 
 def _loss_findings(result: ValidationResult, config: Config) -> Iterator[str]:
-    """Yield what is wrong with the losses: they hardly fall, or that of validation rises.
-
-    Both are mean negative log-likelihoods, without label smoothing.
-    """
+    """Yield what is wrong with the losses, which are without label smoothing."""
     valid, train = (_series(result.metrics, key) for key in ("valid_loss", "train_loss"))
     learned = max(_series(result.metrics, "valid_bleu"), default=0.0) >= LOW_BLEU
     rising = len(valid) >= 3 and all(b > a for a, b in pairwise(valid))

@@ -71,10 +71,7 @@ def loss_fault(name: str, loss: float) -> str | None:
 
 
 def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
-    """Return to the last saved state and halve the learning rate, for this reason.
-
-    Raises TrainingFailed if rolling back did not help.
-    """
+    """Return to the last state at half the rate; raises TrainingFailed if that has not helped."""
     progress, folder = session.progress, session.config.run_dir
     factor, fault = progress.rate_factor / 2, f"step {progress.step}: {fault}"
     if factor < MIN_RATE_FACTOR:

@@ -17,8 +17,9 @@ from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import TrainingFailed
 from seq2seq.runtime.process_group import ProcessGroup, process_group
+from seq2seq.training import stopping
 from seq2seq.training.batches import StepBatches
-from seq2seq.training.callbacks import Callback, check_callbacks
+from seq2seq.training.callbacks import Callback
 from seq2seq.training.clock import Clock, describe_time_left
 from seq2seq.training.diagnosis import ValidationResult, diagnose
 from seq2seq.training.divergence import divergence, log_skipped, roll_back
@@ -28,15 +29,7 @@ from seq2seq.training.reporting import Reporter, RunReporter
 from seq2seq.training.selection import best_note
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
-from seq2seq.training.stopping import (
-    StopSync,
-    finished_note,
-    last_step_of,
-    limit_reached,
-    met_limit,
-    stop_signals,
-    why_stop,
-)
+from seq2seq.training.stopping import StopSync, met_limit, stop_signals
 from seq2seq.training.validation import validate
 
 
@@ -58,12 +51,9 @@ def train(
     quiet: bool = False,
 ) -> Path:
     """Train a model and return the run folder; see `trained_run.train`, which users call."""
-    _check_config(config)
-    called = check_callbacks(callbacks)
-    device = str(device)
     init_from = None if init_from is None else Path(init_from)
     with nullcontext() if quiet else console(), process_group() as group:
-        chosen = choose_device(group.device_for(device))
+        chosen = choose_device(group.device_for(str(device)))
         with deterministic(chosen):  # set before CUDA starts
             group.use_device(chosen)
             folder = open_folder(config, resume, overwrite) if group.is_main else nullcontext()
@@ -71,16 +61,8 @@ def train(
                 session, notes = _set_up(config, chosen, group, opened, init_from)
                 if resume and opened is not None and opened.state is None:
                     notes.append(f"{config.run_dir} had no saved state to resume: started the run")
-                _train(session, notes, init_from is not None, called)
+                _train(session, notes, init_from is not None, [*callbacks])
     return config.run_dir
-
-
-def _check_config(config: object) -> None:
-    """Raise TypeError if this is not a config, with the way to load one."""
-    if isinstance(config, Config):
-        return
-    load = "config = load_config('my-run.yaml')"
-    raise TypeError(f"config: must be a Config, not {config!r:.60}; write {load}")
 
 
 def _set_up(
@@ -93,21 +75,17 @@ def _set_up(
     """Set up the run in the main process, then load it in the others; return notes for the log."""
     if opened is None:
         group.wait_for_main()
-        session = join_run(config, device, group)
-        group.start(_facts(session))
-        return session, []
-    session, notes = prepare(config, device, opened, init_from, group)
-    if group.size > 1:
-        notes.append(f"{group.size} processes, each with a share of every batch")
+        session, notes = join_run(config, device, group), list[str]()
+    else:
+        session, notes = prepare(config, device, opened, init_from, group)
+        if group.size > 1:
+            notes.append(f"{group.size} processes, each with a share of every batch")
     group.start(_facts(session))
     return session, notes
 
 
 def _facts(session: TrainingSession) -> list[float]:
-    """Return numbers that differ between ranks with other texts or another config.
-
-    The paths of the texts may differ.
-    """
+    """Return numbers that differ between ranks with other texts, not paths, or another config."""
     config = session.config.model_dump(mode="json", exclude={"data", "run_dir"})
     text = json.dumps([config, session.data.checksums], sort_keys=True)
     digest = int(hashlib.sha256(text.encode()).hexdigest()[:12], 16)  # exact as a float
@@ -119,15 +97,15 @@ def _train(
 ) -> None:
     """Train until a stopping criterion is met, then validate and save once more."""
     config, began = session.config, session.progress.step
-    last_step = last_step_of(config, session.data.train)
+    last_step = stopping.last_step_of(config, session.data.train)
     reporter = Reporter()
     if session.group.is_main:
         reporter = RunReporter(config.run_dir, began, last_step, callbacks)
     with reporter, stop_signals() as stops:
-        unwise = None if began else schedule_note(config.training, last_step)
-        warnings = [f"warning: {unwise}"] if unwise else []
-        for note in [*notes, *warnings]:
+        for note in notes:
             reporter.log(note)
+        if not began and (unwise := schedule_note(config.training, last_step)):
+            reporter.log(f"warning: {unwise}")
         clock = Clock(session.progress.seconds, last_step, config.training.max_minutes)
         if warm_start and began == 0 and session.progress.best_score < 0:
             validate_sound(session, reporter, clock)  # the initial weights may remain the best
@@ -137,12 +115,11 @@ def _train(
             while (limit := met_limit(config.training, session.progress, sync.seconds)) is None:
                 train_epoch(session, reporter, batches, clock, sync)
         log_skipped(session, reporter)
-        progress = session.progress
-        if progress.validated_step < progress.step:
+        if (progress := session.progress).validated_step < progress.step:
             validate_sound(session, reporter, clock)
-        reason = limit_reached(config.training, limit)
+        reason = stopping.limit_reached(config.training, limit)
         finished = f"Training finished: {reason}."
-        reporter.log(finished if progress.step > began else finished_note(config, reason))
+        reporter.log(finished if progress.step > began else stopping.finished_note(config, reason))
         save(session, reporter, clock)
         session.writer.save_engine(session)
         best = best_note(progress, config.training)
@@ -210,7 +187,7 @@ def train_epoch(
             reporter.log(f"Stopped at step {progress.step}, saved.")
             session.group.barrier()  # no rank leaves before the state is saved
             raise Interrupted(sync.stops[0])
-        if why_stop(settings, progress, sync.seconds) is not None:
+        if met_limit(settings, progress, sync.seconds) is not None:
             return
     progress.epoch, progress.batch = progress.epoch + 1, 0
 
@@ -233,10 +210,7 @@ def validation_due(session: TrainingSession, batches: int) -> bool:
 
 
 def save_due(session: TrainingSession, clock: Clock) -> bool:
-    """Return whether training.save_every minutes have passed since the last save.
-
-    Not while steps are skipped: a roll back returns to the saved state.
-    """
+    """Return whether save_every minutes have passed; not while steps are skipped."""
     interval, progress = session.config.training.save_every, session.progress
     if interval is None or clock.seconds - clock.saved_seconds < 60 * interval:
         return False
@@ -244,10 +218,7 @@ def save_due(session: TrainingSession, clock: Clock) -> bool:
 
 
 def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: float) -> float | None:
-    """Report training loss, speed and skipped steps since the last report.
-
-    Returns the loss, or None if all steps were skipped.
-    """
+    """Report loss, speed and skipped steps; return the loss, or None if all steps were skipped."""
     progress = session.progress
     log_skipped(session, reporter)
     objective, nll, tokens = progress.losses.tolist()

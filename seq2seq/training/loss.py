@@ -70,10 +70,7 @@ def batch_loss(
 
 
 def _time_first(batch: Batch, width: int, passes: int) -> Tensor | None:
-    """Return the positions [passes * M] of target tokens, counted time first.
-
-    None: all positions of a rounded batch, in this order.
-    """
+    """Return positions [passes * M] of target tokens, time first; None: all of a rounded batch."""
     if batch.real is not None:
         return None
     rows, columns = batch.tgt_positions // width, batch.tgt_positions % width

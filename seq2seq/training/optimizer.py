@@ -24,9 +24,8 @@ _SHORT_WARMUP = 10  # steps, after which an inverse square root falls to a tenth
 class Optimizer:
     """Adam, AdamW or plain SGD, by torch's fused kernels.
 
-    torch's own optimizer classes load a compiler that is not used here: a second and 75 MB at every
-    start. `state` holds the moments of each parameter as torch names them: `exp_avg` and
-    `exp_avg_sq`, of its shape, and the number of steps; empty before the first step and with SGD.
+    torch's own classes load a compiler: a second and 75 MB at every start. `state` holds what torch
+    calls `exp_avg`, `exp_avg_sq` and `step` of each parameter; empty before a step and with SGD.
     """
 
     def __init__(self, config: TrainingConfig, parameters: Iterable[nn.Parameter]) -> None:
@@ -62,20 +61,16 @@ class Optimizer:
         if self.kind == "sgd":
             sgd(updated, gradients, [None] * len(updated), **_SGD, **options)
             return
-        states = [self._moments(parameter) for parameter in updated]
+        for parameter in updated:
+            if not (state := self.state[parameter]):
+                state["exp_avg"], state["exp_avg_sq"] = map(torch.zeros_like, [parameter] * 2)
+                state["step"] = torch.zeros((), device=parameter.device)
         means, squares, steps = (
-            [state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step")
+            [self.state[parameter][key] for parameter in updated]
+            for key in ("exp_avg", "exp_avg_sq", "step")
         )
         rule = adamw if self.kind == "adamw" else adam
         rule(updated, gradients, means, squares, [], steps, **_ADAM, **options)
-
-    def _moments(self, parameter: Tensor) -> dict[str, Tensor]:
-        state = self.state[parameter]
-        if not state:
-            state["exp_avg"] = torch.zeros_like(parameter)
-            state["exp_avg_sq"] = torch.zeros_like(parameter)
-            state["step"] = torch.zeros((), device=parameter.device)
-        return state
 
 
 def learning_rate(config: TrainingConfig, step: int, end: float | None, decays: int = 0) -> float:
@@ -112,8 +107,7 @@ def end_of_decay(
 ) -> float | None:
     """Return the step where linear and cosine decay end; None if it is unknown.
 
-    It is the last step by `max_steps` or `max_epochs`. With `max_minutes` alone it is estimated
-    from the seconds trained before `step`: at the mean speed so far.
+    With `max_minutes` alone it is estimated from the mean speed of the seconds before `step`.
     """
     if last_step is not None or config.max_minutes is None or seconds <= 0 or step <= 1:
         return last_step
@@ -137,10 +131,9 @@ def schedule_note(config: TrainingConfig, last_step: int | None) -> str | None:
 
 
 def averaging_rate(decay: float, step: int) -> float:
-    """Return the share of the weights after a step (from 1) in their moving averages.
+    """Return the share of the weights after a step (from 1) in their moving averages: `1 - d`.
 
-    It is `1 - d`, where d grows to `decay` as (1 + step) / (10 + step), so that the random initial
-    weights are soon forgotten.
+    d grows to `decay` as (1 + step) / (10 + step), so that the first weights are soon forgotten.
     """
     return 1 - min(decay, (1 + step) / (10 + step))
 
@@ -149,10 +142,7 @@ def averaging_rate(decay: float, step: int) -> float:
 def update_average(
     averages: list[Tensor], weights: list[Tensor], rate: float | Tensor, skipped: Tensor
 ) -> None:
-    """Update, in place, the moving averages with the weights: `a = (1 - rate) a + rate w`.
-
-    If `skipped` [], on the device, is 1, nothing changes.
-    """
+    """Update averages in place, `a = (1 - rate) a + rate w`, unless `skipped` [] is 1."""
     rate = rate * (1 - skipped).to(averages[0].dtype)
     for average, weight in zip(averages, weights, strict=True):
         average.lerp_(weight, rate)

@@ -5,24 +5,17 @@ from pathlib import Path
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.corpus import ParallelText, checksum_of_text, same_sides, usable
+from seq2seq.data.corpus import checksum_of_text, same_sides, usable
 from seq2seq.data.training_data import TrainingData, training_data
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
-from seq2seq.runs import checkpoint, layout
+from seq2seq.runs import checkpoint, layout, training_state
 from seq2seq.runs.checkpoint import WarmStart, read_warm_start
 from seq2seq.runs.run_config import recorded_vocabularies
 from seq2seq.runs.run_folder import OpenFolder, clear, remove_parts
-from seq2seq.runs.training_state import (
-    TrainingState,
-    check_texts,
-    read_state,
-    recorded_digests,
-    restore_metrics,
-    text_checksums,
-)
+from seq2seq.runs.training_state import TrainingState
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError
@@ -32,9 +25,9 @@ from seq2seq.training.session import (
     SessionData,
     TrainingSession,
     new_session,
-    other_texts,
     restore,
     session_data,
+    valid_text,
 )
 
 
@@ -52,42 +45,45 @@ def prepare(
     """
     state = folder.state
     start = read_warm_start(init_from, config) if init_from is not None and state is None else None
-    digests = None if state is None else recorded_digests(state.header)
-    with training_data(config.data.train, config.run_dir, digests) as source:
-        valid, checksums = _valid_text(config, source)
-        if state is not None:
-            check_texts(config.run_dir, state.header, checksums)
-        vocabularies = _vocabularies(config, source, state, start)
-        data = _encoded(config, source, vocabularies, valid, state)
+    data, source = _read(config, state, start)
     session = new_session(config, device, data, start)
     session.group, session.writer = group, RunWriter(folder.lock)
     session.writer.verify_lock()
-    repairs = _create(session) if state is None else _reopen(session, state)
+    if state is None:
+        clear(config.run_dir)
+        checkpoint.create_run(config.run_dir, config, data.vocabularies)
+        session.writer.save_state(session)  # from here on, a resumed run always finds a state
+    repairs = [] if state is None else _reopen(session, state)
     notes = [*_describe(session, source.blank), *source.notes, *repairs]
     notes += [] if start is None else [start.note]
-    notes += _suspicious_texts(session, source)
+    valid = data.valid
+    suspicions = (
+        same_sides(source.text, source.same),
+        same_sides(usable(valid)[0]),
+        not_nfc_note(f"{valid.source_name}, target", valid.tgt),
+        segmentation_of(config.data.tgt_lang, [valid.tgt]).validation_note(),
+    )
     trim_memory()
-    return session, notes
+    return session, [*notes, *filter(None, suspicions)]
 
 
-def _valid_text(config: Config, source: TrainingData) -> tuple[ParallelText, dict[str, str]]:
-    """Read the validation text; return it with the checksums of both texts."""
-    valid, _ = other_texts(config.data, source.text)
-    return valid, text_checksums(source.checksum, checksum_of_text(valid))
-
-
-def _encoded(
+def _read(
     config: Config,
-    source: TrainingData,
-    vocabularies: Vocabularies,
-    valid: ParallelText,
     state: TrainingState | None,
-) -> SessionData:
-    """Return the texts of a run with their ids and checksums."""
-    pairs = source.pairs(vocabularies, config.data.max_length)
-    data = session_data(config, vocabularies, pairs, valid, state and state.limit)
-    checksums = text_checksums(source.checksum, checksum_of_text(valid)) | source.digests
-    return data._replace(checksums=checksums)
+    start: WarmStart | None = None,
+    group: ProcessGroup = SINGLE_PROCESS,
+) -> tuple[SessionData, TrainingData]:
+    """Read the texts of a run; the main process checks them against those of the state."""
+    digests = None if state is None else training_state.recorded_digests(state.header)
+    with training_data(config.data.train, config.run_dir, digests) as source:
+        valid = valid_text(config.data, source.text)
+        checksums = training_state.text_checksums(source.checksum, checksum_of_text(valid))
+        if state is not None and group.is_main:
+            training_state.check_texts(config.run_dir, state.header, checksums)
+        vocabularies = _vocabularies(config, source, state, start)
+        pairs = source.pairs(vocabularies, config.data.max_length)
+        data = session_data(config, vocabularies, pairs, valid, state and state.limit)
+    return data._replace(checksums=checksums | source.digests), source
 
 
 def _vocabularies(
@@ -105,21 +101,12 @@ def _vocabularies(
     return vocabularies
 
 
-def _create(session: TrainingSession) -> list[str]:
-    """Make the folder of a new run; nothing in it needs repair."""
-    folder = session.config.run_dir
-    clear(folder)
-    checkpoint.create_run(folder, session.config, session.data.vocabularies)
-    session.writer.save_state(session)  # from here on, a resumed run always finds a state
-    return []
-
-
 def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
     """Return to a saved state, the files of the run too; return notes on what was repaired."""
     folder = session.config.run_dir
     repairs = restore(session, state)
     with layout.writing(folder / layout.METRICS):
-        problem = restore_metrics(folder, session.progress)
+        problem = training_state.restore_metrics(folder, session.progress)
     checkpoint.remove_snapshots(folder, after=session.progress.step)
     remove_parts(folder)
     checkpoint.update_config(folder, session.config)
@@ -127,12 +114,8 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
 
 
 def join_run(config: Config, device: torch.device, group: ProcessGroup) -> TrainingSession:
-    """Load, on a rank other than the main process, the run that the main process has set up.
-
-    Its state has the precision that the main process chose for all ranks.
-    Raises UserError if this process does not see the run folder or cannot read the data again.
-    """
-    state = read_state(config.run_dir)
+    """Load the run that the main process set up; raises UserError if a file is not seen here."""
+    state = training_state.read_state(config.run_dir)
     if state is None:
         raise UserError(
             f"run_dir: {config.run_dir} is not visible to all ranks. Use a shared file system"
@@ -141,12 +124,7 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
         for path in files.paths.values():
             if not path.is_file():
                 raise UserError(f"{path}: every process reads this file; give a regular file")
-    folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
-    vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
-    digests = recorded_digests(state.header)
-    with training_data(config.data.train, config.run_dir, digests) as source:
-        valid, _ = _valid_text(config, source)
-        data = _encoded(config, source, vocabularies, valid, state)
+    data, _ = _read(config, state, group=group)
     session = new_session(config, device, data)
     session.group = group
     restore(session, state)
@@ -159,8 +137,7 @@ def _describe(session: TrainingSession, train_blank: int) -> list[str]:
     parameters = count_parameters(session.model)
     src, tgt = (len(vocabulary) for vocabulary in data.vocabularies[:2])
     threads, device = torch.get_num_threads(), session.device
-    on_gpu = device.type == "cuda"
-    hardware = torch.cuda.get_device_name(device) if on_gpu else processor()
+    hardware = torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
     sizes = f"{src:,} tokens, joint" if data.vocabularies.joint else f"{src:,} and {tgt:,} tokens"
     notes = [
         f"{config.name}: {config.data.src_lang} -> {config.data.tgt_lang}, "
@@ -171,11 +148,9 @@ def _describe(session: TrainingSession, train_blank: int) -> list[str]:
     ]
     if data.train.links is not None and not config.training.losses.guided_alignment:
         notes.append("data.train.alignment has no effect: training.losses.guided_alignment is 0")
-    longest = config.data.max_length
-    for count, reason in (
-        (train_blank, "with a blank side"),
-        (data.train.too_long, f"with more than {longest} tokens on a side"),
-    ):
+    too_long = f"with more than {config.data.max_length} tokens on a side"
+    skipped = (train_blank, "with a blank side"), (data.train.too_long, too_long)
+    for count, reason in skipped:
         if count:
             notes.append(f"skipped in training: {counted(count, 'pair')} {reason}")
     if valid_blank := usable(data.valid)[1]:
@@ -186,15 +161,3 @@ def _describe(session: TrainingSession, train_blank: int) -> list[str]:
     if progress.step:
         notes.append(f"resumed at step {progress.step}, epoch {progress.epoch + 1}")
     return notes
-
-
-def _suspicious_texts(session: TrainingSession, source: TrainingData) -> list[str]:
-    """Return notes on text that seems to be wrong."""
-    data, valid = session.config.data, session.data.valid
-    notes = (
-        same_sides(source.text, source.same),
-        same_sides(usable(valid)[0]),
-        not_nfc_note(f"{valid.source_name}, target", valid.tgt),
-        segmentation_of(data.tgt_lang, [valid.tgt]).validation_note(),
-    )
-    return [*filter(None, notes)]

@@ -86,10 +86,7 @@ class Reporter:
 
 
 class RunReporter(Reporter):
-    """Writer of a run's logs and metrics, with a progress bar on a terminal's stderr.
-
-    Methods that write raise RunError if the disk refuses.
-    """
+    """Writer of a run's logs, metrics and bar on stderr; raises RunError if the disk refuses."""
 
     def __init__(
         self, folder: Path, step: int, last_step: int | None, callbacks: Sequence[Callback] = ()
@@ -169,8 +166,10 @@ class RunReporter(Reporter):
         for number, sample in enumerate(samples, start=1):
             self._files.write(SAMPLES, json_text({"step": step, **sample._asdict()}))
             if self._board is not None:
+                texts = sample._asdict().items()  # in Markdown
+                lines = [f"{name}: {escape(printable(str(text)))}" for name, text in texts]
                 with self._files.writing(TENSORBOARD):
-                    self._board.add_text(f"samples/{number}", _as_markdown(sample), step)
+                    self._board.add_text(f"samples/{number}", "  \n".join(lines[1:]), step)
         for callback in self._callbacks:
             callback.on_samples(step, samples)
 
@@ -265,18 +264,8 @@ def tag(name: str) -> str:
     return f"train/{name}" if name == "learning_rate" else f"speed/{name}"
 
 
-def _as_markdown(sample: Sample) -> str:
-    """Return the texts of a sample for TensorBoard, which renders Markdown."""
-    texts = (sample.source, sample.reference, sample.translation)
-    source, reference, translation = (escape(printable(text)) for text in texts)
-    return f"source: {source}  \nreference: {reference}  \ntranslation: {translation}"
-
-
 class ReportFiles:
-    """Open files of a run folder; each line is flushed as it is written.
-
-    Methods raise RunError, which names the file, if the disk refuses.
-    """
+    """Open files of a run folder, flushed line by line; raises RunError if the disk refuses."""
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
         """Open the files to append to, made if missing."""
@@ -333,14 +322,8 @@ class ReportFiles:
             file = os.fdopen(
                 descriptor, "a", encoding="utf-8", errors="backslashreplace", newline="\n"
             )
-            if not _ends_with_line(self._folder / name):  # cut short, by a kill or a full disk
-                file.write("\n")
+            with (self._folder / name).open("rb") as written:
+                written.seek(max(0, written.seek(0, os.SEEK_END) - 1))
+                if written.read() not in (b"", b"\n"):  # cut short, by a kill or a full disk
+                    file.write("\n")
             return file
-
-
-def _ends_with_line(path: Path) -> bool:
-    """Return whether a file is empty or ends with a line feed."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 1))
-        return file.read() in (b"", b"\n")

@@ -15,10 +15,7 @@ MIN_DECAY = 0.01  # share of the peak below which a plateau ends training
 
 
 class ValidationScores(NamedTuple):
-    """Figures of a validation: mean negative log-likelihood of a token in nats, BLEU, and chrF.
-
-    chrF is None unless it is the metric of the config.
-    """
+    """Loss (nats a token), BLEU and, if it is the config's metric, chrF of a validation."""
 
     loss: float
     bleu: float
@@ -90,15 +87,13 @@ def best_note(progress: Progress, settings: TrainingConfig) -> str:
 
 
 def decay_on_plateau(progress: Progress, settings: TrainingConfig) -> str | None:
-    """Multiply the learning rate by `decay.factor` on a plateau; return a note if it was.
+    """Decay the rate after `patience` validations without improvement; return a note if so.
 
-    A plateau is `patience` validations in a row without an improvement. Below MIN_DECAY of the peak
-    the rate is not decayed again: patience then ends training.
+    Below MIN_DECAY of the peak the rate is not decayed again: patience then ends training.
     """
     decay, waited = settings.decay, progress.validations_since_improvement
-    if decay.name != "plateau" or waited != settings.patience:
-        return None
-    if decay.factor ** (progress.decays + 1) < MIN_DECAY:
+    is_plateau = decay.name == "plateau" and waited == settings.patience
+    if not is_plateau or decay.factor ** (progress.decays + 1) < MIN_DECAY:
         return None
     progress.decays += 1
     progress.validations_since_improvement = 0

@@ -38,11 +38,7 @@ from seq2seq.training.optimizer import Optimizer
 
 
 class SessionData(NamedTuple):
-    """The texts of a run and their ids.
-
-    `valid` has every pair, since BLEU counts every line as `evaluate` does; the ids are those of
-    pairs with text on both sides.
-    """
+    """The texts of a run and their ids; ids of `valid` are those of pairs with text."""
 
     vocabularies: Vocabularies
     train: EncodedPairs
@@ -53,40 +49,31 @@ class SessionData(NamedTuple):
     source: SourceProfile
 
 
-class NullWriter:
-    """Run folder of a rank other than the main process: writes nothing."""
-
-    def verify_lock(self) -> None:
-        """Raise RunError if another process may write in the run folder."""
-
-    def save_state(self, session: "TrainingSession") -> None:
-        """Write the training state; the file that it replaces becomes the previous one."""
-
-    def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
-        """Write the weights, as the best ones or as a snapshot, or not at all."""
-
-    def save_engine(self, session: "TrainingSession") -> None:
-        """Write what the engine on a CPU reads of the best weights, once training has finished."""
-
-
-class RunWriter(NullWriter):
-    """Run folder of the main process."""
+class RunWriter:
+    """Run folder, in which the main process writes, and no other."""
 
     def __init__(self, lock: FolderLock | None = None) -> None:
         """Write in a folder that this process has locked, if others might train there."""
         self._lock = lock
 
     def verify_lock(self) -> None:
+        """Raise RunError if another process may write in the run folder."""
         if self._lock is not None:
             self._lock.verify()
 
     def save_state(self, session: "TrainingSession") -> None:
+        """Write the training state; the file that it replaces becomes the previous one."""
+        if not session.group.is_main:
+            return
         self.verify_lock()
         config, data, progress = session.config, session.data, session.progress
         header = {**provenance_of(config, data.vocabularies), "data": data.checksums}
         save_state(config.run_dir, session.tensors(), progress, data.limit, header)
 
     def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
+        """Write the weights, as the best ones or as a snapshot, or not at all."""
+        if not session.group.is_main:
+            return
         config, data = session.config, session.data
         folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
         self.verify_lock()
@@ -99,8 +86,10 @@ class RunWriter(NullWriter):
             checkpoint.save_snapshot(folder, weights, header, keep)
 
     def save_engine(self, session: "TrainingSession") -> None:
-        self.verify_lock()
-        store_engine(session.config.run_dir)
+        """Write what the engine on a CPU reads of the best weights, once training has finished."""
+        if session.group.is_main:
+            self.verify_lock()
+            store_engine(session.config.run_dir)
 
 
 @dataclass
@@ -115,7 +104,7 @@ class TrainingSession:
     optimizer: Optimizer
     progress: Progress
     group: ProcessGroup = SINGLE_PROCESS
-    writer: NullWriter = field(default_factory=NullWriter)
+    writer: RunWriter = field(default_factory=RunWriter)
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
 
     def tensors(self) -> StateTensors:
@@ -158,10 +147,9 @@ class TrainingSession:
 def call_on_device(
     session: TrainingSession, function: Callable[..., Any], batch: Batch, *further: Tensor | None
 ) -> Any:
-    """Call `function(session, batch, *further)` with tensors on the device, on CUDA as a graph.
+    """Call `function(session, batch, *further)` on the device, on CUDA as a graph.
 
-    What a graph returns is valid until the next call. The function reads and writes no other
-    tensors than those that the session keeps.
+    Its result is valid until the next call; it uses no other tensors than the session keeps.
     """
     parts = [*batch, *further]
     shapes = tuple(None if part is None else part.shape for part in parts)
@@ -176,11 +164,11 @@ def call_on_device(
     return session.graphs.call(key, call, *(part for part in parts if part is not None))
 
 
-def other_texts(data: DataConfig, train: ParallelText) -> tuple[ParallelText, ParallelText | None]:
-    """Read the validation and test text, checked against the training text."""
-    valid, test = read_pairs(data.valid), read_pairs(data.test) if data.test else None
-    check_directions(train, [valid] if test is None else [valid, test], data.src_lang)
-    return valid, test
+def valid_text(data: DataConfig, train: ParallelText) -> ParallelText:
+    """Read the validation text; check it and the test text against the training text."""
+    texts = [read_pairs(files) for files in (data.valid, data.test) if files]
+    check_directions(train, texts, data.src_lang)
+    return texts[0]
 
 
 def session_data(
@@ -192,8 +180,7 @@ def session_data(
 ) -> SessionData:
     """Return texts and ids as a session needs them; a length limit is estimated if None.
 
-    Raises UserError if no training pair is short enough or no validation pair has text on both
-    sides.
+    Raises UserError if no training pair is short enough or no validation pair has text.
     """
     if not len(train):
         raise UserError(
@@ -234,10 +221,7 @@ def new_session(
 
 
 def restore(session: TrainingSession, state: TrainingState) -> list[str]:
-    """Restore the session to a saved state.
-
-    If the best weights are damaged, let the next validation write them again and return a note.
-    """
+    """Restore a saved state; return a note if the next validation has to write the best weights."""
     config, progress = session.config, state.progress
     session.graphs.clear()  # they read tensors that are replaced
     restore_tensors(state, session.tensors())

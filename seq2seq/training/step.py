@@ -115,8 +115,7 @@ def _sum_over_ranks(
 def _divisor_of_all_ranks(session: TrainingSession) -> int:
     """Return the divisor of losses before their gradients are summed over the ranks.
 
-    Without one, gradients would overflow in fp16. Their bits in float32 do not depend on it: it is
-    a power of two, about as large as the number of target tokens.
+    Without one, fp16 would overflow. It is a power of two, which changes no bits in float32.
     """
     settings = session.config.training
     return 1 << (settings.batch_tokens * settings.accumulate).bit_length()
@@ -147,10 +146,7 @@ def _accumulate_gradients(
 
 
 def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) -> Tensor | None:
-    """Add up the gradients of micro-batches; return their summed `Losses` [2].
-
-    Returns None if out of memory.
-    """
+    """Add up gradients of micro-batches; return their `Losses` [2], or None if out of memory."""
     config, step = session.config, session.progress.step
     rank = session.group.seed_part()
     rate = teacher_forcing_rate(config.training, step)
@@ -251,6 +247,7 @@ def draw_references(batch: Batch, rate: float) -> Tensor | None:
     return None if references.all() else references
 
 
+@torch.no_grad()
 def sample_inputs(model: Seq2Seq, batch: Batch, references: Tensor | None) -> Batch:
     """Replace inputs after BOS that are not `references` [B, T] by the model's predictions.
 
@@ -259,12 +256,6 @@ def sample_inputs(model: Seq2Seq, batch: Batch, references: Tensor | None) -> Ba
     if references is None:
         return batch
     references = references.to(batch.tgt_in.device)
-    return batch._replace(tgt_in=_predict_inputs(model, batch, references))
-
-
-@torch.no_grad()
-def _predict_inputs(model: Seq2Seq, batch: Batch, references: Tensor) -> Tensor:
-    """Return inputs [B, T]: the batch's `references` [B, T], greedy predictions elsewhere."""
     memory, state = model.start(model.encode(batch.src, batch.src_lengths))
     ids = batch.tgt_in[:, 0]
     chosen = [ids]
@@ -276,4 +267,4 @@ def _predict_inputs(model: Seq2Seq, batch: Batch, references: Tensor) -> Tensor:
             logits[:, special] = -torch.inf
         ids = batch.tgt_in[:, t].where(references[:, t], logits.argmax(dim=-1))
         chosen.append(ids)
-    return torch.stack(chosen, dim=1)
+    return batch._replace(tgt_in=torch.stack(chosen, dim=1))

@@ -39,12 +39,6 @@ def met_limit(settings: TrainingConfig, progress: Progress, seconds: float) -> s
     return None
 
 
-def why_stop(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:
-    """Return the stopping criterion that is met after `seconds` of training, if any."""
-    name = met_limit(settings, progress, seconds)
-    return name and limit_reached(settings, name)
-
-
 def limit_reached(settings: TrainingConfig, name: str) -> str:
     """Describe a limit that was met."""
     return f"training.{name}={getattr(settings, name):.12g} reached"
@@ -78,14 +72,11 @@ def is_finished(config: Config, progress: Progress) -> bool:
     if not (config.run_dir / BEST).exists():
         return False
     validated = progress.validated_step == progress.step
-    return validated and why_stop(config.training, progress, progress.seconds) is not None
+    return validated and met_limit(config.training, progress, progress.seconds) is not None
 
 
 class StopSync:
-    """Stop signals and trained seconds, synchronised so that all ranks stop after the same step.
-
-    Signals may reach any rank; the clock is that of the main process.
-    """
+    """Stop signals of all ranks, and the main one's clock, so that all stop after the same step."""
 
     def __init__(self, group: ProcessGroup, stops: list[int], seconds: Callable[[], float]) -> None:
         self._group, self._stops, self._seconds = group, stops, seconds
@@ -117,10 +108,9 @@ class StopSync:
 
 @contextmanager
 def stop_signals() -> Iterator[list[int]]:
-    """Collect Ctrl-C, SIGTERM and the closing of the terminal instead of being killed by them.
+    """Collect Ctrl-C, SIGTERM and the closing of the terminal (unless under `nohup`) instead.
 
-    A second Ctrl-C kills as usual; under `nohup` the terminal may close. Signals reach the main
-    thread alone: in any other one nothing is collected.
+    A second Ctrl-C kills as usual. In another thread than the main one nothing is collected.
     """
     caught: list[int] = []
     if threading.current_thread() is not threading.main_thread():

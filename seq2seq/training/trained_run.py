@@ -12,7 +12,7 @@ from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runtime.console import in_notebook
 from seq2seq.runtime.figures import Curve, line_chart, matplotlib_note, save
 from seq2seq.training import loop
-from seq2seq.training.callbacks import Callback, check_callbacks
+from seq2seq.training.callbacks import Callback
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
@@ -74,10 +74,9 @@ def train(
     Files of the run are written in any case.
 
     Raises UserError before any work if data, folder or device are refused, RunError if training
-    fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM. Raises TypeError if
-    `config` is not a Config, such as the pair that `load_config` returns.
+    fails, and Interrupted, after the state was saved, on Ctrl-C or SIGTERM.
     """
-    called = check_callbacks(callbacks)
+    called = list(callbacks)
     if in_notebook() and not quiet and matplotlib_note() is None:
         called.append(_LiveCurve())
     return TrainedRun(loop.train(config, device, resume, overwrite, init_from, called, quiet))
@@ -91,10 +90,10 @@ class _LiveCurve(Callback):
         self._shown: Any = None
 
     def on_metrics(self, step: int, values: Mapping[str, float]) -> None:
-        for name in _CURVES.keys() & values.keys():
-            self._points[name].append((step, values[name]))
-        if not _CURVES.keys() & values.keys():
+        if not (names := _CURVES.keys() & values.keys()):
             return
+        for name in names:
+            self._points[name].append((step, values[name]))
         curves = [Curve(_CURVES[name], points) for name, points in self._points.items() if points]
         picture = {"image/png": save(line_chart("Loss, nats a token", curves), ".png")[0]}
         if self._shown is None:

@@ -36,8 +36,8 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
     progress.validated_step = progress.step
     trim_memory()
     with averaged_weights(session):
-        scores = valid_scores(session)
-        fault = _fault(session, scores)
+        scores = valid_scores(session)  # weights with a fault can never be the best
+        fault = loss_fault("validation", scores.loss) or non_finite(named_weights(session.model))
         best = fault is None and record(progress, settings, scores)
         if fault is None:
             session.writer.save_weights(session, scores.bleu, best)
@@ -48,18 +48,12 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
         f"validation {scores}{' (best so far)' if best else ''}"
     )
     if fault is None:
-        samples = samples_of(session.data.valid, session.hypotheses)
-        reporter.samples(progress.step, samples)
+        reporter.samples(progress.step, samples_of(session.data.valid, session.hypotheses))
     if (decayed := decay_on_plateau(progress, settings)) is not None:
         reporter.log(decayed)
     trim_memory()
     clock.leave_out(time.monotonic() - began)
     return fault
-
-
-def _fault(session: TrainingSession, scores: ValidationScores) -> str | None:
-    """Return the reason why the weights can never be the best, if there is one."""
-    return loss_fault("validation", scores.loss) or non_finite(named_weights(session.model))
 
 
 def valid_scores(session: TrainingSession) -> ValidationScores:

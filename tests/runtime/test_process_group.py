@@ -46,7 +46,7 @@ from seq2seq.training.loss import Losses
 from seq2seq.cli.main import main
 
 torch.set_num_threads(1)
-taken, scored, read = training.train_step, validation.bleu_score, preparation.other_texts
+taken, scored, read = training.train_step, validation.bleu_score, preparation.valid_text
 loss_of = step_module.batch_loss
 
 def watched(log, inject):
@@ -137,9 +137,9 @@ def run(number, call):
         time.monotonic = lambda: 1000 * true()
     if call["fault"] == "other data" and number == 1:
         def fewer(*arguments):
-            valid, test = read(*arguments)
-            return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:]), test
-        preparation.other_texts = fewer
+            valid = read(*arguments)
+            return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:])
+        preparation.valid_text = fewer
     def score(hypotheses, references, tokenize):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
         return scored(hypotheses, references, tokenize)

@@ -131,25 +131,6 @@ def test_an_exception_ends_training_and_resume_continues(small_corpus: Path) -> 
     assert (run / METRICS).read_bytes() == (expected / METRICS).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("callbacks", "message"),
-    [
-        (print, "callbacks: must be a list of Callback, not builtin_function_or_method"),
-        (Callback(), "callbacks: must be a list of Callback, not Callback"),
-        ([print], "callbacks[0]: must be an instance of a subclass of seq2seq.training.callbacks."),
-        ([Callback(), Callback], "callbacks[1]: must be an instance of a subclass of seq2seq.tr"),
-    ],
-    ids=["function", "one", "functions", "class"],
-)
-def test_an_object_that_is_no_callback_is_refused_before_any_work(
-    small_corpus: Path, callbacks: Any, message: str
-) -> None:
-    with pytest.raises(TypeError) as caught:
-        trained(small_corpus, callbacks=callbacks)
-    assert str(caught.value).startswith(message)
-    assert not (small_corpus.parent / "run").exists()
-
-
 # -------------------------------------------------------------------------- quiet mode and logging
 
 

@@ -16,7 +16,7 @@ from seq2seq.training.selection import (
     decay_on_plateau,
     record,
 )
-from seq2seq.training.stopping import why_stop
+from seq2seq.training.stopping import met_limit
 
 
 def settings(**keys: Any) -> TrainingConfig:
@@ -112,7 +112,7 @@ def test_a_plateau_decays_the_rate_until_patience_ends_training(factor: float) -
         record(progress, config, ValidationScores(1.0, 10.0))
         note = decay_on_plateau(progress, config)
         notes += [note] if note else []
-        if why_stop(config, progress, 0.0) is not None:
+        if met_limit(config, progress, 0.0) is not None:
             break
     decays = math.floor(math.log(MIN_DECAY) / math.log(factor) + 1e-9)
     assert progress.decays == len(notes) == decays
@@ -135,7 +135,7 @@ def test_other_decays_have_no_plateau() -> None:
     config = settings(patience=1)
     progress, _ = recorded(config, (10.0, 1.0), (9.0, 1.0))
     assert decay_on_plateau(progress, config) is None
-    assert why_stop(config, progress, 0.0) == "training.patience=1 reached"
+    assert met_limit(config, progress, 0.0) == "patience"
 
 
 @pytest.mark.parametrize(

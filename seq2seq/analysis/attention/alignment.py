@@ -54,10 +54,7 @@ def pharaoh(links: Links) -> str:
 
 
 def read_gold(path: Path) -> list[GoldLine]:
-    """Read gold alignments: `0-0` is a sure link, `0?1` or `0p1` a possible one.
-
-    Raises UserError for anything else.
-    """
+    """Read gold links, sure `0-0` or possible `0?1`, `0p1`; raises UserError for anything else."""
     gold = []
     for number, line in enumerate(read_lines(path), start=1):
         sure, possible = set(), set()
@@ -76,10 +73,9 @@ def read_gold(path: Path) -> list[GoldLine]:
 
 
 def alignment_error_rate(links: Sequence[Links], gold: Sequence[GoldLine]) -> float:
-    """Return the alignment error rate of Och and Ney (2003), in 0..1.
+    """Return `1 - (|A & S| + |A & P|) / (|A| + |S|)`, in 0..1 (Och and Ney, 2003).
 
-    AER = 1 - (|A & S| + |A & P|) / (|A| + |S|), summed over sentences, with links A, sure gold
-    links S and possible ones P; 0 without any link.
+    Summed over sentences, with links A, sure gold links S and possible ones P; 0 without any link.
     """
     hits = total = 0
     for guess, (sure, possible) in zip(links, gold, strict=True):
@@ -116,10 +112,7 @@ def _key(word: str) -> str:
 
 
 def _overlap(left: Sequence[str], right: Sequence[str]) -> NDArray[np.bool_]:
-    """Return a matrix [L, R]: whether one of two words contains the middle of the other.
-
-    Both sequences of words spell one text, so that a word is in the same share of each.
-    """
+    """Return a matrix [L, R]: whether, by share of the text, a word has the other's middle."""
     (starts, ends), (right_starts, right_ends) = _shares(left)[:, :, None], _shares(right)
     middle, right_middle = (starts + ends) / 2, (right_starts + right_ends) / 2
     inside = (right_starts <= middle) & (middle < right_ends)

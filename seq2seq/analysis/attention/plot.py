@@ -2,6 +2,7 @@
 
 import importlib.util
 import unicodedata
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from html import escape
@@ -11,17 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference.attention_map import (
-    AttentionMap,
-    heat_map,
-    join_spans,
-    label_of,
-    labels_of,
-    style,
-    token_parts,
-    word_spans,
-    word_weights,
-)
+from seq2seq.inference import attention_map
+from seq2seq.inference.attention_map import AttentionMap, label_of, word_weights
 from seq2seq.inference.map_figure import map_figure
 from seq2seq.inference.nbest import AttentionBlocks
 from seq2seq.inference.translation import Translation
@@ -36,13 +28,11 @@ MAX_CELLS = 100_000  # cells of one sentence; a cell takes 100 bytes of HTML
 
 
 _SHADES = " \u2591\u2592\u2593\u2588"  # none, light, medium, dark and full shade
+_BOUNDS = 0.1, 0.3, 0.5, 0.7  # weights from which the next shade is used
 
 
 def check_plot_path(path: Path) -> None:
-    """Raise UserError for a path that `write_attention` cannot write, before any work.
-
-    It has another suffix, its folder is missing, or matplotlib is missing and needed.
-    """
+    """Raise UserError for a path that `write_attention` cannot write, before any work."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise UserError(
@@ -72,10 +62,8 @@ def write_attention(
     suffix = path.suffix.lower()
     limit, notes = MAX_TABLES if suffix == ".html" else MAX_PANELS, list[str]()
     pairs = zip(translations, sources, strict=False)  # not all may be taken
-    all_maps = (
-        map_ for translation, source in pairs for map_ in translation.attention_maps(source)
-    )
-    maps = _shown(all_maps, limit, path, notes)
+    of_each = (translation.attention_maps(source) for translation, source in pairs)
+    maps = _shown(chain.from_iterable(of_each), limit, path, notes)
     first = next(maps, None)
     if first is None:
         raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
@@ -94,12 +82,14 @@ def page(maps: Iterable[AttentionMap], model: str = "") -> Iterator[str]:
     """Yield the parts of a self-contained page with a table for each map."""
     template = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     head, _, foot = template.partition("$sections")
-    yield head.replace("$style", style()).replace("$model", escape(f" of {model}" if model else ""))
+    yield head.replace("$style", attention_map.style()).replace(
+        "$model", escape(f" of {model}" if model else "")
+    )
     for attention in maps:
         source, *texts = map(escape, attention.headings())
         yield f'<section>\n<h2 dir="auto">{source}</h2>\n'
         yield "".join(f'<p dir="auto">{text}</p>\n' for text in texts)
-        yield heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
+        yield attention_map.heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
         yield "\n</section>\n"
     yield foot
 
@@ -119,8 +109,8 @@ def _shown(
         count += 1
         yield attention
     if large:
-        text = f"{large} maps of more than {MAX_CELLS:,} cells"
-        notes.append(f"{path} leaves out {text}; write .json for all")
+        left_out = f"{large} maps of more than {MAX_CELLS:,} cells"
+        notes.append(f"{path} leaves out {left_out}; write .json for all")
 
 
 def map_of(translation: Translation, source: str) -> AttentionMap:
@@ -128,35 +118,30 @@ def map_of(translation: Translation, source: str) -> AttentionMap:
     weights = translation.attention
     if weights is None:
         return AttentionMap(source, translation.text, [], [], np.zeros((0, 0)))
-    return AttentionMap(
-        source, translation.text, translation.src_tokens, translation.tokens, weights
-    )
+    tokens = translation.src_tokens, translation.tokens
+    return AttentionMap(source, translation.text, *tokens, weights)
 
 
 def translation_by_words(translation: Translation) -> Translation:
-    """Return the best entry of a translation with the tokens of each word merged, as `by_words`.
-
-    The log-probability of a word is the sum over its tokens.
-    """
+    """Return the best entry with the tokens of each word merged, their log-probabilities summed."""
     best = translation.n_best[0]
-    parts = list(token_parts(best, translation.src_tokens))
+    parts = list(attention_map.token_parts(best, translation.src_tokens))
     if not parts:
         return translation
-    rows, columns = word_spans(best.tokens), word_spans(translation.src_tokens)
+    rows, columns = map(attention_map.word_spans, (best.tokens, translation.src_tokens))
     means = [word_weights(part.weights, part) for part in parts]
     heads = [
         word_weights(part.head_weights, part) for part in parts if part.head_weights is not None
     ]
     merged = replace(
         best,
-        tokens=join_spans(best.tokens, rows),
+        tokens=attention_map.join_spans(best.tokens, rows),
         log_probs=[sum(best.log_probs[index] for index in row) for row in rows],
         attention_blocks=_blocks(means),
         head_blocks=_blocks(heads) if heads else None,
     )
-    return replace(
-        translation, n_best=[merged], src_tokens=join_spans(translation.src_tokens, columns)
-    )
+    src_tokens = attention_map.join_spans(translation.src_tokens, columns)
+    return replace(translation, n_best=[merged], src_tokens=src_tokens)
 
 
 def _blocks(weights: Sequence[NDArray[np.float64]]) -> AttentionBlocks:
@@ -164,28 +149,19 @@ def _blocks(weights: Sequence[NDArray[np.float64]]) -> AttentionBlocks:
 
 
 def as_text(attention: AttentionMap) -> str:
-    """Draw a map: a row for each target token, a column for each source token, numbered below.
-
-    The shades are for weights from 0, 0.1, 0.3, 0.5 and 0.7.
-    """
-    labels = labels_of(attention.tgt_tokens)
+    """Draw a map: a row for each target token, a column for each source token, numbered below."""
+    labels = attention_map.labels_of(attention.tgt_tokens)
     width, columns = max(map(_width, labels)), len(attention.src_tokens)
     cell = len(str(columns)) + 1
     lines = [*attention.headings(), ""]
     for label, weights in zip(labels, attention.weights, strict=True):
-        cells = "".join(_shade(weight) * cell for weight in weights)
+        shades = (_SHADES[bisect(_BOUNDS, weight)] for weight in weights)
+        cells = "".join(shade * cell for shade in shades)
         lines.append(f"{' ' * (width - _width(label))}{label} \u2502{cells}\u2502")
     lines.append(" " * (width + 2) + "".join(f"{n:>{cell}}" for n in range(1, columns + 1)))
-    lines.append(_numbered(attention.src_tokens))
+    tokens = enumerate(attention.src_tokens, start=1)
+    lines.append("  ".join(f"{number} {label_of(token)}" for number, token in tokens))
     return "\n".join(lines)
-
-
-def _numbered(tokens: Sequence[str]) -> str:
-    return "  ".join(f"{number} {label_of(token)}" for number, token in enumerate(tokens, start=1))
-
-
-def _shade(weight: float) -> str:
-    return _SHADES[sum(weight >= bound for bound in (0.1, 0.3, 0.5, 0.7))]
 
 
 def _width(text: str) -> int:

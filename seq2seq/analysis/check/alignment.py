@@ -64,11 +64,6 @@ class Stretch(NamedTuple):
     agreement: float
     offset: int | None
 
-    @property
-    def lines(self) -> range:
-        """Return the numbers of the lines."""
-        return range(self.first, self.last + 1)
-
 
 class Alignment(NamedTuple):
     """Agreement of the sides of a text, line by line."""
@@ -169,11 +164,7 @@ def _stretch_text(split: Split, stretch: Stretch, pairs: int, place: str) -> str
 
 
 def _measure_by_itself(sides: tuple[Words, Words], tables: list[Floats]) -> _Measurement:
-    """Measure the text that tables were trained on.
-
-    If its lines agree badly, the tables may be those of a shifted text: the offset at which tables
-    of its own agree best decides.
-    """
+    """Measure the text of these tables, or of those of a shifted text if they agree better."""
     folds = folds_of(len(sides[0]))
     measurement = _measure(sides, tables, folds)
     agreement = float(measurement.agreement.mean())
@@ -340,10 +331,7 @@ def _table(src: Words, tgt: Words, sizes: tuple[int, int]) -> Floats:
 def scores(
     sides: tuple[Words, Words], tables: list[Floats], src: Rows, tgt: Rows, folds: Rows | None
 ) -> Floats:
-    """Return the log-likelihood ratio of each source row and target row being translations.
-
-    `folds` chooses the table by the source row; None for a text that they were not trained on.
-    """
+    """Return the log-likelihood ratio of each source and target row; no `folds`: by table 0."""
     result = np.zeros(len(src), np.float32)
     for start in range(0, len(src), _CHUNK):
         rows = np.arange(start, min(start + _CHUNK, len(src)))

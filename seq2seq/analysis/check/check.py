@@ -7,21 +7,11 @@ from typing import NamedTuple
 import torch
 from tqdm import tqdm
 
-from seq2seq.analysis.check import data_statistics, findings
-from seq2seq.analysis.check.alignment import (
-    Alignment,
-    Evidence,
-    alignment_findings,
-    measure_alignment,
-)
-from seq2seq.analysis.check.findings import Finding, Split, SplitComparison, form_findings
-from seq2seq.analysis.check.forecast import (
-    Forecast,
-    cost_findings,
-    forecast,
-    size,
-    training_seconds,
-)
+from seq2seq.analysis.check import alignment, findings, forecast
+from seq2seq.analysis.check.alignment import Alignment, Evidence
+from seq2seq.analysis.check.data_statistics import overlap, text_statistics
+from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
+from seq2seq.analysis.check.forecast import Forecast
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
 from seq2seq.data.batching import encode_pairs
@@ -29,7 +19,7 @@ from seq2seq.data.corpus import ParallelText, check_directions, joined, source_n
 from seq2seq.data.pharaoh import iter_linked_pairs
 from seq2seq.data.training_data import cache_of, check_regular
 from seq2seq.data.vocabulary.training import train_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
+from seq2seq.data.vocabulary.vocabulary import check_tags
 from seq2seq.runs.checkpoint import WarmStart, read_warm_start
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
@@ -80,106 +70,76 @@ def _parts(
     texts = _read(data)
     usable(texts["valid"])  # raises if no pair has text
     stage("training the vocabulary")
-    corpora = [
-        tagged(usable(texts[name])[0], files.tag)
-        for name, files in files_by_name(data).items()
-        if is_train(name)
-    ]
-    vocabularies = _vocabularies(config, joined(corpora), start)
-    stage("encoding the text")
-    session = _session(config, device, vocabularies, corpora, (texts["valid"], start))
+    session = _session(config, device, texts, start)
     stage("counting lines and characters")
+    vocabularies, most = session.data.vocabularies, data.max_length
     splits = {
-        name: Split(
-            name,
-            *_sides(files_by_name(data)[name]),
-            data_statistics.text_statistics(text, vocabularies, data.max_length),
-        )
-        for name, text in texts.items()
+        name: Split(name, *_sides(files), text_statistics(texts[name], vocabularies, most))
+        for name, files in files_by_name(data).items()
     }
     yield ReportPart(_table_of_splits(splits, data.max_length), "texts", splits)
     stage("measuring the alignment")
-    alignments = _alignments(texts)
+    alignments: dict[str, Alignment] = {}
+    evidence: Evidence | None = None  # that of the first split serves all
+    for name, text in texts.items():
+        alignments[name], own = alignment.measure_alignment(text, evidence)
+        evidence = evidence or own
     yield ReportPart("", "alignments", alignments)
     stage("comparing the splits")
     comparisons = list(_comparisons(texts))
     yield ReportPart("", "comparisons", comparisons)
     stage("measuring training steps")
-    cost = forecast(session)
+    cost = forecast.forecast(session)
     yield ReportPart(_table_of_cost(config.training, cost), "cost", cost)
-    everything = [
-        *findings.data_findings(list(splits.values()), data.max_length),
-        *(
-            finding
-            for name, alignment in alignments.items()
-            for finding in alignment_findings(splits[name], alignment)
-        ),
-        *_form_findings(data, splits, texts),
-        *(
-            finding
-            for comparison in comparisons
-            for finding in findings.overlap_findings(
-                splits[comparison.split], splits[comparison.other], comparison.shared
-            )
-        ),
-        *cost_findings(config.training, cost),
-        *_setup_findings(config),
-    ]
+    everything = list(findings.data_findings(list(splits.values()), data.max_length))
+    for name, measured in alignments.items():
+        everything += alignment.alignment_findings(splits[name], measured)
+    everything += _form_findings(data, splits, texts)
+    for split, reference, shared in comparisons:
+        everything += findings.overlap_findings(splits[split], splits[reference], shared)
+    everything += forecast.cost_findings(config.training, cost)
+    if holds_run(config.run_dir):
+        problem = (
+            f"run_dir: {config.run_dir} holds a run. Pass {argument('resume', True)} or "
+            f"{argument('overwrite', True)} to `train`, or set another run_dir."
+        )
+        everything.append(Finding("run_dir", True, problem))
     everything.sort(key=lambda finding: not finding.warning)
     yield ReportPart(_list_of_findings(everything), "findings", everything)
     warnings = sum(finding.warning for finding in everything)
-    yield ReportPart(_verdict(warnings), "warnings", warnings)
-
-
-def _vocabularies(config: Config, train: ParallelText, start: WarmStart | None) -> Vocabularies:
-    if start is not None:
-        vocabularies = start.vocabularies
-    else:
-        tags = config.data.tags
-        vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt, tags)
-    check_tags(vocabularies, config.data.tags)
-    return vocabularies
+    count = counted(warnings, "warning") if warnings else "No warnings"
+    verdict = f"{count}; `seq2seq train` accepts this config."
+    yield ReportPart(verdict, "warnings", warnings)
 
 
 def _session(
-    config: Config,
-    device: torch.device,
-    vocabularies: Vocabularies,
-    corpora: Sequence[ParallelText],
-    valid_and_start: tuple[ParallelText, WarmStart | None],
+    config: Config, device: torch.device, texts: dict[str, ParallelText], start: WarmStart | None
 ) -> TrainingSession:
-    valid, start = valid_and_start
-    train, sizes = joined(corpora), [len(corpus) for corpus in corpora]
-    weights = [corpus.weight for corpus in config.data.train]
-    longest = config.data.max_length
-    pairs = encode_pairs(train.src, train.tgt, vocabularies, longest, sizes, weights)
-    valid = tagged(valid, config.data.valid.tag)
-    data = session_data(config, vocabularies, pairs, valid)
-    return new_session(config, device, data, start)
+    """Return a session in memory, as training would start it."""
+    data, files = config.data, files_by_name(config.data)
+    corpora = [tagged(usable(texts[name])[0], files[name].tag) for name in files if is_train(name)]
+    train, sizes, weights = joined(corpora), map(len, corpora), (text.weight for text in data.train)
+    if start is not None:
+        vocabularies = start.vocabularies
+    else:
+        vocabularies = train_vocabularies(config.vocabulary, train.src, train.tgt, data.tags)
+    check_tags(vocabularies, data.tags)
+    pairs = encode_pairs(train.src, train.tgt, vocabularies, data.max_length, [*sizes], [*weights])
+    valid = tagged(texts["valid"], data.valid.tag)
+    return new_session(config, device, session_data(config, vocabularies, pairs, valid), start)
 
 
 def _read(data: DataConfig) -> dict[str, ParallelText]:
-    """Read every text without its tag, by the name of its split.
-
-    Raises UserError as `other_texts` does, and for a word alignment that does not fit.
-    """
-    named = {
-        name: _untagged(files.model_copy(update={"tag": None}))
-        for name, files in files_by_name(data).items()
-    }
+    """Read every text without its tag, by its split; raises UserError if one does not fit."""
+    named = {}
+    for name, files in files_by_name(data).items():
+        pairs = iter_linked_pairs(files.model_copy(update={"tag": None}))
+        src, tgt = zip(*(pair for pair, _ in pairs), strict=True)
+        named[name] = ParallelText(src, tgt, source_name(files))
     train = joined([text for name, text in named.items() if is_train(name)])
     held_out = [text for name, text in named.items() if not is_train(name)]
     check_directions(train, held_out, data.src_lang)
     return named
-
-
-def _untagged(files: ParallelFiles) -> ParallelText:
-    """Read the pairs of a text without a tag; raises UserError as `iter_linked_pairs` does."""
-    src, tgt = [], []
-    for (src_line, tgt_line), _ in iter_linked_pairs(files):
-        src.append(src_line)
-        tgt.append(tgt_line)
-    return ParallelText(src, tgt, source_name(files))
 
 
 def is_train(name: str) -> bool:
@@ -187,48 +147,26 @@ def is_train(name: str) -> bool:
     return name.startswith("train")
 
 
-def _alignments(texts: dict[str, ParallelText]) -> dict[str, Alignment]:
-    """Measure the splits, each by the evidence of the first one, too."""
-    alignments: dict[str, Alignment] = {}
-    evidence: Evidence | None = None
-    for name, text in texts.items():
-        alignments[name], evidence_of_text = measure_alignment(text, evidence)
-        evidence = evidence or evidence_of_text
-    return alignments
-
-
 def _comparisons(texts: dict[str, ParallelText]) -> Iterator[SplitComparison]:
     for name in ("valid", "test"):
         for reference in texts:
             is_earlier = is_train(reference) or (name, reference) == ("test", "valid")
             if name in texts and is_earlier:
-                shared = data_statistics.overlap(texts[name], texts[reference])
-                yield SplitComparison(name, reference, shared)
+                yield SplitComparison(name, reference, overlap(texts[name], texts[reference]))
 
 
 def _form_findings(
     data: DataConfig, splits: dict[str, Split], texts: dict[str, ParallelText]
 ) -> Iterator[Finding]:
-    languages, warned = (data.src_lang, data.tgt_lang), False
-    for name, text in texts.items():
-        split, files = splits[name], files_by_name(data)[name]
-        forms: list[Finding] = []
+    languages, forms = (data.src_lang, data.tgt_lang), list[Finding]()
+    for name, files in files_by_name(data).items():
+        split, text = splits[name], texts[name]
         for file, lines in ((split.src_file, text.src), (split.tgt_file, text.tgt)):
-            forms += form_findings(file, lines, languages, files.is_table)
-        warned = warned or any(finding.warning for finding in forms)
-        yield from forms
-    if not warned:
-        text_ = "no sign of segmented or tokenised text, markers, headers or identifiers"
-        yield Finding("form", False, text_)
-
-
-def _setup_findings(config: Config) -> Iterator[Finding]:
-    if holds_run(config.run_dir):
-        text = (
-            f"run_dir: {config.run_dir} holds a run. Pass {argument('resume', True)} or "
-            f"{argument('overwrite', True)} to `train`, or set another run_dir."
-        )
-        yield Finding("run_dir", True, text)
+            forms += findings.form_findings(file, lines, languages, files.is_table)
+    yield from forms
+    if not forms:
+        passed = "no sign of segmented or tokenised text, markers, headers or identifiers"
+        yield Finding("form", False, passed)
 
 
 def _sides(files: ParallelFiles) -> tuple[str, str]:
@@ -241,21 +179,26 @@ def _sides(files: ParallelFiles) -> tuple[str, str]:
 def _table_of_splits(splits: Mapping[str, Split], max_length: int) -> str:
     """Count what is unusual in each split."""
     texts = [split.statistics for split in splits.values()]
-    columns = {
-        "lines": [f"{text.lines:,}" for text in texts],
-        "with a blank side": [_count(text.blank) for text in texts],
-        f"over {max_length} tokens (data.max_length)": [_count(text.too_long) for text in texts],
-        "duplicate pairs": [_count(text.duplicates) for text in texts],
-        "identical sides": [_count(text.identical) for text in texts],
-        "unusual length ratio": [_count(text.length_outliers) for text in texts],
-        "target/source characters": [_ratio(text.length_ratio) for text in texts],
+    fields = {
+        "with a blank side": "blank",
+        f"over {max_length} tokens (data.max_length)": "too_long",
+        "duplicate pairs": "duplicates",
+        "identical sides": "identical",
+        "unusual length ratio": "length_outliers",
     }
-    return aligned_table([("pairs", *splits), *((name, *row) for name, row in columns.items())])
+    rows = [
+        (name, *(f"{len(getattr(text, field)):,}" for text in texts))
+        for name, field in fields.items()
+    ]
+    ratios = ("-" if text.length_ratio is None else f"{text.length_ratio:.2f}" for text in texts)
+    lines = (f"{text.lines:,}" for text in texts)
+    last = ("target/source characters", *ratios)
+    return aligned_table([("pairs", *splits), ("lines", *lines), *rows, last])
 
 
 def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
     """Show the size, memory and time of the training."""
-    seconds = training_seconds(settings, cost)
+    seconds, size = forecast.training_seconds(settings, cost), forecast.size
     peak = "peak unknown: this system does not report it"
     if cost.peak_bytes is not None:
         where = "by torch" if cost.device.startswith("cuda") else "of the process"
@@ -281,26 +224,10 @@ def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
 
 def _list_of_findings(everything: Sequence[Finding]) -> str:
     """Count the checks that passed, then list the notes and, last, the warnings, a line each."""
-    passed = sum(finding.done and not finding.warning for finding in everything)
     lines = []
-    if passed:
-        lines.append(
-            ("ok", f"{counted(passed, 'check')} passed, listed by {argument('json', '-')}")
-        )
+    if passed := sum(finding.done and not finding.warning for finding in everything):
+        listed = f"{counted(passed, 'check')} passed, listed by {argument('json', '-')}"
+        lines.append(("ok", listed))
     lines += [("note:", f.text) for f in everything if not (f.done or f.warning)]
     lines += [("warning:", f.text) for f in everything if f.warning]
     return "\n".join(f"{label:<8} {one_line(text)}" for label, text in lines)
-
-
-def _verdict(warnings: int) -> str:
-    """Count the warnings."""
-    count = counted(warnings, "warning") if warnings else "No warnings"
-    return f"{count}; `seq2seq train` accepts this config."
-
-
-def _count(lines: Sequence[int]) -> str:
-    return f"{len(lines):,}"
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import yaml
-from numpy.typing import NDArray
 
 from seq2seq.data.corpus import ParallelText, has_text
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, Vocabulary
@@ -66,14 +65,15 @@ def text_statistics(
     rows = [i for i in range(len(src)) if has_text(src[i], tgt[i])]
     first, second = (np.array([float(len(side[i])) for i in rows]) for side in (src, tgt))
     ratio = float(np.median(second / first)) if rows else None
-    outliers = np.flatnonzero(_is_outlier(first, second, ratio or 1.0))
+    difference = np.log((second / (ratio or 1.0) + RATIO_SLACK) / (first + RATIO_SLACK))
+    outliers = np.flatnonzero(np.abs(difference) > math.log(MAX_RATIO))
+    longest = map(max, map(len, src_ids), map(len, tgt_ids))
+    first_rows = {(src[i], tgt[i]): i for i in reversed(rows)}
     return TextStatistics(
         lines=len(src),
-        too_long=[
-            i + 1 for i in range(len(src)) if max(len(src_ids[i]), len(tgt_ids[i])) > max_length
-        ],
-        blank=[i + 1 for i in range(len(src)) if not has_text(src[i], tgt[i])],
-        duplicates=_duplicates(src, tgt, rows),
+        too_long=[number for number, length in enumerate(longest, start=1) if length > max_length],
+        blank=sorted({*range(1, len(src) + 1)} - {i + 1 for i in rows}),
+        duplicates=[i + 1 for i in rows if first_rows[src[i], tgt[i]] != i],
         identical=[i + 1 for i in rows if src[i] == tgt[i]],
         length_outliers=[rows[k] + 1 for k in outliers],
         length_ratio=ratio,
@@ -123,21 +123,3 @@ def _side_statistics(
         sum(i in bytes_ for line in ids for i in line) / total,
         unusual_characters(lines),
     )
-
-
-def _duplicates(src: Sequence[str], tgt: Sequence[str], rows: Sequence[int]) -> list[int]:
-    seen: set[tuple[str, str]] = set()
-    duplicates = []
-    for i in rows:
-        if (src[i], tgt[i]) in seen:
-            duplicates.append(i + 1)
-        seen.add((src[i], tgt[i]))
-    return duplicates
-
-
-def _is_outlier(
-    src: NDArray[np.float64], tgt: NDArray[np.float64], ratio: float
-) -> NDArray[np.bool_]:
-    """Mark pairs whose length ratio differs from the median by a factor of MAX_RATIO."""
-    difference = np.log((tgt / ratio + RATIO_SLACK) / (src + RATIO_SLACK))
-    return np.asarray(np.abs(difference) > math.log(MAX_RATIO))

@@ -4,13 +4,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from seq2seq.analysis.check.data_statistics import (
-    NOT_NFC,
-    TABLE,
-    Overlap,
-    SideStatistics,
-    TextStatistics,
-)
+from seq2seq.analysis.check import data_statistics
+from seq2seq.analysis.check.data_statistics import NOT_NFC, TABLE, Overlap
 from seq2seq.data.natural_language import describe, not_language
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import is_header
@@ -19,16 +14,9 @@ from seq2seq.runtime.console import counted
 FEW_PAIRS = 1000
 LISTED = 5  # line numbers in a message
 MANY_TOO_LONG = 0.01  # share of pairs
-MANY_UNKNOWN, MANY_BYTES = 0.05, 0.05  # shares of tokens
 MANY_SHARED_PAIRS, MANY_SHARED_SOURCES = 0.01, 0.1
 
-# An entity that is white space, such as &#10; or &#9;, becomes a single space.
-UNESCAPE = (
-    'python3 -c \'import html,re,sys; sys.stdout.reconfigure(encoding="utf-8",newline=""); '
-    'f=lambda m: " ".join(html.unescape(m[0]).split()) or " "; '
-    'sys.stdout.writelines(re.sub("&#?[0-9a-zA-Z]+;",f,x) '
-    'for x in open(0,encoding="utf-8",newline="\\n"))' + "' < FILE > NEW"
-)
+UNESCAPE: str = TABLE["unescape"]  # command that replaces HTML entities by their characters
 
 
 class Finding(NamedTuple):
@@ -46,13 +34,12 @@ class Split(NamedTuple):
     name: str
     src_file: str
     tgt_file: str
-    statistics: TextStatistics
+    statistics: data_statistics.TextStatistics
 
     @property
-    def sides(self) -> tuple[tuple[str, SideStatistics], tuple[str, SideStatistics]]:
-        """Return file and statistics of each side."""
-        statistics = self.statistics
-        return (self.src_file, statistics.src), (self.tgt_file, statistics.tgt)
+    def sides(self) -> dict[str, data_statistics.SideStatistics]:
+        """Return the statistics of each side, by its file."""
+        return {self.src_file: self.statistics.src, self.tgt_file: self.statistics.tgt}
 
 
 class SplitComparison(NamedTuple):
@@ -79,17 +66,14 @@ def _more_than(row: dict[str, Any]) -> Callable[[Split], Iterator[str]]:
         count, total = len(lines), split.statistics.lines
         if count > row["most"] * total:
             fate = "skipped" if split.name != "test" else "scored as they are"
-            pairs, share = counted(count, "pair"), percent(count / total)
-            message = row["text"].format(
-                pairs=pairs, share=share, lines=list_lines(lines), fate=fate
-            )
-            yield f"{split.name}: {message}"
+            words = {"pairs": counted(count, "pair"), "share": percent(count / total), "fate": fate}
+            yield f"{split.name}: {row['text'].format(lines=list_lines(lines), **words)}"
 
     return warnings
 
 
 def _unusual_characters(split: Split) -> Iterator[str]:
-    for file, side in split.sides:
+    for file, side in split.sides.items():
         for kind, lines in side.unusual_characters.items():
             if kind != NOT_NFC:
                 row = TABLE["characters"][kind]
@@ -104,28 +88,21 @@ def _unusual_characters(split: Split) -> Iterator[str]:
         )
 
 
-def _unknown(split: Split) -> Iterator[str]:
-    for file, side in split.sides:
-        if side.unknown > MANY_UNKNOWN:
-            yield (
-                f"{file}: {percent(side.unknown)} of the words are unknown to the vocabulary. "
-                "Raise vocabulary.size, or set vocabulary.type=unigram (subwords)."
-            )
-        if side.bytes > MANY_BYTES:
-            yield (
-                f"{file}: {percent(side.bytes)} of the tokens are bytes, which spell characters "
-                "that are not in the vocabulary. Check the markup, the language and the encoding."
-            )
+def _spelled_badly(split: Split) -> Iterator[str]:
+    for file, side in split.sides.items():
+        for field, row in TABLE["tokens"].items():
+            if (share := getattr(side, field)) > row["most"]:
+                yield f"{file}: {percent(share)} {row['text']}"
 
 
-_CHECKS = {
-    name: Check(name, _more_than(row), row["passed"]) for name, row in TABLE["pairs"].items()
-}
+_BLANK, *_FURTHER = (
+    Check(name, _more_than(row), row["passed"]) for name, row in TABLE["pairs"].items()
+)
 CHECKS = (
-    _CHECKS["blank"],
+    _BLANK,
     Check("unusual characters", _unusual_characters, "no unusual characters"),
-    *(_CHECKS[name] for name in ("duplicates", "identical", "length ratio")),
-    Check("unknown", _unknown, "few or no tokens that the vocabulary lacks"),
+    *_FURTHER,
+    Check("unknown", _spelled_badly, "few or no tokens that the vocabulary lacks"),
 )
 
 
@@ -154,14 +131,14 @@ def _too_long(train: Split, max_length: int) -> Finding:
     skipped = f"will be skipped ({list_lines(lines)})"
     if not lines:
         return Finding("too long", False, f"{train.name}: no pairs with {limit}")
-    if share <= MANY_TOO_LONG:
-        return Finding("too long", False, f"{train.name}: {many} with {limit} {skipped}")
-    return Finding(
-        "too long",
-        True,
-        f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}. Raise data.max_length, "
-        "raise vocabulary.size (fewer, longer tokens), or split these lines at sentence ends.",
-    )
+    text = f"{train.name}: {many} with {limit} {skipped}"
+    if share > MANY_TOO_LONG:
+        text = (
+            f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}. Raise "
+            "data.max_length, raise vocabulary.size (fewer, longer tokens), or split these lines "
+            "at sentence ends."
+        )
+    return Finding("too long", share > MANY_TOO_LONG, text)
 
 
 def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterator[Finding]:
@@ -190,25 +167,23 @@ def list_lines(lines: Sequence[int]) -> str:
 
 
 def list_and_count(lines: Sequence[int]) -> str:
-    count = f" ({len(lines):,} in all)" if len(lines) > LISTED else ""
-    return list_lines(lines) + count
+    return list_lines(lines) + (f" ({len(lines):,} in all)" if len(lines) > LISTED else "")
 
 
 def percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-SEGMENTS = {name: re.compile(pattern) for name, pattern in TABLE["segments"].items()}
-MARKER = re.compile(
-    r"<\|?/?(?:s|unk|pad|bos|eos|sos|go|start|end|mask|sep|cls|endoftext|\d?[a-z]{2}_[A-Z]{2})\|?>"
-    r"|\[(?:CLS|SEP|PAD|UNK|MASK|BOS|EOS|SOS)\]|\b(?:startseq|endseq)\b|\b_(?:START|END)_\b",
-    re.IGNORECASE,
-)
 SPACED, ATTACHED = (
     re.compile(r"\s[.,。、](?=\s|$)"),
     re.compile(r"[^\s.,][.,](?=\s|$)|[^\s。、][。、]"),
 )
-RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in all of SEGMENTS and MARKER
+FORMS = [
+    (check, row["text"], name, re.compile(pattern))
+    for check, row in TABLE["forms"].items()
+    for name, pattern in row["patterns"].items()
+]
+RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in all of FORMS
 SAMPLE = 2000  # lines that show whether a text is tokenised
 MIN_LINES = 20  # with punctuation
 MANY = 0.5  # share of lines that are tokenised
@@ -220,54 +195,24 @@ def form_findings(
     """Yield the warnings about one side of a split; `table` if the file is a TSV."""
     if (unlike := not_language(lines)) is not None:
         remedy = "Set columns: [SRC, TGT]" if table else "Check that this is the right file"
-        text = f"{file}, line {unlike.line}: {describe(unlike)}; this is not natural language. "
-        text += f"{remedy}."
-        yield Finding("language", True, text)
+        text = f"line {unlike.line}: {describe(unlike)}; this is not natural language. {remedy}."
+        yield Finding("language", True, f"{file}, {text}")
     if is_header(lines[0], languages):
         remedy = "Delete the line." if table else "Delete the line from both files."
         text = f"{file}, line 1: {lines[0].strip()!r} seems to be a header. {remedy}"
         yield Finding("header", True, text)
-    for check, warnings in FORMS:
-        yield from (Finding(check, True, f"{file}: {text}") for text in warnings(lines))
-
-
-def _segments(lines: Sequence[str]) -> Iterator[str]:
     rare = _matching(RARE, lines)
-    for name, pattern in SEGMENTS.items():
+    for check, form, name, pattern in FORMS:
         if numbers := [number for number in rare if pattern.search(lines[number - 1])]:
-            yield (
-                f"{name} in {list_and_count(numbers)}: the text is already segmented, and "
-                "translations would be, too. Restore the plain text; the vocabulary segments it."
-            )
-
-
-def _markers(lines: Sequence[str]) -> Iterator[str]:
-    if numbers := _matching(MARKER, lines):
-        example = MARKER.findall(lines[numbers[0] - 1])[0]
-        yield (
-            f"markers such as {example} in {list_and_count(numbers)}, which are trained on as "
-            "text. Delete them; training adds its own start and end of sentence."
-        )
-
-
-def _tokenised(lines: Sequence[str]) -> Iterator[str]:
+            example = pattern.findall(lines[numbers[0] - 1])[0]
+            text = form.format(name=name, example=example, lines=list_and_count(numbers))
+            yield Finding(check, True, f"{file}: {text}")
     sample = spread(lines, SAMPLE)
     spaced, attached = set(_matching(SPACED, sample)), set(_matching(ATTACHED, sample))
     total = len(spaced | attached)
     if total >= MIN_LINES and len(spaced) > MANY * total:
-        yield (
-            "tokenised text, with a space before full stops and commas, in "
-            f"{list_and_count(_matching(SPACED, lines))}: translations would be tokenised, too, "
-            "and scores would not be comparable. Use the raw text, or detokenise it; the "
-            "vocabulary segments it."
-        )
-
-
-FORMS: tuple[tuple[str, Callable[[Sequence[str]], Iterator[str]]], ...] = (
-    ("segmented", _segments),
-    ("markers", _markers),
-    ("tokenised", _tokenised),
-)
+        text = TABLE["tokenised"].format(lines=list_and_count(_matching(SPACED, lines)))
+        yield Finding("tokenised", True, f"{file}: {text}")
 
 
 def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from seq2seq.analysis.check.findings import Finding
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.data.batching import EncodedPairs, EpochOrder
+from seq2seq.data.batching import EpochOrder
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import count_parameters, named_weights
 from seq2seq.runtime.console import duration
@@ -40,28 +40,42 @@ class Forecast(NamedTuple):
     tokens_per_second: float  # target tokens
     epoch_seconds: float  # validation excluded
 
+    @property
+    def all_seconds(self) -> float | None:
+        """Return the seconds of all steps; None if max_epochs and max_steps are not set."""
+        steps = self.total_steps
+        return None if steps is None else steps / self.steps_per_epoch * self.epoch_seconds
+
 
 def forecast(session: TrainingSession) -> Forecast:
-    """Take some optimizer steps, the widest batch first, and extrapolate to an epoch.
+    """Extrapolate the target tokens of some steps, the widest batch first, to an epoch.
 
-    The time is proportional to the number of target tokens. Changes the weights of `session`.
-
-    Raises RunError if not even a single pair fits into memory.
+    Changes the weights of `session`. Raises RunError if not even a single pair fits into memory.
     """
     settings = session.config.training
-    order = EpochOrder(session.data.train, settings.batch_tokens, session.config.seed, 0)
+    pairs = session.data.train
+
+    def width(rows: Rows) -> int:
+        """Return the source and target positions of a batch with padding, before rounding."""
+        longest = int(pairs.src.lengths[rows].max()) + int(pairs.tgt.lengths[rows].max())
+        return len(rows) * (longest + 2)
+
+    order = EpochOrder(pairs, settings.batch_tokens, session.config.seed, 0)
     steps = [order[n : n + settings.accumulate] for n in range(0, len(order), settings.accumulate)]
-    widest = [max(order, key=lambda rows: _width(session.data.train, rows))] * len(steps[0])
-    last = last_step_of(session.config, session.data.train)
+    widest = [max(order, key=width)] * len(steps[0])
+    last = last_step_of(session.config, pairs)
     for batches in [widest, *steps[: WARM_UP_STEPS - 1]]:
         _step(session, batches, last)
     count, tokens, seconds = _measure(session, steps, last)
     rows = np.concatenate(order[:])  # by weight, an epoch draws a part of a corpus
-    epoch_tokens = int(session.data.train.tgt.lengths[rows].sum()) + len(rows)
+    epoch_tokens = int(pairs.tgt.lengths[rows].sum()) + len(rows)
+    weights = list(named_weights(session.model).values())
+    moments = [value for state in session.optimizer.state.values() for value in state.values()]
+    tensors = [*weights, *weights, *session.averages.values(), *moments]  # weights again: gradients
     return Forecast(
         str(session.device),
         count_parameters(session.model),
-        _state_bytes(session),
+        sum(tensor.nbytes for tensor in tensors),
         peak_memory(session.device),
         total_memory(session.device),
         len(steps),
@@ -74,7 +88,7 @@ def forecast(session: TrainingSession) -> Forecast:
 
 def training_seconds(settings: TrainingConfig, cost: Forecast) -> float | None:
     """Return the expected training time, validation excluded; None if only patience ends it."""
-    limits = [settings.max_minutes and 60 * settings.max_minutes, _seconds_of_all_steps(cost)]
+    limits = [settings.max_minutes and 60 * settings.max_minutes, cost.all_seconds]
     return min((limit for limit in limits if limit is not None), default=None)
 
 
@@ -84,23 +98,14 @@ def training_steps(settings: TrainingConfig, cost: Forecast) -> int | None:
     return None if seconds is None else int(seconds / cost.epoch_seconds * cost.steps_per_epoch)
 
 
-def _seconds_of_all_steps(cost: Forecast) -> float | None:
-    steps = cost.total_steps
-    return None if steps is None else steps / cost.steps_per_epoch * cost.epoch_seconds
-
-
-def _limit_of_steps(settings: TrainingConfig, cost: Forecast) -> str | None:
-    if cost.total_steps is None:
-        return None
-    return "max_steps" if settings.max_steps == cost.total_steps else "max_epochs"
-
-
 def ending_limit(settings: TrainingConfig, cost: Forecast) -> str | None:
     """Return the limit that is expected to end training; None if only patience ends it."""
-    needed, minutes = _seconds_of_all_steps(cost), settings.max_minutes
+    needed, minutes = cost.all_seconds, settings.max_minutes
     if minutes is not None and (needed is None or 60 * minutes < needed):
         return "max_minutes"
-    return _limit_of_steps(settings, cost)
+    if needed is None:
+        return None
+    return "max_steps" if settings.max_steps == cost.total_steps else "max_epochs"
 
 
 def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]:
@@ -114,22 +119,22 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
         yield Finding("memory", True, text)
     else:
         yield Finding("memory", False, f"an optimizer step fits into memory ({cost.device})")
-    needed, minutes = _seconds_of_all_steps(cost), settings.max_minutes
-    if needed is not None and minutes is not None and needed <= 60 * minutes:
+    needed, minutes, limit = cost.all_seconds, settings.max_minutes, ending_limit(settings, cost)
+    if needed is not None and minutes is not None and limit != "max_minutes":
         yield Finding("time", False, "training.max_minutes is enough for all steps")
     elif needed is not None and minutes is not None:
+        lower = "max_steps" if settings.max_steps == cost.total_steps else "max_epochs"
         decays = settings.decay.name in ("linear", "cosine")
         completes = f" so that the {settings.decay.name} decay completes" if decays else ""
         text = (
             f"training.max_minutes={minutes:g} ends training after about "
             f"{100 * 60 * minutes / needed:.0f}% of its {cost.total_steps:,} steps (all take "
             f"{duration(needed)}, validation excluded). Raise it, or lower "
-            f"training.{_limit_of_steps(settings, cost)}{completes}."
+            f"training.{lower}{completes}."
         )
         yield Finding("time", True, text)
     steps = training_steps(settings, cost)
     if steps is not None and steps < FEW_STEPS:
-        limit = ending_limit(settings, cost)
         more = "" if limit == "max_steps" else ", or lower training.batch_tokens"
         text = (
             f"training ends after about {steps:,} steps; attention seldom forms in fewer than "
@@ -168,16 +173,3 @@ def _step(session: TrainingSession, batches: Sequence[Rows], last: int | None) -
     result = train_step(session, own_batches(session, batches), rate)
     session.progress.max_micro_batch_positions = result.max_micro_batch_positions
     return result.tokens
-
-
-def _width(pairs: EncodedPairs, rows: Rows) -> int:
-    """Return the source and target positions of a batch with padding, before rounding."""
-    longest = int(pairs.src.lengths[rows].max()) + int(pairs.tgt.lengths[rows].max())
-    return len(rows) * (longest + 2)
-
-
-def _state_bytes(session: TrainingSession) -> int:
-    weights = list(named_weights(session.model).values())
-    moments = [value for state in session.optimizer.state.values() for value in state.values()]
-    tensors = [*weights, *weights, *session.averages.values(), *moments]  # weights again: gradients
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

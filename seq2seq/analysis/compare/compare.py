@@ -14,7 +14,7 @@ from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.training.loop import train
-from seq2seq.training.session import other_texts
+from seq2seq.training.session import valid_text
 from seq2seq.training.stopping import is_finished
 
 
@@ -34,8 +34,7 @@ def compare(
     fails for another reason or all do, and Interrupted as `train` does.
     """
     task, states = _check(plan, split, device, beam, lowercase)
-    failures = _train_all(plan, states, device)
-    return score_all(plan, task, states, failures)
+    return score_all(plan, task, states, _train_all(plan, states, device))
 
 
 def _check(
@@ -51,10 +50,8 @@ def _check(
     chosen = choose_device(device)
     with deterministic(chosen):  # has to be set before any run starts CUDA
         pass
-    states = {}
-    for config in plan.run_configs():
-        if (state := _read_run(config)) is not None:
-            states[config.run_dir] = state
+    read = {config.run_dir: _read_run(config) for config in plan.run_configs()}
+    states = {folder: state for folder, state in read.items() if state is not None}
     text = read_pairs(files)
     unit = length_unit(text.src)
     prepared: dict[str, tuple[int, dict[str, str]]] = {}
@@ -74,29 +71,22 @@ def _read_run(config: Config) -> TrainingState | None:
     Raises UserError if the folder holds a run of another config, or one that was trained longer.
     """
     exists = holds_run(config.run_dir)
+    remedy = f"Set another folder ({errors.argument('output')}), or remove that run."
     try:
         check_folder(config, resume=exists, overwrite=False)
         state = resumed_state(config) if exists else None
     except errors.UserError as error:
-        remedy = (
-            [f"  Set another folder ({errors.argument('output')}), or remove that run."]
-            if exists
-            else []
-        )
-        raise errors.UserError(*error.lines, *remedy) from None
+        raise errors.UserError(*error.lines, *([f"  {remedy}"] if exists else [])) from None
     if state is None:
         return None
     state.tensors.clear()
-    limits, progress = config.training, state.progress
-    epochs = progress.epoch + (progress.batch > 0)  # started
-    for key, limit, done in (
-        ("max_steps", limits.max_steps, progress.step),
-        ("max_epochs", limits.max_epochs, epochs),
-    ):
+    started_epochs = state.progress.epoch + (state.progress.batch > 0)
+    for key, done in (("max_steps", state.progress.step), ("max_epochs", started_epochs)):
+        limit = getattr(config.training, key)
         if limit is not None and done > limit:
             raise errors.UserError(
                 f"{config.run_dir}: already trained to {done}, beyond training.{key}={limit}. "
-                f"Set another folder ({errors.argument('output')}), or remove that run."
+                f"{remedy}"
             )
     return state
 
@@ -104,7 +94,7 @@ def _read_run(config: Config) -> TrainingState | None:
 def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]]:
     """Prepare data as `train` does; return the length of the longest source, and checksums."""
     with training_data(config.data.train, config.run_dir) as data:
-        valid, _ = other_texts(config.data, data.text)
+        valid = valid_text(config.data, data.text)
         usable(valid)  # raises if no pair has text
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):
@@ -117,10 +107,7 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
 
 
 def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> dict[Path, str]:
-    """Train the runs that are not finished, and remove their old states.
-
-    Returns why runs failed, by their folders.
-    """
+    """Train the runs that are not finished; remove their old states. Returns why runs failed."""
     configs, failures = plan.run_configs(), dict[Path, str]()
     for number, config in enumerate(configs, start=1):
         state = states.get(config.run_dir)

@@ -77,10 +77,7 @@ def _mark_best(rows: Rows, columns: Iterable[int]) -> None:
 
 
 def _curves(result: ComparisonResult) -> list[Curve]:
-    """Return the curve of each training, with the names of the variants that share it.
-
-    It is the mean of the curves of the seeds, over the steps at which all were validated.
-    """
+    """Return the mean curve over seeds of each training, named after variants that share it."""
     plan, curves = result.plan, []
     for variant in result.variants:
         names = [v.name for v in plan.variants if plan.trained_as(v) == variant.variant]
@@ -93,10 +90,7 @@ def _curves(result: ComparisonResult) -> list[Curve]:
 
 
 def write_figures(result: ComparisonResult) -> str:
-    """Write the curves and the lengths into the folder as SVG; return a message.
-
-    Raises RunError if they cannot be written.
-    """
+    """Write the figures into the folder as SVG; return a message. Raises RunError if that fails."""
     if (note := matplotlib_note()) is not None:
         return f"note: {note}"
     figures = {}

@@ -15,12 +15,12 @@ from seq2seq.analysis.scored_text import Bucket, LengthUnit, ScoredText, length_
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation import bootstrap, metrics
-from seq2seq.evaluation.bootstrap import Counts, Difference, Resamples
+from seq2seq.evaluation.bootstrap import Difference, Resamples, differing_sentences
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runs.training_state import Progress, TrainingState, read_saved_metrics, read_state
+from seq2seq.runs.training_state import TrainingState, read_saved_metrics, read_state
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write
@@ -94,14 +94,18 @@ def score_all(
 
     Variants with `failures`, by run folder, are not scored. Raises RunError if none is left.
     """
-    reasons = {variant.name: _why(plan, variant, failures) for variant in plan.variants}
-    failed = {name: reason for name, reason in reasons.items() if reason}
+    failed = {}  # why, with the seeds
+    for variant in plan.variants:
+        seeds = {plan.run_config(variant, seed).run_dir: seed for seed in plan.seeds}
+        if seeds.keys() & failures.keys():
+            reasons = (f"seed {seeds[run]}: {failures[run]}" for run in seeds if run in failures)
+            failed[variant.name] = "; ".join(reasons)
     if len(failed) == len(plan.variants):
         raise RunError(*(f"{name}: failed: {reason}" for name, reason in failed.items()))
     buckets = length_buckets(task.text.src, task.longest, task.unit)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
-    baseline: NDArray[np.float64] | None = None
+    baseline: tuple[list[SeedResult], NDArray[np.float64] | None] | None = None
     for variant in plan.variants:
         if variant.name in failed:
             continue
@@ -111,57 +115,23 @@ def score_all(
             _score_run(plan, task, variant, config, states.get(config.run_dir))
             for config in configs
         ]
-        counts = [run.output.text.counts for run in runs]
-        means = _resampled_means(counts, resamples)
-        baseline = baseline if results else means
-        difference = _difference(results[0].runs, runs, baseline, means) if results else None
-        ensemble = None
+        means, difference, ensemble = None, None, None
+        if resamples.suffice:  # the mean BLEU over seeds of each resample
+            counts = (run.output.text.counts for run in runs)
+            drawn = [resamples.scores(rows, metrics.bleu_of_sums) for rows in counts]
+            means = np.asarray(np.stack(drawn).mean(axis=0))
+        if baseline is not None:
+            both = [[run.output.text.counts for run in system] for system in (baseline[0], runs)]
+            differing = differing_sentences(*both)
+            scores = bleu_scores(baseline[0]), bleu_scores(runs)
+            difference = bootstrap.difference(*scores, baseline[1], means, differing)
+        baseline = baseline or (runs, means)
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
         parameters = sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values())
-        by_length = [[run.output.text.bleu(bucket) for run in runs] for bucket in buckets]
-        results.append(
-            VariantResult(
-                variant,
-                runs,
-                ensemble,
-                parameters,
-                difference=difference,
-                by_length=[mean(scores) for scores in by_length],
-            )
-        )
+        by_length = [mean(run.output.text.bleu(bucket) for run in runs) for bucket in buckets]
+        results.append(VariantResult(variant, runs, ensemble, parameters, difference, by_length))
     return ComparisonResult(plan, task, buckets, results, failed)
-
-
-def _why(plan: Plan, variant: Variant, failures: Mapping[Path, str]) -> str:
-    """Return why runs of a variant failed, with their seeds; "" if none did."""
-    seeds = [(seed, plan.run_config(variant, seed).run_dir) for seed in plan.seeds]
-    return "; ".join(f"seed {seed}: {failures[run]}" for seed, run in seeds if run in failures)
-
-
-def _difference(
-    baseline: Sequence[SeedResult],
-    runs: Sequence[SeedResult],
-    baseline_resampled: NDArray[np.float64] | None,
-    resampled: NDArray[np.float64] | None,
-) -> Difference:
-    counts = [run.output.text.counts for run in baseline], [run.output.text.counts for run in runs]
-    return bootstrap.difference(
-        bleu_scores(baseline),
-        bleu_scores(runs),
-        baseline_resampled,
-        resampled,
-        bootstrap.differing_sentences(*counts),
-    )
-
-
-def _resampled_means(counts: Sequence[Counts], resamples: Resamples) -> NDArray[np.float64] | None:
-    """Return the mean BLEU over seeds of each resample; None for too few sentences."""
-    if not resamples.suffice:
-        return None
-    drawn = [resamples.scores(sentences, metrics.bleu_of_sums) for sentences in counts]
-    means: NDArray[np.float64] = np.stack(drawn).mean(axis=0)
-    return means
 
 
 def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
@@ -172,9 +142,10 @@ def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
 def _score_run(
     plan: Plan, task: ScoringTask, variant: Variant, config: Config, state: TrainingState | None
 ) -> SeedResult:
-    folder, progress = config.run_dir, _progress(config.run_dir, state)
+    folder, state = config.run_dir, state or read_state(config.run_dir)
+    assert state is not None, "a trained run has a state"
     output = _score(plan, task, variant, [folder], f"{variant.name}-seed{config.seed}")
-    lost = read_saved_metrics(folder, progress).lost
+    lost = read_saved_metrics(folder, state.progress).lost
     if lost is not None and plan.trained_as(variant) == variant:  # once for each run
         logger.info(f"warning: {folder / METRICS}: {lost}; its curve lacks what is damaged or lost")
     curve = {
@@ -182,7 +153,11 @@ def _score_run(
         for line in read_metrics(folder)
         if {"step", "valid_bleu"} <= line.keys()
     }
-    return SeedResult(config.seed, folder, output, _cost(folder, progress), sorted(curve.items()))
+    key, steps, seconds = "target_tokens_per_second", state.progress.step, state.progress.seconds
+    speeds = [line.get(key, math.nan) for line in read_metrics(folder, TIMING)]
+    finite = [*filter(math.isfinite, speeds)]
+    cost = TrainingCost(steps, seconds / 60, median(finite) if finite else None)
+    return SeedResult(config.seed, folder, output, cost, sorted(curve.items()))
 
 
 def _score(
@@ -204,17 +179,3 @@ def _score(
     for note, count in notes.items():
         logger.info(f"note: {note}: {counted(count, 'line')}")
     return ScoredOutput(file, scored)
-
-
-def _progress(folder: Path, state: TrainingState | None) -> Progress:
-    state = state or read_state(folder)
-    assert state is not None, "a trained run has a state"
-    return state.progress
-
-
-def _cost(folder: Path, progress: Progress) -> TrainingCost:
-    """Return the cost of a finished run, with the median speed of its reports."""
-    key = "target_tokens_per_second"
-    lines = read_metrics(folder, TIMING)
-    speeds = [line[key] for line in lines if math.isfinite(line.get(key, math.nan))]
-    return TrainingCost(progress.step, progress.seconds / 60, median(speeds) if speeds else None)

@@ -1,7 +1,8 @@
 """Read the variants of `seq2seq compare`: a YAML list of changes to a config, or configs."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -100,10 +101,9 @@ def read_plan(
     seeds: str | None = None,
     folder: Path | None = None,
 ) -> Plan:
-    """Read a list of variants, or configs that are variants; overrides apply to all.
+    """Read a list of variants, or configs named by their key `name`; overrides apply to all.
 
-    The key `name` of a config names its variant. Raises ConfigError with all issues, and UserError
-    if the variants cannot be compared.
+    Raises ConfigError with all issues, and UserError if the variants cannot be compared.
     """
     for override in overrides:
         key = override.partition("=")[0].strip()
@@ -119,26 +119,32 @@ def read_plan(
     ]
     if lists and len(paths) > 1:
         raise UserError(f"{lists[0]}: lists variants itself. Pass no other file.")
-    plan = (
-        _read_list(paths[0], documents[0], overrides) if lists else _read_configs(paths, overrides)
-    )
+    if lists:
+        plan = _read_list(paths[0], documents[0], overrides)
+    else:
+        plan = _read_variants([(None, path, lambda: overrides, "") for path in paths])
     plan = plan._replace(seeds=chosen or plan.seeds, folder=folder or plan.folder)
     return plan._replace(notes=(*plan.notes, *_check(plan)))
 
 
-def _read_configs(paths: Sequence[Path], overrides: Sequence[str]) -> Plan:
-    """Read each config as a variant."""
-    variants, notes, errors = [], [], []
-    for path in paths:
+def _read_variants(
+    entries: Iterable[tuple[str | None, Path, Callable[[], Sequence[str]], str]],
+) -> Plan:
+    """Read variants: the name (None: that of the config), config and overrides of each.
+
+    The last part of an entry precedes its errors. Raises ConfigError with those of all.
+    """
+    variants, notes, errors = list[Variant](), list[str](), list[str]()
+    for name, path, overrides, place in entries:
         try:
-            config, ignored = read_config_file(path, overrides)
+            config, ignored = read_config_file(path, overrides())
         except ConfigError as error:
-            errors += error.lines
+            errors += [place + text for text in error.lines]
             continue
-        if not _NAME.fullmatch(config.name):
+        if name is None and not _NAME.fullmatch(config.name):
             errors.append(f"{path}: name: {show(config.name)}: {_NAMING}")
-        variants.append(Variant(config.name, config))
-        notes += [f"{config.name}: {note}" for note in ignored]
+        variants.append(Variant(name or config.name, config))
+        notes += [f"{variants[-1].name}: {note}" for note in ignored]
     if errors:
         raise ConfigError(*errors)
     return Plan(tuple(variants), SEEDS, FOLDER, tuple(notes))
@@ -154,25 +160,17 @@ def _read_list(path: Path, document: Document, overrides: Sequence[str]) -> Plan
             issues += describe_all(error, _VariantList, Places(document.lines))
     if issues:
         raise ConfigError(*summary(path, issues))
-    base, errors, notes = path.parent / listed.base, list[str](), list[str]()
+    base = path.parent / listed.base
     read_config_file(base)  # the errors that it has alone are of no variant
-    variants: list[Variant] = []
+    entries = []
     for name, settings in listed.variants.items():
-        try:
-            config, ignored = read_config_file(base, [*_overrides(name, settings), *overrides])
-        except ConfigError as error:
-            line = document.lines[VARIANTS, name]
-            errors += [f"{path}:{line}: {VARIANTS}.{name}: {text}" for text in error.lines]
-        else:
-            variants.append(Variant(name, config))
-            notes += [f"{name}: {note}" for note in ignored]
-    if errors:
-        raise ConfigError(*errors)
-    return Plan(tuple(variants), listed.seeds, listed.folder, tuple(notes))
+        place = f"{path}:{document.lines[VARIANTS, name]}: {VARIANTS}.{name}: "
+        entries.append((name, base, partial(_overrides, name, settings, overrides), place))
+    return _read_variants(entries)._replace(seeds=listed.seeds, folder=listed.folder)
 
 
-def _overrides(name: str, settings: object) -> list[str]:
-    """Return the keys of a variant as overrides; raise ConfigError for what cannot be one."""
+def _overrides(name: str, settings: object, further: Sequence[str]) -> list[str]:
+    """Return the keys of a variant as overrides, then further ones; raises ConfigError."""
     if not _NAME.fullmatch(name):
         raise ConfigError(_NAMING)
     if not isinstance(settings, Mapping | None):
@@ -185,14 +183,11 @@ def _overrides(name: str, settings: object) -> list[str]:
             raise ConfigError(f"{key}: must be a single value, {_EXAMPLE}")
         text = show_flow(value) if isinstance(value, dict) else value
         overrides.append(f"{key}={'null' if text is None else text}")
-    return overrides
+    return [*overrides, *further]
 
 
 def _check(plan: Plan) -> Iterator[str]:
-    """Yield a note for each variant with other training text.
-
-    Raises UserError if variants are equal, share a name or are scored on different text.
-    """
+    """Yield notes on other training text; raises UserError if variants cannot be compared."""
     first = plan.variants[0]
     for earlier, variant in combinations(plan.variants, 2):
         if variant.name.casefold() == earlier.name.casefold():
@@ -207,15 +202,14 @@ def _check(plan: Plan) -> Iterator[str]:
                 f"{variant.name}: translates {variant.config.data.direction}, but {first.name} "
                 f"{first.config.data.direction}. Compare models of one direction."
             )
-        for split in ("train", "valid", "test"):
-            files, shared = (getattr(compared.config.data, split) for compared in (variant, first))
-            if files != shared and split != "train":
+        for split in ("valid", "test"):
+            if getattr(variant.config.data, split) != getattr(first.config.data, split):
                 raise UserError(
                     f"{variant.name}: data.{split} differs from that of {first.name}; scores on "
                     "different text are not comparable. Use the same text"
                 )
-            if files != shared:
-                yield f"{variant.name}: trained on other files than {first.name} (data.train)"
+        if variant.config.data.train != first.config.data.train:
+            yield f"{variant.name}: trained on other files than {first.name} (data.train)"
 
 
 def _without_names(config: Config) -> Config:

@@ -97,10 +97,9 @@ def gather(
     device: str,
     on_translated: Callable[[int], object] | None = None,
 ) -> RunFacts:
-    """Collect the facts of a run; translate and score its test text, or else its validation text.
+    """Collect the facts of a run; score its test text, or else its validation text.
 
-    Raises UserError for a folder without trained weights, and if a split that was asked for cannot
-    be scored.
+    Raises UserError without trained weights, and if a split that was asked for cannot be scored.
     """
     config = read_config(run)
     check_exists(run / BEST)
@@ -136,8 +135,9 @@ def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str,
         "decoder": f"{config.model.decoder}, {parameters:,} parameters",
         "best weights": f"step {step:,}",
     }
-    if (seconds := _seconds(run)) is not None:
-        rows["trained for"] = duration(seconds)
+    seconds = [line.get("seconds", math.nan) for line in read_metrics(run, TIMING)]
+    if finite := [*filter(math.isfinite, seconds)]:
+        rows["trained for"] = duration(max(finite))  # validation excluded
     log = run / LOG
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     if dates := [match[0] for line in lines if (match := _DATE.match(line))]:
@@ -146,13 +146,6 @@ def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str,
     if devices := [match[1] for line in lines if (match := _DEVICE.search(line))]:
         rows["trained on"] = devices[-1]
     return rows
-
-
-def _seconds(run: Path) -> float | None:
-    """Return the seconds of training, validation excluded, if they were recorded."""
-    lines = read_metrics(run, TIMING)
-    seconds = [line["seconds"] for line in lines if "seconds" in line]
-    return max(filter(math.isfinite, seconds), default=None)
 
 
 def _samples(path: Path) -> list[SampleHistory]:
@@ -168,15 +161,11 @@ def _samples(path: Path) -> list[SampleHistory]:
             continue
         sample = samples.setdefault(number, SampleHistory(number, texts[0], texts[1], []))
         sample.translations.append((step, texts[2]))
-    return [
-        sample._replace(translations=_spread(sample.translations)) for sample in samples.values()
-    ]
-
-
-def _spread(validations: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return SHOWN_VALIDATIONS at equal distances, the first and the last among them."""
-    places = np.linspace(0, len(validations) - 1, SHOWN_VALIDATIONS).round().astype(int)
-    return [validations[place] for place in sorted(set(places.tolist()))]
+    for number, sample in samples.items():
+        places = np.linspace(0, len(sample.translations) - 1, SHOWN_VALIDATIONS).round().astype(int)
+        chosen = [sample.translations[place] for place in sorted(set(places.tolist()))]
+        samples[number] = sample._replace(translations=chosen)
+    return [*samples.values()]
 
 
 def _curves(figures: Sequence[dict[str, float]], names: dict[str, str]) -> list[Curve]:
@@ -226,6 +215,12 @@ def _scored(
     unit = length_unit(text.src)
     buckets = length_buckets(text.src, max(map(unit.length, text.src)), unit)
     worst = sorted(shown(lines, unit), key=lambda line: line.score.chrf)[:SHOWN_SENTENCES]
+    if translator.engine.attends:
+        again = translator.translate([line.source for line in worst], size)
+        worst = [
+            line._replace(maps=list(translation.attention_maps(line.source)))
+            for line, translation in zip(worst, again, strict=True)
+        ]
     return SplitScores(
         split,
         size,
@@ -237,7 +232,7 @@ def _scored(
         lines,
         list(text.tgt),
         hypotheses,
-        _with_maps(translator, size, worst),
+        worst,
     )
 
 
@@ -245,16 +240,3 @@ def shown(lines: Sequence[ScoredSentence], unit: LengthUnit) -> list[ScoredSente
     """Return the lines that are long enough to be shown, or all if there are too few of them."""
     long = [line for line in lines if unit.length(line.source) >= MIN_LENGTH]
     return long if len(long) >= SHOWN_SENTENCES else list(lines)
-
-
-def _with_maps(
-    translator: Translator, beam: int, lines: Sequence[ScoredSentence]
-) -> list[ScoredSentence]:
-    """Return lines with their attention maps, for which they are translated again."""
-    if not translator.engine.attends:
-        return list(lines)
-    translations = translator.translate([line.source for line in lines], beam)
-    return [
-        line._replace(maps=list(translation.attention_maps(line.source)))
-        for line, translation in zip(lines, translations, strict=True)
-    ]

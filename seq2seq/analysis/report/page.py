@@ -6,15 +6,8 @@ from html import escape
 from pathlib import Path
 
 from seq2seq.analysis.attention.plot import MAX_CELLS
-from seq2seq.analysis.report.facts import (
-    CHOSEN_BY,
-    SHOWN_SENTENCES,
-    RunFacts,
-    SampleHistory,
-    ScoredSentence,
-    SplitScores,
-    shown,
-)
+from seq2seq.analysis.report import facts
+from seq2seq.analysis.report.facts import RunFacts, SampleHistory, ScoredSentence, SplitScores
 from seq2seq.analysis.scored_text import WORDS, length_unit
 from seq2seq.config.fields import LoadContext, show
 from seq2seq.config.schema import Config, dump_config, leaves
@@ -105,7 +98,7 @@ def _scores(scored: Sequence[SplitScores], names: Sequence[str]) -> str:
     beams = " and ".join(dict.fromkeys(str(text.beam) for text in scored))
     note = f"{sentences} of the {first.split} text, beam size {beams}."
     if first.split == "valid":
-        note += f" {CHOSEN_BY}"
+        note += f" {facts.CHOSEN_BY}"
     rows: list[tuple[str, ...]] = [("", "score", "95% interval")]
     if len(scored) == 2:
         rows = [("", *names, "p")]
@@ -149,11 +142,10 @@ def _charts(runs: Sequence[RunFacts]) -> str:
         figures.append(line_chart(title, curves))
     trained = any(run.charts for run in runs)
     figures_note = "" if trained else "<p>No figures of training yet.</p>"
-    wide = [" class=wide" if figure.get_figwidth() > SMALL[0] else "" for figure in figures]
-    drawn = "".join(
-        f"<figure{size}>{as_svg(figure)}</figure>"
-        for size, figure in zip(wide, figures, strict=True)
-    )
+    drawn = ""
+    for figure in figures:
+        wide = " class=wide" if figure.get_figwidth() > SMALL[0] else ""
+        drawn += f"<figure{wide}>{as_svg(figure)}</figure>"
     return f'{figures_note}<div class="charts">{drawn}</div>'
 
 
@@ -164,8 +156,9 @@ def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
     if any(line.maps for line in scored.worst):
         yield SCALE
     for line in scored.worst:
-        texts = {"translation": line.translation}
-        yield f"<section><h3>{_heading(line)}</h3>{_sentence(line, texts, run)}"
+        score, texts = line.score, {"translation": line.translation}
+        heading = f"Line {line.number:,}: BLEU {score.bleu:.1f}, chrF2 {score.chrf:.1f}"
+        yield f"<section><h3>{heading}</h3>{_sentence(line, texts, run)}"
         maps = "".join(
             heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
             for attention in line.maps
@@ -175,28 +168,24 @@ def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
         yield "</section>"
 
 
-def _heading(line: ScoredSentence) -> str:
-    return f"Line {line.number:,}: BLEU {line.score.bleu:.1f}, chrF2 {line.score.chrf:.1f}"
-
-
 def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) -> Iterator[str]:
     """Yield the sentences that one run translates better than the other, by chrF2."""
-    numbers = {line.number for line in shown(scored[0].lines, scored[0].unit)}
+    numbers = {line.number for line in facts.shown(scored[0].lines, scored[0].unit)}
     pairs = [
         pair
         for pair in zip(*(text.lines for text in scored), strict=True)
         if pair[0].number in numbers
     ]
-    gains = [pair[0].score.chrf - pair[1].score.chrf for pair in pairs]
-    order = sorted(range(len(pairs)), key=gains.__getitem__)
-    better = (
-        [row for row in order[::-1] if gains[row] > 0],
-        [row for row in order if gains[row] < 0],
-    )
+
+    def gain(pair: tuple[ScoredSentence, ...]) -> float:
+        return pair[0].score.chrf - pair[1].score.chrf
+
+    pairs.sort(key=gain)
+    better = [pair for pair in pairs[::-1] if gain(pair) > 0], [p for p in pairs if gain(p) < 0]
     for name, rows in zip(names, better, strict=True):
         note = f"{counted(len(rows), 'sentence')}, by chrF2. {_MARKED}"
         yield f"<h2>Better in {_text(name)}</h2><p>{note}</p>"
-        for pair in (pairs[row] for row in rows[:SHOWN_SENTENCES]):
+        for pair in rows[: facts.SHOWN_SENTENCES]:
             texts = {
                 f"{name}, chrF2 {line.score.chrf:.1f}": line.translation
                 for name, line in zip(names, pair, strict=True)

@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -71,7 +71,10 @@ def train_vocabularies(
     trained = []
     for side, texts in sides.items():
         try:
-            sentences = _sentences(config, texts)
+            sentences = [normalized(text) for text in texts]
+            if config.symbols and config.type == "word":  # to which symbols are words
+                symbol = any_of(config.symbols)
+                sentences = [symbol.sub(r" \g<0> ", text) for text in sentences]
             marked = () if side == "the target" else tags
             if config.size is None:
                 trained.append(_train_fitting(config, sentences, marked, pairs))
@@ -144,14 +147,6 @@ def _train(
     return Vocabulary(written.getvalue(), config.sampling)
 
 
-def _sentences(config: "VocabularyConfig", texts: Iterable[str]) -> list[str]:
-    """Return normalized texts; to a vocabulary of words, symbols are words."""
-    if not (config.symbols and config.type == "word"):
-        return [normalized(text) for text in texts]
-    symbol = any_of(config.symbols)
-    return [symbol.sub(r" \g<0> ", normalized(text)) for text in texts]
-
-
 def _size_error(error: str, side: str) -> str:
     """Explain SentencePiece's error about the vocabulary size of a side of the text."""
     if most := _TOO_LARGE.search(error):
@@ -180,10 +175,7 @@ class Token(NamedTuple):
 
 
 def existing_vocabularies(config: "VocabularyConfig", tags: Sequence[str] = ()) -> Vocabularies:
-    """Read the models of a config: one for both sides, or one for each. Tags are of the source.
-
-    Raises UserError if a file is not a SentencePiece model, or one that cannot be used.
-    """
+    """Read one model, or one a side; tags are of the source. Raises UserError if it is unusable."""
     src = _read(config.model[0], config, tags)
     if config.joint:
         return Vocabularies(src, src)
@@ -224,26 +216,23 @@ def _content(path: Path) -> bytes:
         raise UserError(f"{_KEY}: {path} cannot be read ({error.strerror})") from None
 
 
-def _is_special(token: Any, model: Any) -> bool:
-    names = model.trainer_spec
-    special = names.unk_piece, names.bos_piece, names.eos_piece, names.pad_piece
-    return token.type == UNKNOWN or (token.type == CONTROL and token.piece in special)
-
-
 def _tokens(model: Any, config: "VocabularyConfig") -> Iterator[Token]:
     """Yield special tokens, placeholders of names, the model's other tokens, and bytes."""
     for name in _SPECIAL:
         yield Token(name, 0.0, UNKNOWN if name == "<unk>" else CONTROL)
     marks = PLACEHOLDERS if config.masks_names else ()
     yield from (Token(mark, 0.0, USER_DEFINED) for mark in marks)
+    names = model.trainer_spec
+    special = names.unk_piece, names.bos_piece, names.eos_piece, names.pad_piece
     for token in model.pieces:
-        if not _is_special(token, model) and token.piece not in marks:
+        is_control = token.type == CONTROL and token.piece in special
+        if not (is_control or token.type == UNKNOWN or token.piece in marks):
             yield Token(token.piece, token.score, token.type)
     has_bytes = any(token.type == BYTE for token in model.pieces)
     if model.trainer_spec.model_type != _WORD and not has_bytes:
         texts = {token.piece for token in model.pieces}
-        names = (f"<0x{byte:02X}>" for byte in range(256))
-        yield from (Token(name, 0.0, BYTE) for name in names if name not in texts)
+        spelled = (f"<0x{byte:02X}>" for byte in range(256))
+        yield from (Token(name, 0.0, BYTE) for name in spelled if name not in texts)
 
 
 def _with_tokens(model: Any, tokens: Sequence[Token]) -> bytes:

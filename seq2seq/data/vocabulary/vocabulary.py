@@ -89,9 +89,8 @@ class Vocabulary:
     def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without EOS; equal texts have equal ids.
 
-        A word vocabulary yields one id per word; a symbol is a word, also without spaces around it.
-        (SentencePiece itself merges consecutive unknown words into a single id, which loses their
-        number.)
+        In a vocabulary of words each word, or symbol, has one id; SentencePiece would merge unknown
+        ones.
         """
         if not self.has_byte_fallback:
             find = self._processor.piece_to_id
@@ -141,10 +140,7 @@ class Vocabulary:
         return words_of(self._symbol.sub(r" \g<0> ", normalized(text)))
 
     def tag_of(self, text: str, tags: Collection[str] | None = None) -> str | None:
-        """Return the tags that begin a text, separated by spaces; None if there are none.
-
-        A tag is a symbol, one of `tags` if these are given.
-        """
+        """Return the tags (symbols, or `tags`) that begin a text, separated by spaces, or None."""
         symbols = self.symbols if tags is None else tags
         return " ".join(takewhile(symbols.__contains__, text.split(" "))) or None
 
@@ -155,27 +151,16 @@ class Vocabulary:
         return [n for n in range(1, len(word) + 1) if n not in inside]
 
     def decode(self, ids: Iterable[int], unknown: Iterable[str] = ()) -> str:
-        """Return the text of ids, without special tokens.
-
-        Each unknown token is printed as a separate word: the next of `unknown`, then UNKNOWN.
-        """
+        """Return the text of ids; unknown tokens are the next words of `unknown`, then UNKNOWN."""
         tokens = [int(i) for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]
         if UNK_ID not in tokens:
-            return self._text(tokens)
-        words = chain(unknown, repeat(UNKNOWN))
-        return " ".join(part for part in self._parts(tokens, words) if part)
-
-    def _parts(self, ids: Sequence[int], words: Iterator[str]) -> Iterator[str]:
-        """Yield the words of unknown tokens and the texts between them."""
-        for is_unknown, run in groupby(ids, UNK_ID.__eq__):
-            if is_unknown:
-                yield from (next(words) for _ in run)
-            else:
-                yield self._text(list(run))
-
-    def _text(self, ids: list[int]) -> str:
-        text: str = self._processor.decode(ids)
-        return text.replace(SPACE, " ")  # may be spelled by byte tokens
+            text: str = self._processor.decode(tokens)
+            return text.replace(SPACE, " ")  # may be spelled by byte tokens
+        words, parts = chain(unknown, repeat(UNKNOWN)), list[str]()
+        for is_unknown, group in groupby(tokens, UNK_ID.__eq__):
+            run = list(group)
+            parts += [next(words) for _ in run] if is_unknown else [self.decode(run)]
+        return " ".join(filter(None, parts))
 
     def tokens(self, ids: Iterable[int]) -> list[str]:
         """Return the token of each id; that of EOS is `</s>`."""
@@ -248,8 +233,7 @@ def words_of(text: str) -> list[str]:
 def normalized(text: str) -> str:
     """Return the NFC of a text, with lone surrogates replaced by U+FFFD.
 
-    Thousands of characters without a space are normalized in parts, since the time for reordering
-    combining marks is quadratic in their number.
+    Thousands of characters without a space are normalized in parts: reordering is quadratic.
     """
     text = files.LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
     parts = _PARTS.findall(text) if _LONG_WORD.search(text) else [text]
@@ -257,10 +241,7 @@ def normalized(text: str) -> str:
 
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
-    """Write `joint.model`, or `src.model` and `tgt.model`, and `names.json` if there are names.
-
-    Raises OSError, and UserError if the folder is a symbolic link.
-    """
+    """Write the models, and `names.json`; raises OSError, and UserError if the folder is a link."""
     if folder.is_symlink():
         raise files.refused_link(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -278,31 +259,27 @@ def file_of(stem: str) -> str:
 def load_vocabularies(
     folder: Path, sampling: float = 0.0, checksums: Mapping[str, str] | None = None
 ) -> Vocabularies:
-    """Load what `save_vocabularies` wrote, and verify it if checksums are given.
-
-    Raises UserError if a file is missing, is not a model or has another checksum.
-    """
+    """Load what `save_vocabularies` wrote; raises UserError for missing, damaged or other files."""
     expected = checksums or {}
     stems = expected or ((_JOINT,) if (folder / f"{_JOINT}.model").exists() else _SIDES)
-    loaded = [
-        _load(folder / file_of(stem), sampling, expected.get(stem))
-        for stem in sorted(stems)
-        if stem != NAMES
-    ]
+    loaded, names = list[Vocabulary](), None
+    for stem in sorted(set(stems) - {NAMES}):
+        path = folder / file_of(stem)
+        with _reading(path, "a SentencePiece model"):
+            loaded.append(Vocabulary(_read(path, expected.get(stem)), sampling))
     path = folder / file_of(NAMES)
-    has_names = NAMES in expected if expected else path.exists()
-    names = _load_names(path, expected.get(NAMES)) if has_names else None
+    if NAMES in expected if expected else path.exists():
+        with _reading(path, "a file of names"):
+            names = Names.from_bytes(_read(path, expected.get(NAMES)))
     return Vocabularies(loaded[0], loaded[-1], names)
 
 
 def checksums_of(vocabularies: Vocabularies) -> dict[str, str]:
     """Return the SHA-256 of each model by the stem of its file name."""
-    checksums = {
-        name: _checksum(vocabulary.model) for name, vocabulary in _named(vocabularies).items()
-    }
+    contents = {name: vocabulary.model for name, vocabulary in _named(vocabularies).items()}
     if vocabularies.names is not None:
-        checksums[NAMES] = _checksum(vocabularies.names.stored)
-    return checksums
+        contents[NAMES] = vocabularies.names.stored
+    return {name: _checksum(content) for name, content in contents.items()}
 
 
 def are_checksums(value: object) -> bool:
@@ -318,16 +295,6 @@ def _named(vocabularies: Vocabularies) -> dict[str, Vocabulary]:
     if vocabularies.joint:
         return {_JOINT: vocabularies.src}
     return dict(zip(_SIDES, vocabularies[:2], strict=True))
-
-
-def _load(path: Path, sampling: float, checksum: str | None) -> Vocabulary:
-    with _reading(path, "a SentencePiece model"):
-        return Vocabulary(_read(path, checksum), sampling)
-
-
-def _load_names(path: Path, checksum: str | None) -> Names:
-    with _reading(path, "a file of names"):
-        return Names.from_bytes(_read(path, checksum))
 
 
 def _read(path: Path, checksum: str | None) -> bytes:
