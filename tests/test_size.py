@@ -8,19 +8,19 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1930, 1680),
+    "runtime": (1785, 1680),
     "config": (1600, 1600),
-    "names": (1254, 1200),
+    "names": (1250, 1200),
     "data": (4590, 4590),
     "model": (2680, 2680),
-    "engines": (2750, 2300),
-    "runs": (1940, 1500),
-    "inference": (5782, 3620),
+    "engines": (2735, 2300),
+    "runs": (1725, 1500),
+    "inference": (5762, 3620),
     "evaluation": (595, 595),
     "training": (2950, 2950),
-    "analysis": (2935, 2900),
-    "serving": (1650, 1150),
-    "cli": (3670, 3300),
+    "analysis": (2930, 2900),
+    "serving": (1460, 1150),
+    "cli": (3325, 3300),
 }
 MODULES = 202  # at most; to come to: 230
 PRONOUNS = frozenset(

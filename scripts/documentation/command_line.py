@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterator
 
 from documentation.markdown import escape
-from seq2seq.cli.parser import COMMANDS, Parser, command_modules
+from seq2seq.cli.parser import COMMANDS, Parser, command_module, describe
 
 _INTRODUCTION = """# Command line
 
@@ -25,10 +25,9 @@ def command_line_page() -> str:
 
 def command_parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield each command with its parser, in the order of `seq2seq --help`."""
-    modules = command_modules()
     for name in COMMANDS:
         parser = Parser(prog=f"seq2seq {name}", add_help=False)
-        modules[name].add_arguments(parser)
+        describe(parser, command_module(name))
         yield name, parser
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
 from seq2seq.runtime.console import logger
@@ -44,9 +44,7 @@ def option(name: str, value: object = None) -> str:
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, metavar="CONFIG", help="YAML, see `seq2seq configs`")
     text = "override a key of the config"
-    parser.add_argument(  # the default makes it optional
-        "overrides", nargs="*", default=[], metavar="section.key=value", help=text
-    )
+    parser.add_argument("overrides", nargs="*", default=[], metavar="section.key=value", help=text)
 
 
 def add_init_from(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +52,9 @@ def add_init_from(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--init-from", type=Path, metavar="RUN", help=text)
 
 
-def add_model(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    text = "run folder; repeat for an ensemble, which decodes as the first run's config says"
+def add_model(parser: argparse.ArgumentParser, required: bool = True, more: str = "") -> None:
+    more = more or "an ensemble, which decodes as the first run's config says"
+    text = f"run folder; repeat for {more}"
     parser.add_argument(
         "-m", "--model", action="append", default=[], required=required, metavar="RUN", help=text
     )
@@ -72,8 +71,8 @@ def add_output(
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
 
 
-def add_output_folder(parser: argparse.ArgumentParser, text: str, required: bool = False) -> None:
-    parser.add_argument("-o", "--output", type=Path, required=required, metavar="FOLDER", help=text)
+def add_output_folder(parser: argparse.ArgumentParser, text: str, **settings: Any) -> None:
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help=text, **settings)
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:
@@ -85,21 +84,16 @@ def add_decoding(parser: argparse.ArgumentParser) -> None:
     """Accept overrides of the config's decoding section: see `parser.parse`."""
     parser.set_defaults(decoding=[])
     text = "decoding.KEY=VALUE arguments override keys of the config's decoding section."
-    parser.epilog = f"{parser.epilog}\n\n{text}" if parser.epilog else text
+    parser.epilog = f"{parser.epilog or ''}\n\n{text}".strip()
 
 
-def add_precision(parser: argparse.ArgumentParser) -> None:
-    """Accept at most one precision of the weights other than float32."""
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Accept all options of loading a model; see `model_options`."""
     choice = parser.add_mutually_exclusive_group()
     text = "int8 weights: faster on a CPU, nearly identical output"
     choice.add_argument("--int8", action="store_true", help=text)
     text = "float16 weights and states: faster on a CUDA GPU, nearly identical output"
     choice.add_argument("--float16", action="store_true", help=text)
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Accept all options of loading a model; see `model_options`."""
-    add_precision(parser)
     add_device(parser)
     add_decoding(parser)
 
@@ -108,12 +102,8 @@ def model_options(options: argparse.Namespace) -> "ModelOptions":
     """Return how to load a model, by those options that the command has."""
     from seq2seq.inference.loading import ModelOptions
 
-    return ModelOptions(
-        device=options.device,
-        int8=getattr(options, "int8", False),
-        float16=getattr(options, "float16", False),
-        overrides=options.decoding,
-    )
+    numbers = getattr(options, "int8", False), getattr(options, "float16", False)
+    return ModelOptions(options.device, *numbers, options.decoding)
 
 
 def add_lowercase(parser: argparse.ArgumentParser) -> None:
@@ -150,9 +140,8 @@ def shard(text: str) -> tuple[int, int]:
     if not slash:
         raise argparse.ArgumentTypeError(f"must be I/N, such as 1/8, not {text!r}")
     if count(number) > count(shards):
-        raise argparse.ArgumentTypeError(
-            f"must be from 1/{shards} to {shards}/{shards}, not {text}"
-        )
+        bounds = f"from 1/{shards} to {shards}/{shards}"
+        raise argparse.ArgumentTypeError(f"must be {bounds}, not {text}")
     return int(number), int(shards)
 
 
@@ -181,16 +170,16 @@ def is_override(text: str) -> bool:
 
 
 def parallel_files(
-    command: str, option: str, paths: Sequence[Path], columns: str | None, read_twice: bool = False
+    command: str, option: str, paths: Sequence[Path], columns: str | None
 ) -> "ParallelFiles":
-    """Return the parallel text of an option; raise UserError for files that cannot be one."""
+    """Return the parallel text of an option, which is read twice; raises UserError."""
     from pydantic import ValidationError
 
     from seq2seq.config.schema import ParallelFiles
 
     if len(paths) > 2:
         raise UserError(f"{command}: give two files, source and target, or one with both sides")
-    for path in paths if read_twice else ():
+    for path in paths:
         if path.exists() and not path.is_file() and not path.is_dir():
             raise UserError(f"{path}: is read twice; give a regular file")
     tree = dict(zip(("src", "tgt") if len(paths) == 2 else ("file",), paths, strict=True))
@@ -201,9 +190,8 @@ def parallel_files(
         place = "--columns" if columns else option
         raise UserError(f"{command} {place}: {reason}") from None
     if files.file is not None and not files.is_table and files.columns is None:
-        raise UserError(
-            f"{command}: {files.file} needs --columns SRC,TGT, the names of two columns"
-        )
+        text = f"{files.file} needs --columns SRC,TGT, the names of two columns"
+        raise UserError(f"{command}: {text}")
     return files
 
 
@@ -212,18 +200,14 @@ def check_named_languages(paths: Sequence[Path], codes: tuple[str, str]) -> None
     for path, code, wrong in zip(paths, codes, codes[::-1], strict=False):
         endings = {suffix[1:].lower() for suffix in path.suffixes}
         if wrong.lower() in endings and code.lower() not in endings and not is_table(path):
-            raise UserError(
-                f"{path}: has to be in {code} here, but its name ends in {wrong}. Exchange the "
-                "files or the languages, or use another run"
-            )
+            text = f"has to be in {code} here, but its name ends in {wrong}"
+            remedy = "Exchange the files or the languages, or use another run"
+            raise UserError(f"{path}: {text}. {remedy}")
 
 
 def add_search_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("search")
-    text = (
-        "the translation of line n contains the phrases of line n of FILE, separated by tabs; "
-        "blank for none"
-    )
+    text = "line n of FILE has phrases that the translation of line n contains, separated by tabs"
     group.add_argument("--constraints", type=Path, metavar="FILE", help=text)
     add_requirements(group)
     add_sampling_options(group, f"{DESCRIPTIONS['samples']}; print the first")
@@ -247,10 +231,8 @@ def requirements(options: argparse.Namespace) -> "SearchSettings":
     from seq2seq.inference.glossary import Glossary
     from seq2seq.inference.settings import SearchSettings
 
-    return SearchSettings(
-        glossary=options.glossary and Glossary.read(options.glossary),
-        forbidden=_forbidden(options.forbidden) if options.forbidden else (),
-    )
+    glossary = options.glossary and Glossary.read(options.glossary)
+    return SearchSettings(glossary, _forbidden(options.forbidden) if options.forbidden else ())
 
 
 def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
@@ -271,13 +253,8 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
     if options.diversity is not None and options.groups == 1:
         raise UserError("--diversity: needs --groups G of at least 2")
     diversity = DIVERSITY if options.diversity is None else options.diversity
-    return replace(
-        requirements(options),
-        sampling=sampling_options(options),
-        groups=options.groups,
-        diversity=diversity,
-        mbr=options.mbr,
-    )
+    more: dict[str, Any] = {"groups": options.groups, "diversity": diversity, "mbr": options.mbr}
+    return replace(requirements(options), sampling=sampling_options(options), **more)
 
 
 def _forbidden(path: Path) -> tuple[str, ...]:
@@ -294,11 +271,8 @@ def sampling_options(options: argparse.Namespace) -> "Sampling | None":
     from seq2seq.engines.engine import Sampling
     from seq2seq.inference.settings import refuse_together
 
-    details = {
-        name: value
-        for name in ("temperature", "top_k", "top_p", "seed")
-        if (value := getattr(options, name)) is not None
-    }
+    values = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
+    details = {name: value for name, value in values.items() if value is not None}
     if options.sample is None:
         for name in details:
             raise UserError("needs --sample N, which draws translations", argument=name)
@@ -308,11 +282,11 @@ def sampling_options(options: argparse.Namespace) -> "Sampling | None":
 
 
 def glossary_places(
-    path: Path | None, settings: "SearchSettings"
+    options: argparse.Namespace, settings: "SearchSettings"
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the target phrases of a glossary after the file and the source phrase."""
     for src, tgt in settings.glossary.terms() if settings.glossary else ():
-        yield f"{path}: {src[:60]!r}", [tgt]
+        yield f"{options.glossary}: {src[:60]!r}", [tgt]
 
 
 def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
@@ -338,10 +312,9 @@ def load_translator(options: argparse.Namespace, n_best: int = 1) -> "Translator
 
 @contextmanager
 def frozen_objects() -> Iterator[None]:
-    """Disable the garbage collector while loading, then freeze what was allocated.
+    """Keep the garbage collector from what is loaded: it would take a quarter of a second.
 
-    Otherwise it traverses all of torch's modules several times, the last time at exit, which takes
-    a quarter of a second. Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail.
+    Ctrl-C waits: torch's initialisation in C++ would ignore it, or fail.
     """
     noted: list[int] = []
     waits = threading.current_thread() is threading.main_thread()  # which alone receives signals

@@ -1,4 +1,11 @@
-"""`seq2seq attention`: plot the attention weights of translations."""
+"""Translate text and plot which source tokens each target token attends to.
+
+examples:
+  seq2seq attention -m runs/demo -i test.en -o attention.html
+  seq2seq attention -m runs/demo -i test.en -r test.fr --words -o maps.pdf
+  seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
+  seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -7,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.arguments import load_translator
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import is_blank
 from seq2seq.runtime.console import logger, say
@@ -21,12 +27,6 @@ _BATCH_LINES = 256  # translated together: a plot of the first few needs no more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Translate text and plot which source tokens each target token attends to."
-    parser.epilog = """examples:
-  seq2seq attention -m runs/demo -i test.en -o attention.html
-  seq2seq attention -m runs/demo -i test.en -r test.fr --words -o maps.pdf
-  seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
-  seq2seq attention -m runs/demo -i test.en -r test.fr -o test.align --gold gold.align"""
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = (
@@ -36,10 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=text)
     text = "attention for these translations in place of the model's: line n translates line n"
     parser.add_argument("-r", "--ref", type=Path, metavar="FILE", help=text)
-    text = (
-        "merge the tokens of each word: sums over source tokens, means over target tokens (.align "
-        "always does)"
-    )
+    text = "merge tokens of a word: sums over source, means over target tokens (always in .align)"
     parser.add_argument("--words", action="store_true", help=text)
     text = "show each head of a score with several apart, in place of their mean"
     parser.add_argument("--heads", action="store_true", help=text)
@@ -53,13 +50,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
     input_lines.check_texts("attention", options.input or Path("-"), options.ref)
-    if input_lines.is_stdin(options.input):
-        options.input = None
     _check(options)
-    text = _read(options)
+    paths = [options.input, options.ref] if options.ref else [options.input]
+    texts = input_lines.read_texts(paths)
+    text = _Text(texts[0][1], texts[1][1] if options.ref else None, texts[0][0])
     translator = _load(options)
     notes = _write(options, _translations(options, text, translator), text)
-    text.report.log()
+    for report, _ in texts:
+        report.log()
     for note in notes:
         logger.info(f"note: {note}")
     return 0
@@ -73,33 +71,15 @@ class _Text(NamedTuple):
     report: input_lines.LineReport
 
 
-def _read(options: argparse.Namespace) -> _Text:
-    """Read the source lines and the given translations; raise UserError if they do not match."""
-    report = input_lines.LineReport(options.input)
-    with input_lines.open_input(options.input) as lines:
-        sources = report.decode(1, list(lines))
-    references = list(input_lines.text_lines(options.ref)) if options.ref else None
-    if references is not None and len(references) != len(sources):
-        raise UserError(
-            f"{input_lines.name_of(options.input)} has {len(sources)} lines but {options.ref} has "
-            f"{len(references)}: line n of one must translate line n of the other"
-        )
-    return _Text(sources, references, report)
-
-
 def _load(options: argparse.Namespace) -> "Translator":
     """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
-    translator = load_translator(options)
+    translator = arguments.load_translator(options)
     if not translator.engine.attends:
-        raise UserError(
-            f"{options.model[0]}: the model has no attention to plot (model.decoder: none); "
-            "use a run with another decoder"
-        )
+        text = "the model has no attention to plot (model.decoder: none)"
+        raise UserError(f"{options.model[0]}: {text}; use a run with another decoder")
     if options.heads and not translator.engine.has_heads:
-        raise UserError(
-            f"{translator.name}: has no heads to plot apart; omit --heads, or use one run with "
-            "several, such as model.score {scaled_dot: 4}"
-        )
+        remedy = "omit --heads, or use one run with several, such as model.score {scaled_dot: 4}"
+        raise UserError(f"{translator.name}: has no heads to plot apart; {remedy}")
     return translator
 
 
@@ -124,7 +104,7 @@ def _translations(
         for number, translation in enumerate(translations, start=start + 1):
             text.report.note_translations(number, [translation])
             if translation.attention_blocks is None and not is_blank(text.sources[number - 1]):
-                text.report.note_without_attention(number)
+                text.report.note(input_lines.NO_ATTENTION, number)
             yield translation_by_words(translation) if by_words else translation
 
 
@@ -161,14 +141,13 @@ def _write(
     suffix, model = _suffix(options), " and ".join(map(str, options.model))
     if suffix == ".json":
         _write_json(options.output, translations)
-        return []
-    if suffix == ".align":
+    elif suffix == ".align":
         _write_alignments(options.output, options.gold, translations, text)
-        return []
-    if options.output is None:
+    elif options.output is None:
         _print_maps(translations, text.sources)
-        return []
-    return write_attention(translations, text.sources, options.output, model)
+    else:
+        return write_attention(translations, text.sources, options.output, model)
+    return []
 
 
 def _write_json(path: Path, translations: "Iterator[Translation]") -> None:

@@ -1,24 +1,19 @@
-"""`seq2seq average`: write a run folder with the mean of the weights of several checkpoints."""
+"""Write a run folder with the mean of the weights of several checkpoints."""
 
 import argparse
 import shlex
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects
 from seq2seq.runtime.console import logger, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Write a run folder with the mean of the weights of several checkpoints."
-    parser.add_argument(
-        "runs",
-        type=Path,
-        nargs="+",
-        metavar="RUN",
-        help="one run: average its checkpoints step-N.safetensors (see training.keep); several "
-        "runs: their best weights; also single checkpoint files",
+    text = (
+        "one run: average its checkpoints step-N.safetensors (see training.keep); several runs: "
+        "their best weights; also single checkpoint files"
     )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help=text)
     arguments.add_output_folder(parser, "run folder to write", required=True)
     text = "average the newest N checkpoints of a single run (default: all)"
     parser.add_argument("--last", type=arguments.count, metavar="N", help=text)
@@ -27,8 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Average the checkpoints and print the validation BLEU of each."""
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.training.averaging import average
     how = options.device, options.last, options.overwrite, say
     for note in average(options.runs, options.output, *how):

@@ -1,38 +1,33 @@
-"""`seq2seq back-translate`: a training corpus from monolingual text of the target language."""
+"""Back-translate monolingual text of the target language (Sennrich et al. 2016): a model
+of the reverse direction makes synthetic sources, by beam search or sampling (Edunov et
+al. 2018). The pairs are one more corpus of data.train, best with a tag (Caswell et al.
+2019). If it is interrupted, the same command resumes.
+
+examples, with a model from German to English for one from English to German:
+  seq2seq back-translate -m runs/de-en -i news.de.gz -o back.en back.de
+  seq2seq back-translate -m runs/de-en -i news.de --sample 1 -o back.jsonl.gz
+"""
 
 import argparse
 from pathlib import Path
 
 from seq2seq.cli import arguments, distill
-from seq2seq.cli.arguments import add_sampling_options, sampling_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Back-translate monolingual text of the target language (Sennrich et al. 2016): a model\n"
-        "of the reverse direction makes synthetic sources, by beam search or sampling (Edunov et\n"
-        "al. 2018). The pairs are one more corpus of data.train, best with a tag (Caswell et al.\n"
-        "2019). If it is interrupted, the same command resumes."
-    )
-    parser.epilog = """examples, with a model from German to English for one from English to German:
-  seq2seq back-translate -m runs/de-en -i news.de.gz -o back.en back.de
-  seq2seq back-translate -m runs/de-en -i news.de --sample 1 -o back.jsonl.gz"""
     arguments.add_model(parser)
     text = "monolingual text of the target language, one sentence per line, also compressed"
     parser.add_argument("-i", "--input", type=Path, required=True, metavar="FILE", help=text)
     distill.add_corpus(parser)
-    add_sampling_options(
-        parser.add_argument_group("sampling"),
-        "draw N sources for each line, in place of beam search, and pair each with the line",
-    )
+    text = "draw N sources for each line, in place of beam search, and pair each with the line"
+    arguments.add_sampling_options(parser.add_argument_group("sampling"), text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Translate the text into the source language and write the pairs."""
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.inference.synthetic import SyntheticCorpus
 
-    search = SearchSettings(sampling=sampling_options(options), written_names=False)
+    search = SearchSettings(sampling=arguments.sampling_options(options), written_names=False)
     distill.check_file(options.input)
     data = distill.config_of(options.model[0]).data
     languages = data.tgt_lang, data.src_lang

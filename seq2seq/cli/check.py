@@ -1,19 +1,16 @@
-"""`seq2seq check`: report on the data of a config and on the cost of its training."""
+"""Inspect the data, the vocabulary and the training cost of a config. Writes no
+files except for --json.
+"""
 
 import argparse
 from typing import Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects, resolve_config
 from seq2seq.cli.output import check_output, write_json
 from seq2seq.runtime.console import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Inspect the data, the vocabulary and the training cost of a config. Writes no\n"
-        "files except for --json."
-    )
     arguments.add_config(parser)
     arguments.add_init_from(parser)
     arguments.add_json_report(parser)
@@ -22,10 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check a config; print each part of the report once it is known, above the progress bar."""
-    config = resolve_config(options.config, options.overrides)
+    config = arguments.resolve_config(options.config, options.overrides)
     runs = [config.run_dir, *([options.init_from] if options.init_from else [])]
     check_output(options.json, options.config, *config.data.paths(), runs=runs)
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.analysis.check.check import check
 
     tree: dict[str, Any] = {"name": config.name}

@@ -1,4 +1,10 @@
-"""`seq2seq compare`: train variants on the same data and seeds, and report their scores."""
+"""Train variants of a config, each with several seeds, and score them on the same
+data. Runs that are already trained are reused.
+
+examples:
+  seq2seq compare configs/compare-ladder.yaml
+  seq2seq compare a.yaml b.yaml training.max_steps=2000 --seeds 1,2
+"""
 
 import argparse
 import shlex
@@ -6,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import UserError
@@ -24,13 +29,6 @@ _SPLIT_NOTES = {
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Train variants of a config, each with several seeds, and score them on the same\n"
-        "data. Runs that are already trained are reused."
-    )
-    parser.epilog = """examples:
-  seq2seq compare configs/compare-ladder.yaml
-  seq2seq compare a.yaml b.yaml training.max_steps=2000 --seeds 1,2"""
     text = "YAML file of variants, or several configs; section.key=value overrides a key of all"
     parser.add_argument("overrides", nargs="+", metavar="CONFIG", help=text)  # configs, too
     text = "seeds (default: those of the YAML file, or 1,2,3)"
@@ -46,38 +44,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train what is not trained yet, score all runs, and report."""
     if world_size() > 1:
         raise UserError("compare runs in a single process; start it without torchrun")
     overrides = [word for word in options.overrides if arguments.is_override(word)]
     configs = [Path(word) for word in options.overrides if not arguments.is_override(word)]
     if not configs:
         raise UserError("compare: give at least one config; see seq2seq compare --help")
-    check_output(options.json, *configs)
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.analysis.compare.compare import compare
         from seq2seq.analysis.compare.results import write_figures
         from seq2seq.analysis.compare.variants import read_plan
+        from seq2seq.evaluation.bootstrap import seed_name
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
     written = plan.output_paths(options.split)
     check_paths(*map(part_of, written), *runs)
-    inputs = [
-        *configs,
-        *(path for variant in plan.variants for path in variant.config.data.paths()),
-    ]
+    texts = (path for variant in plan.variants for path in variant.config.data.paths())
+    inputs = [*configs, *texts]
     for path in written:
         if any(same_file(path, source) for source in inputs):
-            raise UserError(
-                f"{path}: would be replaced by an output; set another folder, -o FOLDER"
-            )
+            text = "would be replaced by an output; set another folder, -o FOLDER"
+            raise UserError(f"{path}: {text}")
     check_paths(*inputs)
     check_output(options.json, *inputs, *written, runs=runs)
     for note in plan.notes:
         logger.info(f"note: {note}")
-    from seq2seq.evaluation.bootstrap import seed_name
-
     seed_name()  # refused before the first training
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
@@ -93,16 +85,12 @@ def as_text(result: "ComparisonResult") -> str:
     """Format a table of variants, one of source lengths, and a legend."""
     from seq2seq.analysis.compare.results import tables_of
 
-    return "\n\n".join([_title(result), *tables_of(result), _legend(result)])
-
-
-def _title(result: "ComparisonResult") -> str:
     task, seeds = result.task, result.plan.seeds
     beam = "beam size of the config" if task.beam is None else f"beam size {task.beam}"
-    return (
-        f"{task.split}: {len(task.text):,} sentences, seed{'s' * (len(seeds) > 1)} "
-        f"{', '.join(map(str, seeds))}, {beam}, {'lowercased' if task.lowercase else 'cased'}"
-    )
+    seed = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    case = "lowercased" if task.lowercase else "cased"
+    title = f"{task.split}: {len(task.text):,} sentences, {seed}, {beam}, {case}"
+    return "\n\n".join([title, *tables_of(result), _legend(result)])
 
 
 def _legend(result: "ComparisonResult") -> str:
@@ -116,23 +104,18 @@ def _legend(result: "ComparisonResult") -> str:
     ]
     if len(result.variants) > 1:
         baseline = result.variants[0].variant.name
-        lines.append(
-            f"difference: BLEU minus that of {baseline}; p: two-sided paired "
-            f"bootstrap over sentences, {RESAMPLES:,} resamples"
-        )
-        lines.append(
-            "p ignores the seeds: a difference within its sd may be due to them"
-            if len(plan.seeds) > 1
-            else "p says nothing about other seeds: pass --seeds 1,2,3"
-        )
+        text = f"p: two-sided paired bootstrap over sentences, {RESAMPLES:,} resamples"
+        lines.append(f"difference: BLEU minus that of {baseline}; {text}")
+        several = "p ignores the seeds: a difference within its sd may be due to them"
+        single = "p says nothing about other seeds: pass --seeds 1,2,3"
+        lines.append(several if len(plan.seeds) > 1 else single)
         if len(result.variants) > 2:
             lines.append(f"p is not corrected for {len(result.variants) - 1} comparisons")
         if any(v.difference is not None and v.difference.p_value is None for v in result.variants):
             lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
     if any(bucket.beyond for bucket in result.buckets):
-        lines.append(
-            f"lengths with *: more {task.unit.name} than any source in training ({task.longest})"
-        )
+        text = f"more {task.unit.name} than any source in training ({task.longest})"
+        lines.append(f"lengths with *: {text}")
     for variant in plan.variants:
         if (trained := plan.trained_as(variant).name) != variant.name:
             lines.append(f"{variant.name} shares the training of {trained}: only decoding differs")
@@ -142,7 +125,6 @@ def _legend(result: "ComparisonResult") -> str:
 
 
 def as_json(result: "ComparisonResult") -> dict[str, Any]:
-    """Arrange all results for JSON."""
     plan, task = result.plan, result.task
     return {
         "split": task.split,
@@ -173,12 +155,11 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
     from seq2seq.evaluation.bootstrap import deviation
 
     scores = bleu_scores(variant.runs)
+    config = variant.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"})
     return {
         "name": variant.variant.name,
         "trained_as": result.plan.trained_as(variant.variant).name,
-        "config": variant.variant.config.model_dump(
-            mode="json", exclude={"name", "run_dir", "seed"}
-        ),
+        "config": config,
         "bleu_mean": mean(scores),
         "bleu_deviation": deviation(scores),
         "chrf_mean": mean(run.output.text.scores["chrf"].score for run in variant.runs),
@@ -201,7 +182,5 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
 def _scored(scored: "ScoredOutput") -> dict[str, Any]:
     from seq2seq.evaluation.metrics import METRICS
 
-    return {
-        "translations": scored.file.as_posix(),
-        **{key: scored.text.scores.get(key) for key in METRICS},
-    }
+    scores = {key: scored.text.scores.get(key) for key in METRICS}
+    return {"translations": scored.file.as_posix(), **scores}

@@ -1,4 +1,10 @@
-"""`seq2seq configs`: list the configs that come with the package, or copy some."""
+"""List the configs that come with the package, or copy those that are named. With one of
+the demo, its corpora are unpacked into data/ unless they are there.
+
+examples:
+  seq2seq configs
+  seq2seq configs demo-en-mr
+"""
 
 import argparse
 import re
@@ -7,7 +13,7 @@ import textwrap
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from seq2seq.cli import schema
+from seq2seq.cli import arguments, schema
 from seq2seq.cli.output import check_replaced, open_output
 from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import say
@@ -15,35 +21,23 @@ from seq2seq.runtime.errors import UserError, did_you_mean
 from seq2seq.runtime.files import write_errors
 
 _NAME = 30  # columns
-_DATA = Path("data")  # parent of the corpora of the demo, in its configs
+DATA = Path("data")  # parent of the corpora of the demo, in its configs
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "List the configs that come with the package, or copy those that are named. With one of\n"
-        "the demo, its corpora are unpacked into data/ unless they are there."
-    )
-    parser.epilog = """examples:
-  seq2seq configs
-  seq2seq configs demo-en-mr"""
     parser.add_argument("names", nargs="*", metavar="NAME", help="config to copy")
     text = "folder to copy to (default: configs)"
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("configs"), metavar="FOLDER", help=text
-    )
+    arguments.add_output_folder(parser, text, default=Path("configs"))
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the configs, or copy some with the schema that they name."""
     shipped = {config.name.removesuffix(".yaml"): config for config in shipped_configs()}
     if not options.names:
-        width = max(40, shutil.get_terminal_size().columns - _NAME - 2)
+        width, indent = max(_NAME + 42, shutil.get_terminal_size().columns), " " * (_NAME + 2)
         for name, config in shipped.items():
-            head, *more = textwrap.wrap(_summary(config), width)
-            say(f"{name:{_NAME}}  {head}")
-            for line in more:
-                say(f"{'':{_NAME}}  {line}")
+            text = f"{name:{_NAME}}  {_summary(config)}"
+            say(textwrap.fill(text, width, subsequent_indent=indent))
         return 0
     names = [Path(name).name.removesuffix(".yaml") for name in options.names]
     for name in names:
@@ -56,19 +50,23 @@ def run(options: argparse.Namespace) -> int:
     with write_errors(options.output):
         options.output.mkdir(parents=True, exist_ok=True)
     for name, path in paths.items():
-        text = shipped[name].read_text(encoding="utf-8")
-        with open_output(path) as output:
-            output.write(text)
+        write_config(path, text := shipped[name].read_text(encoding="utf-8"))
         commands = re.findall(r"^#(   .*)", text.partition("\nname:")[0], re.M)
         say("\n".join([f"{path}: {_summary(shipped[name])}", *commands]))
-    if not (path := options.output / schema.FILE).exists():
-        schema.write_schema(path)
-    if any("demo" in name for name in names) and not (_DATA / "demo").exists():
+    if any("demo" in name for name in names) and not (DATA / "demo").exists():
         from seq2seq.data.public_corpora import unpack_demo_corpora
 
-        for line in unpack_demo_corpora(_DATA):
+        for line in unpack_demo_corpora(DATA):
             say(line)
     return 0
+
+
+def write_config(path: Path, text: str) -> None:
+    """Write a config, and the schema that it names unless that is there."""
+    with open_output(path) as output:
+        output.write(text)
+    if not (schema_path := path.with_name(schema.FILE)).exists():
+        schema.write_schema(schema_path)
 
 
 def _summary(config: Traversable) -> str:

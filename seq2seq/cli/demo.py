@@ -1,4 +1,6 @@
-"""`seq2seq demo`: train, translate and evaluate on the corpora that come with the package."""
+"""Train a small model in two to four minutes, translate with it, score it and draw its
+attention, printing each command. Writes configs/, data/ and runs/ here.
+"""
 
 import argparse
 import importlib.util
@@ -11,14 +13,11 @@ from importlib.resources import as_file
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.cli import schema
-from seq2seq.cli.arguments import frozen_objects
+from seq2seq.cli import arguments, configs
 from seq2seq.config.document import shipped_configs
 from seq2seq.runtime.console import aligned_table, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, write_errors
-
-DATA = Path("data")
 
 
 class Demo(NamedTuple):
@@ -32,12 +31,10 @@ class Demo(NamedTuple):
 
     @property
     def config(self) -> Path:
-        """Return the path of the config."""
         return Path("configs", f"{self.name}.yaml")
 
     @property
     def folder(self) -> Path:
-        """Return the run folder."""
         return Path("runs", self.name)
 
 
@@ -46,8 +43,7 @@ DEMOS = {
         "demo",
         "fr",
         (
-            "The small cat is black.",
-            "The actors are opening a window.",
+            *("The small cat is black.", "The actors are opening a window."),
             "Our uncle bought a new house in August 1992.",
             "She did not write my beautiful poem.",
             "The agreement on the European Economic Area was signed in August 1992.",
@@ -59,11 +55,8 @@ DEMOS = {
         "demo-en-mr",
         "mr",
         (
-            "This is a tall tree.",
-            "Rahul is a good boy.",
-            "Kavita was a clever student.",
-            "Meena was not a famous doctor.",
-            "The woman washes the red car in the morning.",
+            *("This is a tall tree.", "Rahul is a good boy.", "Kavita was a clever student."),
+            *("Meena was not a famous doctor.", "The woman washes the red car in the morning."),
         ),
         "note the verbs, which come last in Marathi",
         "Rahul is a good boy.",
@@ -83,10 +76,6 @@ Your own text, one sentence per line, in train.en and train.de:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Train a small model in two to four minutes, translate with it, score it and draw its\n"
-        "attention, printing each command. Writes configs/, data/ and runs/ here."
-    )
     text = "English with French or with Marathi (default: en-fr)"
     parser.add_argument("--pair", choices=DEMOS, default="en-fr", help=text)
     text = "override a key of the demo's config"
@@ -99,11 +88,10 @@ def run(options: argparse.Namespace) -> int:
     """Unpack, train, translate, evaluate and plot; return the exit code of the first failure."""
     demo = DEMOS[options.pair]
     if demo.folder.exists() and not options.overwrite:
-        raise UserError(
-            f"{demo.folder}: already exists; replace it with seq2seq demo --overwrite, or resume "
-            f"its training with seq2seq train {demo.config} run_dir={demo.folder} --resume"
-        )
-    with frozen_objects():  # if a package is missing, before anything is written
+        resume = f"seq2seq train {demo.config} run_dir={demo.folder} --resume"
+        remedy = f"replace it with seq2seq demo --overwrite, or resume its training with {resume}"
+        raise UserError(f"{demo.folder}: already exists; {remedy}")
+    with arguments.frozen_objects():  # if a package is missing, before anything is written
         import seq2seq.training.loop  # noqa: F401
     from seq2seq.config.schema import read_config_file
     from seq2seq.data.public_corpora import unpack_demo_corpora
@@ -112,16 +100,21 @@ def run(options: argparse.Namespace) -> int:
     with as_file(shipped) as packaged:  # overrides are refused before anything is written
         read_config_file(demo.config if demo.config.exists() else packaged, options.overrides)
     say("1. Unpack the demo corpora: English with French and with Marathi")
-    for line in unpack_demo_corpora(DATA):
+    for line in unpack_demo_corpora(configs.DATA):
         say(line)
-    _write_config(demo.config, shipped.read_bytes())
+    if not demo.config.exists():
+        with write_errors(demo.config):
+            demo.config.parent.mkdir(exist_ok=True)
+        configs.write_config(demo.config, shipped.read_text(encoding="utf-8"))
     for title, words in _commands(demo, options.overrides):
         say((f"\n{title}\n" if title else "") + f"$ seq2seq {shlex.join(words)}")
         code: int = options.call(words)
         if code:
             return code
         if words[0] == "train":
-            _write_sentences(demo)
+            with write_errors(_sentences(demo)):
+                content = "".join(f"{line}\n" for line in demo.sentences)
+                atomic_write(_sentences(demo), content.encode())
         elif words[0] == "translate":
             lines = Path(words[-1]).read_text(encoding="utf-8").splitlines()
             for pair in zip(demo.sentences, lines, strict=True):
@@ -136,10 +129,8 @@ def _commands(demo: Demo, overrides: Sequence[str]) -> Iterator[tuple[str, list[
     words = [str(demo.config), *overrides, f"run_dir={run}", "--overwrite"]
     yield "2. Train", ["train", *words]
     words = ["-m", str(run), "-i", source, "-o", str(run / f"handful.{demo.tgt_lang}")]
-    yield (
-        "3. Translate a handful of sentences that are not in the training data",
-        ["translate", *words],
-    )
+    title = "3. Translate a handful of sentences that are not in the training data"
+    yield title, ["translate", *words]
     words = ["-m", str(run), "-o", str(run / f"test.hyp.{demo.tgt_lang}")]
     yield "4. Score the test set, which is not in the training data", ["evaluate", *words]
     title = "5. Plot the attention weights"
@@ -153,17 +144,11 @@ def _sentences(demo: Demo) -> Path:
     return demo.folder / "handful.en"
 
 
-def _write_sentences(demo: Demo) -> None:
-    with write_errors(_sentences(demo)):
-        content = "".join(f"{line}\n" for line in demo.sentences)
-        atomic_write(_sentences(demo), content.encode())
-
-
 def _closing(demo: Demo) -> str:
     """Return what the demo has made, and what to try next."""
     run = demo.folder
     rows = [
-        (f"{DATA}/demo, {DATA}/demo-en-mr", "corpora: train, valid, test, a sentence per line"),
+        ("data/demo, data/demo-en-mr", "corpora: train, valid, test, a sentence per line"),
         (f"{demo.config}", "the config: copy it for your own text"),
         (f"{run}/best.safetensors", "the model, next to its log, metrics and vocabulary"),
         (f"{run}/test.hyp.{demo.tgt_lang}", "translations of the test set"),
@@ -176,16 +161,6 @@ def _closing(demo: Demo) -> str:
         config=demo.config,
         example=demo.example,
     )
-
-
-def _write_config(path: Path, content: bytes) -> None:
-    """Write the config of the demo and the schema that it names, unless they exist."""
-    with write_errors(path):
-        path.parent.mkdir(exist_ok=True)
-        if not path.exists():
-            atomic_write(path, content)
-    if not (path := path.with_name(schema.FILE)).exists():
-        schema.write_schema(path)
 
 
 def _preparation() -> str:

@@ -1,6 +1,10 @@
-"""`seq2seq distill`: sequence-level knowledge distillation, the corpus a student is trained on.
+"""Write the corpus of sequence-level knowledge distillation (Kim & Rush 2016): the source
+side of the training text with its translations by a teacher, for a student to be
+trained on. If it is interrupted, the same command resumes.
 
-What it shares with `seq2seq back-translate` is here, too.
+examples:
+  seq2seq distill -m runs/teacher -o distilled.en distilled.de
+  seq2seq distill -m runs/a -m runs/b -b 3 -i train.en.gz -o distilled.jsonl.gz
 """
 
 import argparse
@@ -9,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments, output
-from seq2seq.cli.arguments import check_named_languages, frozen_objects, load_translator
 from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
@@ -22,24 +25,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Write the corpus of sequence-level knowledge distillation (Kim & Rush 2016): the source\n"
-        "side of the training text with its translations by a teacher, for a student to be\n"
-        "trained on. If it is interrupted, the same command resumes."
-    )
-    parser.epilog = """examples:
-  seq2seq distill -m runs/teacher -o distilled.en distilled.de
-  seq2seq distill -m runs/a -m runs/b -b 3 -i train.en.gz -o distilled.jsonl.gz"""
     arguments.add_model(parser)
     arguments.add_input(parser, default="data.train of the teacher's config")
     add_corpus(parser)
 
 
 def add_corpus(parser: argparse.ArgumentParser) -> None:
-    text = (
-        "files of the pairs, source and target, compressed by their endings; or one, in the format "
-        "of its ending: TSV, .csv or .jsonl"
-    )
+    text = "files of source and target, or one of both: .tsv, .csv or .jsonl; also .gz or .bz2"
     parser.add_argument(
         "-o", "--output", type=Path, nargs="+", required=True, metavar="FILE", help=text
     )
@@ -50,7 +42,6 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Translate the training text of the teacher, or the given text, into a corpus."""
     config = config_of(options.model[0])
     languages = config.data.src_lang, config.data.tgt_lang
     text = options.input
@@ -84,12 +75,10 @@ def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
     checksums = corpus.checksums(options.model)
     decoding = config_of(options.model[0]).decoding
     settings = corpus.settings(checksums.values(), decoding, arguments.model_options(options))
-    translator = load_translator(options)
+    translator = arguments.load_translator(options)
     try:
-        with (
-            output.termination_raises(),
-            Journal.open(corpus.journal, settings, options.overwrite) as journal,
-        ):
+        opened = Journal.open(corpus.journal, settings, options.overwrite)
+        with output.termination_raises(), opened as journal:
             if journal.done:
                 logger.info(f"{journal.path}: resumed after {journal.done:,} of {count:,} lines")
             _translate(translator, corpus, journal, count)
@@ -110,7 +99,7 @@ def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
 
 def config_of(run: str) -> "Config":
     """Return the config of a run; raises UserError if it has none."""
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.runs.run_config import read_config
 
     return read_config(Path(run))
@@ -130,20 +119,17 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
     for path in (*corpus.outputs, corpus.journal):
         output.check_output(path, *corpus.inputs, runs=options.model, compressed=True)
         output.check_replaced(path, overwrite)
-    check_named_languages(corpus.outputs, corpus.languages)
+    arguments.check_named_languages(corpus.outputs, corpus.languages)
     if isinstance(corpus.text, Path):
-        src, tgt = corpus.languages
-        codes = (tgt, src) if corpus.translates_targets else (src, tgt)
-        check_named_languages([corpus.text], codes)
+        codes = corpus.languages[::-1] if corpus.translates_targets else corpus.languages
+        arguments.check_named_languages([corpus.text], codes)
 
 
 def _translate(
     translator: "Translator", corpus: "SyntheticCorpus", journal: "Journal", count: int
 ) -> None:
     """Translate the lines that the journal lacks, and log notes on them."""
-    with (
-        LineReport(corpus.inputs[0]) as report,
-        output.progress("translated", count, done=journal.done) as advance,
-    ):
+    bar = output.progress("translated", count, done=journal.done)
+    with LineReport(corpus.inputs[0]) as report, bar as advance:
         for translations in corpus.translate(translator, journal, BATCH_LINES, advance):
             report.note_translations(journal.done + 1, translations)

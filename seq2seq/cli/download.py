@@ -1,32 +1,29 @@
-"""`seq2seq download`: fetch a public parallel corpus."""
+"""Download a public parallel corpus. Multi30k is verified by SHA-256. The Tatoeba pairs
+(anki-eng-*) grow: their SHA-256 is printed, and they are split by a fixed rule. The
+corpora keep their own licences.
+
+examples:
+  seq2seq download multi30k
+  seq2seq download anki-eng-mar -o corpora
+"""
 
 import argparse
 from pathlib import Path
 
+from seq2seq.cli import arguments
 from seq2seq.runtime.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from seq2seq.data.public_corpora import CORPORA
 
-    parser.description = (
-        "Download a public parallel corpus. Multi30k is verified by SHA-256. The Tatoeba pairs\n"
-        "(anki-eng-*) grow: their SHA-256 is printed, and they are split by a fixed rule. The\n"
-        "corpora keep their own licences."
-    )
-    parser.epilog = """examples:
-  seq2seq download multi30k
-  seq2seq download anki-eng-mar -o corpora"""
     parser.add_argument("name", choices=CORPORA, metavar="NAME", help=", ".join(CORPORA))
     text = "parent of the new folder NAME (default: data)"
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("data"), metavar="FOLDER", help=text
-    )
+    arguments.add_output_folder(parser, text, default=Path("data"))
     parser.add_argument("--base-url", metavar="URL", help="mirror with the same file names")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Download the files that are missing."""
     from seq2seq.data.public_corpora import fetch
 
     if options.base_url and not options.base_url.startswith(("http://", "https://")):

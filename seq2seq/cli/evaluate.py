@@ -1,12 +1,19 @@
-"""`seq2seq evaluate`: BLEU, chrF and TER of a run or of existing translations."""
+"""Score the translations of a test set by a run, or existing translations. TER is omitted
+for texts with a line of more than 300 words; fewer than 20 lines have no interval.
+
+examples:
+  seq2seq evaluate -m runs/demo
+  seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
+  seq2seq evaluate -m runs/demo --split valid --sentences worst-first.tsv
+  seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr
+"""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.data.lines import in_step
@@ -16,20 +23,11 @@ from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
-    from seq2seq.evaluation.metrics import Comparison, Scores, SentenceScore
+    from seq2seq.evaluation import metrics
     from seq2seq.evaluation.segmentation import Segmentation
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Score the translations of a test set by a run, or existing translations. TER is omitted\n"
-        "for texts with a line of more than 300 words; fewer than 20 lines have no interval."
-    )
-    parser.epilog = """examples:
-  seq2seq evaluate -m runs/demo
-  seq2seq evaluate -m runs/demo -i test.en -r test.fr -o hyp.fr
-  seq2seq evaluate -m runs/demo --split valid --sentences worst-first.tsv
-  seq2seq evaluate --hyp baseline.fr --hyp system.fr -r test.fr"""
     arguments.add_model(parser, required=False)
     arguments.add_input(parser, default="the text of --split")
     text = "text of the config to score if there is no -i (default: test)"
@@ -51,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model_options(parser)
 
 
-NamedLines = tuple[str, list[str]]  # the name is for messages
+Texts = list[tuple[str, list[str]]]  # names, for messages, and lines
 
 
 def run(options: argparse.Namespace) -> int:
@@ -89,22 +87,19 @@ def run(options: argparse.Namespace) -> int:
         comparison, scores = None, metrics.score(hypotheses[0], *how)
     if options.sentences:
         scored = metrics.sentence_scores(hypotheses[0], *how)
-        table = {
-            **({"source": sources[0][1]} if sources else {}),
-            "hypothesis": hypotheses[0],
-            **{_reference_name(n, len(lists)): lines for n, lines in enumerate(lists, start=1)},
-        }
+        names = [f"reference {n}" for n in range(1, 1 + len(lists))]
+        table = {"source": sources[0][1]} if sources else {}
+        table |= {"hypothesis": hypotheses[0]}
+        table |= zip(["reference"] if len(lists) == 1 else names, lists, strict=True)
         with open_output(options.sentences) as output:
             output.write(sentence_table(scored, table))
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
 
 
-def _reference_name(number: int, count: int) -> str:
-    return "reference" if count == 1 else f"reference {number}"
-
-
-def sentence_table(scores: Sequence["SentenceScore"], columns: Mapping[str, Sequence[str]]) -> str:
+def sentence_table(
+    scores: Sequence["metrics.SentenceScore"], columns: Mapping[str, Sequence[str]]
+) -> str:
     """Format sentences as TSV, those of the lowest BLEU first; tabs in texts become spaces."""
     rows = ["\t".join(("line", "BLEU", "chrF2", *columns))]
     for row in sorted(range(len(scores)), key=lambda row: (*scores[row], row)):
@@ -115,23 +110,20 @@ def sentence_table(scores: Sequence["SentenceScore"], columns: Mapping[str, Sequ
 
 
 def _log_notes(
-    files: Sequence[NamedLines],
-    hypotheses: Sequence[NamedLines],
-    references: Sequence[NamedLines],
-    segmentation: "Segmentation",
+    files: Texts, hypotheses: Texts, references: Texts, segmentation: "Segmentation"
 ) -> None:
     """Log what affects the scores; `files` are those read."""
     from seq2seq.evaluation import metrics
 
-    for note in (
+    notes = (
         *(metrics.tokenized_note(lines) for _, lines in hypotheses),
         *(metrics.not_nfc_note(*file) for file in files),
         segmentation.note(),
         metrics.long_line_note([*hypotheses, *references], segmentation),
         metrics.few_lines_note(len(references[0][1])),
-    ):
-        if note is not None:
-            logger.info(f"note: {note}")
+    )
+    for note in filter(None, notes):
+        logger.info(f"note: {note}")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -141,18 +133,14 @@ def _check(options: argparse.Namespace) -> None:
     if options.hyp and (options.input or options.output):
         raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
     how = options.beam or options.int8 or options.float16 or options.device != "auto"
-    if options.hyp and how:
-        raise UserError(
-            "evaluate --hyp: -b, --int8, --float16 and --device need -m RUN, which translates"
-        )
-    if options.hyp and options.decoding:
-        raise UserError(f"evaluate --hyp: {options.decoding[0]} needs -m RUN, which translates")
-    if str(options.output) == "-":
-        raise UserError("evaluate -o -: standard output receives the scores; give a file")
+    if options.hyp and (how or options.decoding):
+        text = "-b, --int8, --float16, --device and decoding.KEY need -m RUN, which translates"
+        raise UserError(f"evaluate --hyp: {text}")
     if len(options.hyp) == 2 and options.sentences:
         raise UserError("evaluate --sentences: give one --hyp file")
-    if str(options.sentences) == "-":
-        raise UserError("evaluate --sentences -: standard output receives the scores; give a file")
+    for name, path in (("-o", options.output), ("--sentences", options.sentences)):
+        if str(path) == "-":
+            raise UserError(f"evaluate {name} -: standard output receives the scores; give a file")
     if options.split == "valid" and (options.hyp or options.input):
         raise UserError("evaluate: --split valid cannot be used with --hyp or -i")
     if len(options.hyp) > 2:
@@ -167,13 +155,10 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
-    """Return the corpora that the first run's config names, and its target language.
-
-    An exported model has no corpora; without a model there is neither.
-    """
+    """Return the corpora that the first run's config names, if any, and its target language."""
     if not models:
         return None, ""
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.inference.loading import languages_of
         from seq2seq.runs.engine_folder import is_export
         from seq2seq.runs.run_config import read_config
@@ -184,9 +169,7 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     return data, data.tgt_lang
 
 
-def _read(
-    options: argparse.Namespace, data: "DataConfig | None"
-) -> tuple[list[NamedLines], list[NamedLines]]:
+def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts, Texts]:
     """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import paths_of, read_pairs
 
@@ -196,23 +179,17 @@ def _read(
         sides = map(list, zip(*rows, strict=True))
         named = list(zip(map(name_of, paths), sides, strict=True))
         return named[: -len(options.ref)], named[-len(options.ref) :]
-    if data is None:
-        raise UserError(
-            f"{options.model[0]}: is an exported model, which records no text; give -i FILE and "
-            "-r FILE"
-        )
-    files = data.valid if options.split == "valid" else data.test
+    files = None if data is None else data.valid if options.split == "valid" else data.test
     if files is None:
-        raise UserError(
-            f"{options.model[0]}: its config has no data.test; give -i FILE and -r FILE"
-        )
+        exported = "is an exported model, which records no text"
+        reason = "its config has no data.test" if data else exported
+        raise UserError(f"{options.model[0]}: {reason}; give -i FILE and -r FILE")
     check_paths(*paths_of(files).values())
     for path in paths_of(files).values():
         if not path.exists():
-            raise UserError(
-                f"{path}: no such file; the run {options.model[0]} records it as its "
-                f"{options.split} text. Restore it, or give -i FILE and -r FILE"
-            )
+            record = f"the run {options.model[0]} records it as its {options.split} text"
+            remedy = "Restore it, or give -i FILE and -r FILE"
+            raise UserError(f"{path}: no such file; {record}. {remedy}")
     text = read_pairs(files)
     names = (f"{text.source_name}, source", f"{text.source_name}, target")
     return [(names[0], list(text.src))], [(names[1], list(text.tgt))]
@@ -220,7 +197,7 @@ def _read(
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
     """Translate the sources and write the translations to `-o`, if given."""
-    translator = load_translator(options)
+    translator = arguments.load_translator(options)
     with progress("translated", len(sources)) as advance:
         translations = translator.translate(
             sources, options.beam, text_only=True, on_translated=advance
@@ -235,7 +212,9 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
     return hypotheses
 
 
-def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[str, Any]:
+def as_json(
+    scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None
+) -> dict[str, Any]:
     """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
     from seq2seq.evaluation.metrics import METRICS
 
@@ -246,42 +225,34 @@ def as_json(scores: "Scores", comparison: "Comparison | None" = None) -> dict[st
     return converted
 
 
-def as_table(scores: "Scores", comparison: "Comparison | None" = None) -> str:
+def as_table(scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None) -> str:
     """Format scores as a table, signatures below it, then the significance test if there is one."""
-    from seq2seq.evaluation.metrics import METRICS
-
-    rows = [("", "score", "95% interval")]
-    signatures: list[tuple[str, ...]] = []
-    for key, kind in METRICS.items():
-        value = scores.get(key)
-        rows.append((kind.name, *((f"{value.score:.1f}", _interval(value.ci)) if value else "--")))
-        signatures += [(kind.name, value.signature)] if value else []
-    tables: list[list[tuple[str, ...]]] = [[*rows], signatures]
+    tables = _tables(("", "score", "95% interval"), scores, _numbers)
     if comparison is not None:
-        tables += _paired(comparison)
+        head = ("", "baseline", "95% interval", "system", "95% interval", "p")
+        tables += _tables(head, comparison, _paired)
     return "\n\n".join(aligned_table(table, "left") for table in tables)
 
 
-def _paired(comparison: "Comparison") -> list[list[tuple[str, ...]]]:
-    """Return the rows of a significance test, and those of its signatures."""
+def _tables(
+    head: Sequence[str], values: Mapping[str, Any], cells: Callable[[Any], Sequence[str]]
+) -> list[list[Sequence[str]]]:
+    """Return a table with a row for each metric, and one of the signatures."""
     from seq2seq.evaluation.metrics import METRICS
 
-    paired: list[tuple[str, ...]] = [
-        ("", "baseline", "95% interval", "system", "95% interval", "p")
-    ]
-    signatures: list[tuple[str, ...]] = []
+    rows, signatures = [head], list[Sequence[str]]()
     for key, kind in METRICS.items():
-        pair = comparison.get(key)
-        if pair is None:
-            paired.append((kind.name, *"-----"))
-            continue
-        sides = (pair.baseline, pair.system)
-        numbers = [text for side in sides for text in (f"{side.score:.1f}", _interval(side.ci))]
-        p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
-        paired.append((kind.name, *numbers, p_value))
-        signatures.append((kind.name, pair.signature))
-    return [paired, signatures]
+        value = values.get(key)
+        rows.append((kind.name, *(cells(value) if value else "-" * (len(head) - 1))))
+        signatures += [(kind.name, value.signature)] if value else []
+    return [rows, signatures]
 
 
-def _interval(ci: tuple[float, float] | None) -> str:
-    return "-" if ci is None else f"{ci[0]:.1f} to {ci[1]:.1f}"
+def _numbers(score: "metrics.Score | metrics.Resampled") -> tuple[str, str]:
+    interval = "-" if score.ci is None else f"{score.ci[0]:.1f} to {score.ci[1]:.1f}"
+    return f"{score.score:.1f}", interval
+
+
+def _paired(pair: "metrics.Paired") -> tuple[str, ...]:
+    p_value = "-" if pair.p_value is None else f"{pair.p_value:.4f}"
+    return (*_numbers(pair.baseline), *_numbers(pair.system), p_value)

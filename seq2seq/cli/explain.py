@@ -1,4 +1,9 @@
-"""`seq2seq explain`: description, default and values of a config key."""
+"""Print what a key of a config means, its default and the values it takes.
+
+examples:
+  seq2seq explain training.decay
+  seq2seq explain dropout
+"""
 
 import argparse
 import json
@@ -13,16 +18,11 @@ _WIDTH = 88  # columns
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Print what a key of a config means, its default and the values it takes."
-    parser.epilog = """examples:
-  seq2seq explain training.decay
-  seq2seq explain dropout"""
     text = "key, with or without its section, or a section (default: all keys)"
     parser.add_argument("keys", nargs="*", metavar="KEY", help=text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the explanation of each key, or a list of all."""
     texts = (text for key in options.keys for text in explanations(key))
     say("\n\n".join(texts) if options.keys else "\n".join(config_keys()))
     return 0

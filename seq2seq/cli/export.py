@@ -1,21 +1,16 @@
-"""`seq2seq export`: write a trained model as a folder that translates without torch."""
+"""Write a trained model as ONNX graphs, vocabularies and one JSON file. Give the folder to
+translate, score and serve like a run folder, where torch is not installed.
+"""
 
 import argparse
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects
-from seq2seq.cli.output import open_output
-from seq2seq.runtime.console import logger, size_in_bytes
+from seq2seq.runtime.console import logger, say, size_in_bytes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Write a trained model as ONNX graphs, vocabularies and one JSON file. Give the folder to\n"
-        "translate, score and serve like a run folder, where torch is not installed."
-    )
     arguments.add_model(parser)
     arguments.add_output_folder(parser, "folder to write", required=True)
     text = "int8 weights: a quarter of the size, faster, nearly identical output"
@@ -23,18 +18,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Export the model and print the size of each file."""
-    files = export(options.model, options.output, options.int8)
-    with open_output(None) as output:
-        for path in files:
-            size = sum(file.stat().st_size for file in [path, *path.glob("*")] if file.is_file())
-            output.write(f"{path}  {size_in_bytes(size)}\n")
+    with arguments.frozen_objects():
+        from seq2seq.runs.graphs import export_runs
+
+    files = export_runs([Path(run) for run in options.model], options.output, options.int8)
+    for path in files:
+        size = sum(file.stat().st_size for file in [path, *path.glob("*")] if file.is_file())
+        say(f"{path}  {size_in_bytes(size)}")
     logger.info(f"Translate:  seq2seq translate -m {shlex.quote(str(options.output))} -i FILE")
     return 0
-
-
-def export(runs: Sequence[str], folder: Path, int8: bool) -> list[Path]:
-    """Export runs, whose engine is loaded for it."""
-    with frozen_objects():
-        from seq2seq.runs.graphs import export_runs
-    return export_runs([Path(run) for run in runs], folder, int8)

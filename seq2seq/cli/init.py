@@ -1,4 +1,10 @@
-"""`seq2seq init`: examine a parallel text and write a config that suits it."""
+"""Examine a parallel text and this machine, and write a commented config: vocabulary,
+sizes, regularisation and schedule that the text and the time allow.
+
+examples:
+  seq2seq init my.yaml --src-lang en --tgt-lang de --train all.en all.de --minutes 30
+  seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --valid valid.tsv
+"""
 
 import argparse
 import re
@@ -8,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
@@ -22,13 +27,6 @@ _SEED = 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Examine a parallel text and this machine, and write a commented config: vocabulary,\n"
-        "sizes, regularisation and schedule that the text and the time allow."
-    )
-    parser.epilog = """examples:
-  seq2seq init my.yaml --src-lang en --tgt-lang de --train all.en all.de --minutes 30
-  seq2seq init my.yaml --src-lang en --tgt-lang de --train train.tsv --valid valid.tsv"""
     parser.add_argument("config", type=Path, metavar="CONFIG", help="file to write")
     text = "language code of the source, such as en"
     parser.add_argument("--src-lang", required=True, metavar="CODE", help=text)
@@ -57,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     if options.valid and options.hold_out:
         raise UserError("init: give either --valid or --hold-out")
     texts = {
-        part: arguments.parallel_files("init", f"--{part}", paths, options.columns, True)
+        part: arguments.parallel_files("init", f"--{part}", paths, options.columns)
         for part in ("train", "valid", "test")
         if (paths := getattr(options, part))
     }
@@ -67,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     inputs = [path for files in texts.values() for path in files.paths.values()]
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.analysis.recipe import choose
     from seq2seq.data.corpus import check_directions, read_pairs, usable
     from seq2seq.runtime.device import choose_device
@@ -109,9 +107,8 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
     from seq2seq.config.schema import DataConfig
 
     try:
-        return DataConfig.model_validate(
-            {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang, **texts}
-        )
+        codes = {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang}
+        return DataConfig.model_validate({**codes, **texts})
     except ValidationError as error:
         first = error.errors()[0]
         option = str(first["loc"][0]).replace("_", "-")
@@ -122,11 +119,7 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
 def _hold_out(
     options: argparse.Namespace, files: "ParallelFiles", inputs: Sequence[Path]
 ) -> dict[str, "ParallelFiles"]:
-    """Divide a text; return the files of train and valid, in a new folder.
-
-    Raises UserError if one of them would replace a file of `inputs`, or another one without
-    --overwrite.
-    """
+    """Divide a text; return the files of train and valid, in a new folder; raises UserError."""
     from seq2seq.config.schema import ParallelFiles
     from seq2seq.data.corpus import iter_pairs, source_name
     from seq2seq.data.splitting import divide, write_parts
@@ -134,9 +127,7 @@ def _hold_out(
     folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
     outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
     for path in (*outputs["train"], *outputs["valid"]):
-        if any(
-            same_file(written, source) for written in (path, part_of(path)) for source in inputs
-        ):
+        if any(same_file(name, source) for name in (path, part_of(path)) for source in inputs):
             raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
         check_replaced(path, options.overwrite)
     name = source_name(files)

@@ -1,24 +1,13 @@
 """Input lines of a file or stdin: read in groups, decoded, and reported on if unusual."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING
 
-from seq2seq.data.lines import (
-    MAX_LINE_BYTES,
-    bounded_lines,
-    check_is_readable,
-    check_is_text,
-    damage_errors,
-    is_blank,
-    iter_lines,
-    lines_of,
-    open_content,
-    strip_line,
-)
+from seq2seq.data import lines as reading
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import describe, is_table, recognise
@@ -30,11 +19,12 @@ STDIN = "standard input"
 BATCH_LINES = 2048  # lines that are read, sorted by length and translated together
 _LISTED_LINES = 10  # maximum number of line numbers in a note
 _LISTED_CHARACTERS = 60  # maximum of a quoted text
+Lines = Iterator[bytes]
 Check = Callable[[bytes, Path, bool], None]
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
 _NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
-_ONE_SIDED = "only one side is blank, scored -inf: {lines}"
-_NO_ATTENTION = "no attention weights, as the translation is blank or the line very long: {lines}"
+ONE_SIDED = "only one side is blank, scored -inf: {lines}"
+NO_ATTENTION = "no attention weights, as the translation is blank or the line very long: {lines}"
 _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
 
@@ -62,38 +52,29 @@ def check_texts(command: str, *paths: Path | None) -> None:
 
 def text_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a file or of standard input; raises UserError as `iter_lines` does."""
-    return lines_of(sys.stdin.buffer, STDIN) if is_stdin(path) else iter_lines(path)
+    return reading.lines_of(sys.stdin.buffer, STDIN) if is_stdin(path) else reading.iter_lines(path)
 
 
 @contextmanager
-def open_input(path: Path | None, check: Check = check_is_text) -> Iterator[Iterator[bytes]]:
-    """Open a file, compressed or not, or stdin if None; yield its lines.
-
-    Raises UserError if it cannot be opened or is not text, or for a line of more than
-    MAX_LINE_BYTES, and RunError if the file turns out to be damaged.
-    """
+def open_input(path: Path | None, check: Check = reading.check_is_text) -> Iterator[Lines]:
+    """Yield the lines of a file, or of stdin; raises UserError, and RunError if it is damaged."""
     with open_bytes(path, check) as file:
-        yield bounded_lines(file, name_of(path))
+        yield reading.bounded_lines(file, name_of(path))
 
 
 @contextmanager
-def open_bytes(path: Path | None, check: Check = check_is_text) -> Iterator[IO[bytes]]:
-    """Open a file, or stdin if None, for reading bytes; raises errors as `open_input` does.
-
-    `check` judges the first bytes of a file.
-    """
+def open_bytes(path: Path | None, check: Check = reading.check_is_text) -> Iterator[IO[bytes]]:
+    """Open a file, whose first bytes `check` judges, or stdin; raises as `open_input` does."""
     if path is None or is_stdin(path):
         if not sys.stdin.readable():
             raise UserError("standard input is closed; give a file, -i FILE")
         yield sys.stdin.buffer
         return
-    with open_content(path, check) as file, damage_errors(path, RunError):
+    with reading.open_content(path, check) as file, reading.damage_errors(path, RunError):
         yield file
 
 
-def numbered(
-    lines: Iterator[bytes], size: int, number: int
-) -> Iterator[tuple[int, Sequence[bytes]]]:
+def numbered(lines: Lines, size: int, number: int) -> Iterator[tuple[int, Sequence[bytes]]]:
     """Yield batches of at most `size` lines with the number of their first line, from `number`."""
     while batch := list(islice(lines, size)):
         yield number, batch
@@ -101,37 +82,32 @@ def numbered(
 
 
 def read_document(path: Path | None) -> str:
-    """Read a document in UTF-8; raises UserError, also for one of more than MAX_LINE_BYTES."""
+    """Read a document in UTF-8; raises UserError, also for a large one."""
     name = name_of(path)
-    with open_bytes(path, check_is_readable) as file:
-        content = file.read(MAX_LINE_BYTES + 1)
-    if len(content) > MAX_LINE_BYTES:
-        raise UserError(f"{name}: is larger than {MAX_LINE_BYTES >> 20} MiB. Divide it")
+    with open_bytes(path, reading.check_is_readable) as file:
+        content = file.read(reading.MAX_LINE_BYTES + 1)
+    if len(content) > reading.MAX_LINE_BYTES:
+        raise UserError(f"{name}: is larger than {reading.MAX_LINE_BYTES >> 20} MiB. Divide it")
     if (kind := recognise(content)) is not None and not kind.is_readable:
         raise UserError(describe(kind, name, "FILE"))
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         number = content.count(b"\n", 0, error.start) + 1
-        raise UserError(
-            f"{name}:{number}: byte 0x{content[error.start]:02x} is not UTF-8. Convert the file, "
-            "as by iconv -f WINDOWS-1252 -t UTF-8"
-        ) from None
+        remedy = "Convert the file, as by iconv -f WINDOWS-1252 -t UTF-8"
+        text = f"{name}:{number}: byte 0x{content[error.start]:02x} is not UTF-8. {remedy}"
+        raise UserError(text) from None
 
 
-class LineReport:
+class LineReport(AbstractContextManager["LineReport"]):
     """Decodes the lines of an input and collects notes on them for stderr."""
 
     def __init__(
-        self,
-        source: Path | str | None,
-        numbers: Sequence[int] | None = None,
-        accepts_markup: bool = False,
+        self, source: Path | str | None, numbers: Sequence[int] = (), accepts_markup: bool = False
     ) -> None:
-        """Report on a file or another source, or on stdin if None.
+        """Report on a file or another source, or on stdin if None; markup is refused by default.
 
         With numbers, the line with number n in the input is the one that is called `numbers[n-1]`.
-        Markup is refused, as other types of files are, unless it is accepted.
         """
         self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"
@@ -139,27 +115,21 @@ class LineReport:
         self._notes: dict[str, list[str]] = {}  # lines, by number, that have a note
 
     def decode(self, number: int, lines: Sequence[bytes]) -> list[str]:
-        """Decode lines as UTF-8, from line `number` on, without line ends and byte-order mark.
-
-        Undecodable bytes become U+FFFD. Raises UserError if the first bytes are no text's.
-        """
+        """Decode lines from line `number` on, as UTF-8 or U+FFFD; raises UserError for no text."""
         texts = []
         kind = recognise(b"\n".join(lines[:30])) if number == 1 else None
         if kind is not None and not (kind.is_readable and self._accepts_markup):
             raise UserError(describe(kind, self._source, self._path))
         for index, line in enumerate(lines, start=number):
-            content = strip_line(line, first=index == 1)
+            content = reading.strip_line(line, first=index == 1)
             text = content.decode("utf-8", errors="replace")
-            self._note(_UNDECODABLE, index, "\ufffd" in text and text.encode() != content)
-            self._note(_NUL, index, b"\0" in content)
+            self.note(_UNDECODABLE, index, "\ufffd" in text and text.encode() != content)
+            self.note(_NUL, index, b"\0" in content)
             texts.append(text)
         return texts
 
     def note_translations(
-        self,
-        number: int,
-        translations: Sequence["Translation"],
-        prefixes: Sequence[str] | None = None,
+        self, number: int, translations: Sequence["Translation"], prefixes: Sequence[str] = ()
     ) -> None:
         """Note lines that are unlike the training text or were split, and unused prefixes."""
         for index, translation in enumerate(translations, start=number):
@@ -169,21 +139,9 @@ class LineReport:
                 details.setdefault(kind, []).append(detail)
             for kind, texts in details.items():
                 kind = kind.replace("{", "{{").replace("}", "}}")
-                self._note(f"{kind}: {{lines}}", index, True, ", ".join(filter(None, texts)))
+                self.note(f"{kind}: {{lines}}", index, True, ", ".join(filter(None, texts)))
             prefix = prefixes[index - number] if prefixes else ""
-            self._note(_BLANK, index, not is_blank(prefix) and not translation.src_tokens)
-
-    def note_without_attention(self, number: int) -> None:
-        """Note a line that has text, but no attention weights."""
-        self._note(_NO_ATTENTION, number, True)
-
-    def note_one_sided(self, number: int, possible: Iterable[bool]) -> None:
-        """Note pairs with exactly one blank side, which no model can produce."""
-        for index, scorable in enumerate(possible, start=number):
-            self._note(_ONE_SIDED, index, not scorable)
-
-    def __enter__(self) -> Self:
-        return self
+            self.note(_BLANK, index, not reading.is_blank(prefix) and not translation.src_tokens)
 
     def __exit__(self, *_: object) -> None:
         """Log the notes, also if the block does not succeed."""
@@ -191,17 +149,25 @@ class LineReport:
 
     def log(self) -> None:
         """Log the notes collected since the last call."""
-        for note, numbers in self._notes.items():
-            logger.info(f"note: {note.format(lines=_listed(numbers), source=self._source)}")
+        for note, places in self._notes.items():
+            listed = [*places[:_LISTED_LINES], *["..."] * (len(places) > _LISTED_LINES)]
+            lines = f"{counted(len(places), 'line')} ({', '.join(listed)})"
+            logger.info(f"note: {note.format(lines=lines, source=self._source)}")
         self._notes.clear()
 
-    def _note(self, note: str, index: int, applies: bool, detail: str = "") -> None:
+    def note(self, note: str, index: int, applies: bool = True, detail: str = "") -> None:
+        """Note a line, if that applies to it."""
         if applies:
             number = self._numbers[index - 1] if self._numbers else index
             place = f"{number} {detail[:_LISTED_CHARACTERS]!r}" if detail else str(number)
             self._notes.setdefault(note, []).append(place)
 
 
-def _listed(lines: Sequence[str]) -> str:
-    places = [*lines[:_LISTED_LINES], *(["..."] if len(lines) > _LISTED_LINES else [])]
-    return f"{counted(len(lines), 'line')} ({', '.join(places)})"
+def read_texts(paths: Sequence[Path | None]) -> list[tuple[LineReport, list[str]]]:
+    """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(open_input(path)) for path in paths]
+        named = list(zip(map(name_of, paths), opened, strict=True))
+        lines = list(zip(*reading.in_step(named), strict=True)) or [()] * len(paths)
+    reports = [LineReport(path) for path in paths]
+    return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]

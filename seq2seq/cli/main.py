@@ -50,7 +50,7 @@ def _run(arguments: Sequence[str]) -> int:
         signal_number = getattr(stop, "signal_number", None)
         if signal_number is not None:  # training has saved its state and logged how to resume
             return 128 + int(signal_number)
-        return _fail(["interrupted"], 128 + getattr(stop, "number", signal.SIGINT))
+        return _fail(["interrupted"], 128 + next(iter(stop.args), signal.SIGINT))
     except ModuleNotFoundError as error:
         called = next((word for word in arguments if word in COMMANDS), "seq2seq")
         if (message := errors.missing_extra(error, called)) is None:
@@ -84,10 +84,9 @@ def _discard_stdout() -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Open the null device for each standard stream that the caller has closed.
+    """Open the null device for each standard stream that is closed: a file could take its place.
 
-    Otherwise the next file opened would take the stream's descriptor, and messages would be written
-    into it. The modes are reversed, so that reading or writing a closed stream raises an error.
+    The modes are reversed, so that reading or writing a closed stream raises an error.
     """
     for name, mode in (("stdin", "w"), ("stdout", "r"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -95,10 +94,9 @@ def _replace_closed_streams() -> None:
 
 
 def _limit_spinning() -> None:
-    """Limit OpenMP spin-waiting (must be set before torch is imported).
+    """Limit the milliseconds for which OpenMP's threads wait on a core that others may need.
 
-    By default, waiting threads spin for milliseconds. If another program needs a core, they take
-    it from the thread they wait for.
+    This has to be set before torch is imported.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")

@@ -20,33 +20,18 @@ from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.strict_json import json_text
 
-_BLOCK_BYTES = 1 << 20
-
 
 class Output:
-    """Text file or stdout; raises RunError if writing fails, as on a full disk.
-
-    Text for a terminal is escaped, since translations and names may contain control characters.
-    """
+    """Text file, or stdout escaped for a terminal; raises RunError if writing fails."""
 
     def __init__(self, file: IO[str], name: str, part: Path | None = None) -> None:
         """Write to an open file; `part` is the temporary file that becomes `name` at the end."""
-        self._file = file
-        self._name = name
-        self._part = part
-
-    @property
-    def on_terminal(self) -> bool:
-        """Return whether the text appears on a terminal."""
-        return self._file.isatty()
+        self._file, self._name, self._part = file, name, part
+        self.on_terminal = file.isatty()
 
     @contextmanager
     def kept_on_failure(self, content: str, noun: str, lines_of_each: int = 1) -> Iterator[None]:
-        """Keep what was written, in a file beside the output, if the block does not succeed.
-
-        A message says so: `content`, the number of complete things and their noun, each of which
-        has that many lines. Errors of keeping them are not raised.
-        """
+        """If the block fails, keep what was written beside the output, with a message of it."""
         try:
             yield
         except BaseException:
@@ -75,12 +60,10 @@ class Output:
             logger.info(f"{path}: {content} {counted(count, noun)}")
 
     def write(self, text: str) -> None:
-        """Write text into the buffer."""
         with files.write_errors(self._name):
-            self._file.write(printable(text) if self._file.isatty() else text)
+            self._file.write(printable(text) if self.on_terminal else text)
 
     def flush(self) -> None:
-        """Flush the buffer."""
         with files.write_errors(self._name):
             self._file.flush()
 
@@ -108,10 +91,10 @@ def open_output(path: Path | None) -> Iterator[Output]:
             file = stack.enter_context(files.output_file(path))
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
-            streamed = files.is_stream(target)
-            output = Output(
-                text, str(target if streamed else path), None if streamed else files.part_of(target)
-            )
+            if files.is_stream(target):
+                output = Output(text, str(target))
+            else:
+                output = Output(text, str(path), files.part_of(target))
             yield output
             output.flush()
         finally:
@@ -120,11 +103,7 @@ def open_output(path: Path | None) -> Iterator[Output]:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, or the terminal was closed."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
+    """SIGTERM, or the terminal was closed; the argument is the number of the signal."""
 
 
 @contextmanager
@@ -178,25 +157,22 @@ def check_output(
     streaming: bool = False,
     compressed: bool = False,
 ) -> None:
-    """Check, before any work, that `open_output` can write the path.
+    """Check, before any work, that `open_output` can write the path; raises UserError.
 
     One rule: an output, its temporary file and what is kept of it on failure are none of the other
-    files of the command and none of the files of its runs, by another name or a link either. Raises
-    UserError if it is broken, if the path cannot be written, or if a regular file is to receive
-    streaming output, since it would appear only at the end.
+    files of the command and none of the files of its runs, by another name or a link either.
     """
     if path is None or str(path) == "-":
         return
     _check_writable(path)
-    files.check_paths(files.part_of(files.resolve_link(path)))
+    part, incomplete = files.part_of(files.resolve_link(path)), incomplete_of(path)
+    files.check_paths(part)
     if is_compressed(path) and not compressed:
         raise UserError(f"{path}: output is not compressed; omit {path.suffix}")
     reasons = {path: "is already read or written by this command"}
     if not files.is_stream(path):
-        part, incomplete = files.part_of(files.resolve_link(path)), incomplete_of(path)
-        reasons[part] = f"is written as {part} first, which this command reads"
-        reasons[incomplete] = f"is written as {incomplete} if the command fails, which this "
-        reasons[incomplete] += "command reads"
+        for name, when in ((part, "first"), (incomplete, "if the command fails")):
+            reasons[name] = f"is written as {name} {when}, which this command reads"
     for name, reason in reasons.items():
         if any(files.same_file(name, source) for source in inputs if source) or _is_stdin(name):
             raise UserError(f"{path}: {reason}; choose another name")
@@ -212,10 +188,8 @@ def check_sides(outputs: Sequence[Path]) -> None:
     if len(outputs) > 2:
         raise UserError("-o: give two files, source and target, or one with both sides")
     if len(outputs) == 1 and not is_table(outputs[0]):
-        raise UserError(
-            f"{outputs[0]}: one file receives both sides as a table; end its name in .tsv, .csv "
-            "or .jsonl, or give two names"
-        )
+        remedy = "end its name in .tsv, .csv or .jsonl, or give two names"
+        raise UserError(f"{outputs[0]}: one file receives both sides as a table; {remedy}")
     if len({*outputs}) < len(outputs):
         raise UserError("-o: the files of source and target have the same name")
 
@@ -273,11 +247,7 @@ def _is_stdin(path: Path) -> bool:
 def progress(
     task: str, total: int | None, visible: bool = True, done: int = 0
 ) -> Iterator[Callable[[int], object] | None]:
-    """Yield a function that advances a bar on stderr; None if it is no terminal or not `visible`.
-
-    The bar starts after what is `done` already, such as by an earlier call. It stays, with its
-    time. A runtime without tqdm shows no bar.
-    """
+    """Yield a function that advances a bar on stderr, from `done` on; None where there is none."""
     if not visible or not sys.stderr.isatty() or find_spec("tqdm") is None:
         yield None
         return
@@ -291,9 +261,5 @@ def count_lines(path: Path | None) -> int | None:
     """Count the lines of a regular, uncompressed file; None for anything else."""
     if path is None or not path.is_file() or is_compressed(path):
         return None
-    count, last = 0, b"\n"
     with path.open("rb") as file:
-        while block := file.read(_BLOCK_BYTES):
-            count += block.count(b"\n")
-            last = block[-1:]
-    return count + (last != b"\n")
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))

@@ -57,9 +57,8 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         """Create a parser, also for a subcommand: those inherit no settings."""
-        settings["formatter_class"] = partial(
-            argparse.RawDescriptionHelpFormatter, max_help_position=30
-        )
+        formatter = argparse.RawDescriptionHelpFormatter
+        settings["formatter_class"] = partial(formatter, max_help_position=30)
         super().__init__(**settings, allow_abbrev=False)
 
     def format_help(self) -> str:
@@ -105,13 +104,15 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-") and " " not in argument
 
 
-def command_modules() -> dict[str, ModuleType]:
-    """Import the modules of all subcommands."""
-    return {name: _command_module(name) for name in COMMANDS}
-
-
-def _command_module(name: str) -> ModuleType:
+def command_module(name: str) -> ModuleType:
     return import_module(f"seq2seq.cli.{name.replace('-', '_')}")
+
+
+def describe(parser: argparse.ArgumentParser, module: ModuleType) -> None:
+    """Give the parser of a subcommand its arguments, and the docstring of its module as help."""
+    parser.description, start, examples = (module.__doc__ or "").strip().partition("\nexamples")
+    parser.epilog = f"{start}{examples}".strip()
+    module.add_arguments(parser)
 
 
 class _MainParser(Parser):
@@ -125,16 +126,10 @@ class _MainParser(Parser):
         return text
 
 
-def _asked(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments, with --help for `help` and for none at all."""
-    if not arguments or arguments[0] == "help":
-        return [*(word for word in arguments[1:2] if word != "help"), "--help"]
-    return list(arguments)
-
-
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the arguments; `run` is the function of the subcommand. Raises UserError."""
-    arguments = _asked(arguments)
+    if not arguments or arguments[0] == "help":
+        arguments = [*(word for word in arguments[1:2] if word != "help"), "--help"]
     parser = _MainParser(
         prog="seq2seq",
         description="Attention-based recurrent machine translation.",
@@ -148,8 +143,8 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary)
         if name == called:  # others may need packages that are not installed
-            module = _command_module(name)
-            module.add_arguments(command)
+            module = command_module(name)
+            describe(command, module)
             command.set_defaults(run=module.run)
     options, unread = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
@@ -168,7 +163,6 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _paths(options: argparse.Namespace) -> list[Path]:
-    """Return all paths among the arguments."""
     values: list[object] = []
     for value in vars(options).values():
         values += value if isinstance(value, list) else [value]

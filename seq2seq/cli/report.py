@@ -1,26 +1,24 @@
-"""`seq2seq report`: one page about a run, or about two side by side."""
+"""Write one self-contained HTML page about a run: scores with intervals, curves, BLEU by
+length, the worst sentences with attention, samples over training, config;
+or about two runs side by side.
+
+examples:
+  seq2seq report runs/demo
+  seq2seq report runs/demo --split valid -o demo.html
+  seq2seq report runs/demo runs/demo-luong -o both.html
+"""
 
 import argparse
 import shlex
 from pathlib import Path
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects
 from seq2seq.cli.output import check_output, open_output, progress
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Write one self-contained HTML page about a run: scores with intervals, curves, BLEU by\n"
-        "length, the worst sentences with attention, samples over training, config;\n"
-        "or about two runs side by side."
-    )
-    parser.epilog = """examples:
-  seq2seq report runs/demo
-  seq2seq report runs/demo --split valid -o demo.html
-  seq2seq report runs/demo runs/demo-luong -o both.html"""
     parser.add_argument("run_folder", type=Path, metavar="RUN", help="run folder")
     text = "another one, to show beside it; both have one test text"
     parser.add_argument("against", type=Path, nargs="?", metavar="RUN2", help=text)
@@ -33,9 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score the run and write the page."""
     run_folder = options.run_folder
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.analysis.report.facts import gather
         from seq2seq.analysis.report.page import page
         from seq2seq.runs.layout import PAGE
@@ -45,16 +42,15 @@ def run(options: argparse.Namespace) -> int:
     config = read_config(run_folder)
     if str(path) == "-" or path.suffix.lower() not in (".html", ".htm"):
         raise UserError(f"{path}: the report is an HTML page; give -o FILE.html")
-    check_output(path, *config.data.paths(), runs=[run_folder, *filter(None, [options.against])])
+    folders = [run_folder, *filter(None, [options.against])]
+    check_output(path, *config.data.paths(), runs=folders)
     if options.against and options.output is None:
         raise UserError("report RUN RUN2: needs -o FILE.html, a page of both")
     if options.against and options.against.resolve() == run_folder.resolve():
         raise UserError(f"{options.against}: is the first run again; name another")
     with progress("translated", None) as advance:
-        runs = [
-            gather(folder, options.split, options.beam, options.device, advance)
-            for folder in (run_folder, *([options.against] if options.against else []))
-        ]
+        how = options.split, options.beam, options.device, advance
+        runs = [gather(folder, *how) for folder in folders]
     content = page(*runs)
     with open_output(path) as output:
         output.write(content)

@@ -1,7 +1,10 @@
-"""`seq2seq runs`: a table of the runs in a folder."""
+"""Print a table of the runs in a folder and below it, the latest last: languages, decoder,
+last logged step, best validation BLEU, and when the metrics were last written.
+"""
 
 import argparse
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from seq2seq.runs.layout import CONFIG, METRICS
@@ -12,18 +15,11 @@ _HEAD = ("run", "languages", "decoder", "step", "BLEU", "last written")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Print a table of the runs in a folder and below it, the latest last: languages, decoder,\n"
-        "last logged step, best validation BLEU, and when the metrics were last written."
-    )
-    text, default = "folder of runs (default: runs)", Path("runs")
-    parser.add_argument(
-        "folder", nargs="?", type=Path, default=default, metavar="FOLDER", help=text
-    )
+    text, runs = "folder of runs (default: runs)", Path("runs")
+    parser.add_argument("folder", nargs="?", type=Path, default=runs, metavar="FOLDER", help=text)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the table."""
     if not options.folder.is_dir():
         raise UserError(f"{options.folder}: no such folder; `seq2seq train` makes run folders")
     found = [path.parent for path in options.folder.rglob(CONFIG)]
@@ -35,23 +31,18 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _written(folder: Path) -> float:
-    return max(
-        path.stat().st_mtime for path in (folder / CONFIG, folder / METRICS) if path.exists()
-    )
+    paths = (folder / CONFIG, folder / METRICS)
+    return max(path.stat().st_mtime for path in paths if path.exists())
 
 
 def _row(folder: Path, above: Path) -> tuple[str, ...]:
     from seq2seq.runs.metrics_file import read_metrics
     from seq2seq.runs.run_config import read_config
 
-    try:
+    facts: tuple[str, str] = ("?", "?")
+    with suppress(UserError):  # damaged, or of another version
         config = read_config(folder)
-        facts: tuple[str, str] = (
-            f"{config.data.src_lang}-{config.data.tgt_lang}",
-            config.model.decoder,
-        )
-    except UserError:  # damaged, or of another version
-        facts = ("?", "?")
+        facts = (f"{config.data.src_lang}-{config.data.tgt_lang}", config.model.decoder)
     metrics = read_metrics(folder)
     step = max((line["step"] for line in metrics if "step" in line), default=0)
     bleu = max((line["valid_bleu"] for line in metrics if "valid_bleu" in line), default=None)

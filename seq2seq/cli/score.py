@@ -1,17 +1,16 @@
-"""`seq2seq score`: log-probabilities of given translations, one output line per pair."""
+"""Print the score of each given translation: its log-probability under the model,
+normalised for length as in beam search.
+"""
 
 import argparse
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.arguments import frozen_objects, load_translator
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.strict_json import json_text
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Print the score of each given translation: its log-probability under the model,\n"
-        "normalised for length as in beam search."
-    )
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = "translations to score: line n translates input line n"
@@ -37,16 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score all pairs and log the perplexity."""
     input_lines.check_texts("score", options.input or Path("-"), options.ref)
-    if input_lines.is_stdin(options.input):
-        options.input = None
     check_output(options.output, options.input, options.ref, runs=options.model)
-    with frozen_objects():
+    with arguments.frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 
-    (src_report, sources), (report, targets) = _read([options.input, options.ref])
-    translator = load_translator(options)
+    (src_report, sources), (report, targets) = input_lines.read_texts([options.input, options.ref])
+    translator = arguments.load_translator(options)
     total, tokens = 0.0, 0
     with (
         open_output(options.output) as output,
@@ -58,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
             _check_finite(scored, start + 1, options)
             output.write("".join(_format(line, options.json) for line in scored))
             output.flush()
-            report.note_one_sided(start + 1, [line.possible for line in scored])
+            for number, line in enumerate(scored, start + 1):
+                report.note(input_lines.ONE_SIDED, number, not line.possible)
             total += sum(line.log_prob for line in scored if line.possible)
             tokens += sum(len(line.log_probs) for line in scored)
     src_report.log()
@@ -70,27 +63,14 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(paths: Sequence[Path | None]) -> list[tuple[input_lines.LineReport, list[str]]]:
-    """Read files, or stdin for None; raise UserError if their numbers of lines differ."""
-    with ExitStack() as stack:
-        named = [
-            (input_lines.name_of(path), stack.enter_context(input_lines.open_input(path)))
-            for path in paths
-        ]
-        lines = list(zip(*in_step(named), strict=True)) or [()] * len(paths)
-    reports = [input_lines.LineReport(path) for path in paths]
-    return [(report, report.decode(1, side)) for report, side in zip(reports, lines, strict=True)]
-
-
 def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse.Namespace) -> None:
     """Raise RunError for a log-probability that is not finite; `number` counts the first line."""
     for index, line in enumerate(scored, start=number):
         if line.possible and not line.finite:
             value = next(value for value in line.log_probs if not math.isfinite(value))
-            raise RunError(
-                f"{options.ref}:{index}: a token has the log-probability {value}, which is not a "
-                f"finite number, under {', '.join(map(str, options.model))}; use another model"
-            )
+            text = f"a token has the log-probability {value}, which is not a finite number"
+            models = ", ".join(map(str, options.model))
+            raise RunError(f"{options.ref}:{index}: {text}, under {models}; use another model")
 
 
 def _format(scored: "ScoredLine", as_json: bool) -> str:

@@ -1,4 +1,13 @@
-"""`seq2seq serve`: a web page and an HTTP API that translate."""
+"""Serve a page that translates as one types, and an HTTP API.
+
+examples:
+  seq2seq serve -m runs/demo
+  seq2seq serve -m runs/en-de -m runs/de-en --port 8080
+  seq2seq serve -m runs/demo --host 0.0.0.0 --token-file token
+
+Other machines reach the server only with --host, pages of other sites only with --allow-origin.
+Each option may be an environment variable, such as SEQ2SEQ_PORT; lists have spaces between.
+"""
 
 import argparse
 import ipaddress
@@ -9,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import add_requirements, frozen_objects, glossary_places, requirements
 from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling
@@ -21,25 +29,13 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Serve a page that translates as one types, and an HTTP API."
-    parser.epilog = """examples:
-  seq2seq serve -m runs/demo
-  seq2seq serve -m runs/en-de -m runs/de-en --port 8080
-  seq2seq serve -m runs/demo --host 0.0.0.0 --token-file token
-
-Other machines reach the server only with --host, pages of other sites only with --allow-origin.
-Each option may be an environment variable, such as SEQ2SEQ_PORT; lists have spaces between."""
-    text = "run folder; repeat for further pairs of languages"
-    parser.add_argument(
-        "-m", "--model", action="append", default=[], required=True, metavar="RUN", help=text
-    )
+    arguments.add_model(parser, more="further pairs of languages")
     text = "address to listen on (default: 127.0.0.1, this machine alone)"
     parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help=text)
     text = "port to listen on; 0: any free one (default: 8000)"
     parser.add_argument("--port", type=_port, default=8000, metavar="N", help=text)
     text = (
-        "translate only for those who send a token of FILE, one a line: TOKEN, or TOKEN NAME "
-        "CHARACTERS with the characters per minute"
+        "translate only for those with a token of FILE, one a line: TOKEN [NAME CHARACTERS/MINUTE]"
     )
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
     text = "let pages of ORIGIN, such as https://example.org, use the API; repeat for more"
@@ -53,7 +49,7 @@ Each option may be an environment variable, such as SEQ2SEQ_PORT; lists have spa
     text = "format of the log; json has a line for every request (default: text)"
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help=text)
     group = parser.add_argument_group("requirements on all translations")
-    add_requirements(group)
+    arguments.add_requirements(group)
     group = parser.add_argument_group("limits")
     text = "characters per request (default: 10000)"
     group.add_argument(
@@ -75,10 +71,7 @@ def variable(action: argparse.Action) -> str:
 
 
 def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
-    """Let SEQ2SEQ_PORT be the default of --port, and so on; return those of repeated options.
-
-    Raises UserError for a value that the option would refuse.
-    """
+    """Let SEQ2SEQ_PORT be the default of --port, and so on; return those of repeated options."""
     lists: dict[str, list[Any]] = {}
     environment = dict(os.environ)
     for action in parser._actions:
@@ -88,9 +81,8 @@ def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
             continue
         many = isinstance(action.default, list)
         try:
-            values = [
-                parser._get_value(action, word) for word in (text.split() if many else [text])
-            ]
+            words = text.split() if many else [text]
+            values = [parser._get_value(action, word) for word in words]
             for value in values:
                 parser._check_value(action, value)
         except argparse.ArgumentError as error:
@@ -104,35 +96,33 @@ def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Load the runs and serve them until Ctrl-C or SIGTERM."""
-    _check_installed()
+    for module in ("fastapi", "jinja2", "uvicorn"):
+        if find_spec(module) is None:
+            raise not_installed(f"serve needs {module}", "serve")
     for name, values in options.lists.items():
         setattr(options, name, getattr(options, name) or values)
     if options.max_queue < options.max_lines:
-        raise UserError(
-            f"--max-queue {options.max_queue}: below --max-lines ({options.max_lines}); a request "
-            "of that size would never be accepted"
-        )
-    with frozen_objects():
+        text = f"below --max-lines ({options.max_lines})"
+        reason = "a request of that size would never be accepted"
+        raise UserError(f"--max-queue {options.max_queue}: {text}; {reason}")
+    with arguments.frozen_objects():
         from seq2seq.serving.access import Access, Limits, log_json
         from seq2seq.serving.app import address_of, create_app, listen, server_for
         from seq2seq.serving.service import load_pairs
     if options.log_format == "json":
         log_json()
-    settings = requirements(options)
+    settings = arguments.requirements(options)
     access = Access(_clients(options.token_file), _hosts(options), tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
-        with frozen_objects():
+        with arguments.frozen_objects():
             pairs = load_pairs(options.model, arguments.model_options(options))
             app = create_app(pairs, limits, access, settings)
         for translator in pairs.values():
-            translator.check_phrases(glossary_places(options.glossary, settings), settings)
+            translator.check_phrases(arguments.glossary_places(options, settings), settings)
         if not (access.clients or _is_local(options.host)):
-            logger.info(
-                f"note: everyone who can reach {options.host} can translate; --token-file limits "
-                "that"
-            )
+            text = f"everyone who can reach {options.host} can translate"
+            logger.info(f"note: {text}; --token-file limits that")
         for pair, translator in pairs.items():
             logger.info(f"{pair}: {translator.name}")
         address = address_of(listening)
@@ -146,15 +136,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_installed() -> None:
-    """Raise UserError without the extra."""
-    for module in ("fastapi", "jinja2", "uvicorn"):
-        if find_spec(module) is None:
-            raise not_installed(f"serve needs {module}", "serve")
-
-
 def _port(text: str) -> int:
-    """Parse the number of a port."""
     if not text.isdecimal() or int(text[:6]) > 65_535:
         raise argparse.ArgumentTypeError(f"must be an integer from 0 to 65535, not {text!r}")
     return int(text)
@@ -187,10 +169,8 @@ def _clients(path: Path | None) -> "dict[str, Client]":
         if not token or token.startswith("#"):
             continue
         if not (token.isascii() and token.isprintable() and characters.isdecimal()) or fields[2:]:
-            raise UserError(
-                f"{path}:{number}: must be a token of ASCII characters, or a token, a name and the "
-                "characters per minute, with spaces between"
-            )
+            rule = "a token of ASCII characters, or a token, a name and the characters per minute"
+            raise UserError(f"{path}:{number}: must be {rule}, with spaces between")
         clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12]))
     if path is not None and not clients:
         raise UserError(f"{path}:1: must be a token, of ASCII characters without spaces")

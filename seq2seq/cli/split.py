@@ -1,4 +1,12 @@
-"""`seq2seq split`: divide a parallel text into train, valid and test without leaks."""
+"""Divide a parallel text into train, valid and test. No source and no target occurs in two
+parts, also if it differs in case or white space: pairs that share one stay together.
+Missing folders of the outputs are made.
+
+examples:
+  seq2seq split -i all.en all.de -o data/{}.en data/{}.de
+  seq2seq split -i all.tsv.gz -o data/{}.tsv.gz --valid 500 --test 0
+  seq2seq split -i all.csv --columns english,german -o data/{}.en.gz data/{}.de.gz
+"""
 
 import argparse
 from collections.abc import Mapping
@@ -6,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
-from seq2seq.cli.output import check_output, check_replaced, check_sides, open_output
-from seq2seq.runtime.console import aligned_table, counted, logger
+from seq2seq.cli.output import check_output, check_replaced, check_sides
+from seq2seq.runtime.console import aligned_table, counted, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import made_folders
 
 if TYPE_CHECKING:
-    from seq2seq.config.schema import ParallelFiles
     from seq2seq.data.splitting import Division
 
 _LEAST_SHARE = 0.8  # minimum share of the pairs for train, below which a note says so
@@ -20,15 +27,6 @@ PLACE = "{}"  # in the name of an output, the name of the part
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Divide a parallel text into train, valid and test. No source and no target occurs in two\n"
-        "parts, also if it differs in case or white space: pairs that share one stay together.\n"
-        "Missing folders of the outputs are made."
-    )
-    parser.epilog = """examples:
-  seq2seq split -i all.en all.de -o data/{}.en data/{}.de
-  seq2seq split -i all.tsv.gz -o data/{}.tsv.gz --valid 500 --test 0
-  seq2seq split -i all.csv --columns english,german -o data/{}.en.gz data/{}.de.gz"""
     text = "two line-aligned files, or one with both sides, in the format of its ending"
     parser.add_argument(
         "-i", "--input", type=Path, nargs="+", required=True, metavar="FILE", help=text
@@ -46,11 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the parts and print their sizes."""
     from seq2seq.data.corpus import iter_pairs, source_name
     from seq2seq.data.splitting import PARTS, divide, write_parts
 
-    files = _input(options)
+    files = arguments.parallel_files("split", "-i", options.input, options.columns)
     sizes = {"valid": options.valid, "test": options.test}
     parts = [part for part in PARTS if sizes.get(part) != 0]
     outputs = {part: [Path(name.replace(PLACE, part)) for name in options.output] for part in parts}
@@ -62,8 +59,7 @@ def run(options: argparse.Namespace) -> int:
     for part in parts:
         count = division.count(PARTS.index(part))
         rows.append((part, f"{count:,}", " ".join(map(str, outputs[part]))))
-    with open_output(None) as output:
-        output.write(aligned_table(rows, "left") + "\n")
+    say(aligned_table(rows, "left"))
     if blank := division.count(-1):
         logger.info(f"note: in no part: {counted(blank, 'pair')} with a blank side")
     _note_sizes(sizes, division)
@@ -78,11 +74,6 @@ def _note_sizes(sizes: Mapping[str, int | None], division: "Division") -> None:
         logger.info(f"note: held out by default: {text} {' and '.join(options)}")
     if (share := train / (train + sum(held_out))) < _LEAST_SHARE:
         logger.info(f"note: {share:.0%} of the pairs are left for train; hold out fewer")
-
-
-def _input(options: argparse.Namespace) -> "ParallelFiles":
-    """Return the text to divide; raise UserError for files that cannot be one."""
-    return arguments.parallel_files("split", "-i", options.input, options.columns, read_twice=True)
 
 
 def _check_outputs(options: argparse.Namespace, outputs: dict[str, list[Path]]) -> None:

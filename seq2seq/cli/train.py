@@ -1,24 +1,22 @@
-"""`seq2seq train`: train a model from a config."""
+"""Train a model from a YAML config. The run is written to its run_dir, encoded text to
+.token-cache beside it.
+
+examples:
+  seq2seq train configs/demo.yaml
+  seq2seq train configs/demo.yaml run_dir=runs/large model.hidden_size=512
+  seq2seq train configs/demo.yaml --resume
+"""
 
 import argparse
 import shlex
 from collections.abc import Sequence
 
 from seq2seq.cli import arguments
-from seq2seq.cli.arguments import frozen_objects, resolve_config
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.process_group import is_main_process, world_size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Train a model from a YAML config. The run is written to its run_dir, encoded text to\n"
-        ".token-cache beside it."
-    )
-    parser.epilog = """examples:
-  seq2seq train configs/demo.yaml
-  seq2seq train configs/demo.yaml run_dir=runs/large model.hidden_size=512
-  seq2seq train configs/demo.yaml --resume"""
     arguments.add_config(parser)
     existing = parser.add_mutually_exclusive_group()
     text = "resume an interrupted run; start it if run_dir is absent or empty"
@@ -29,15 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train and log the commands that use the new run."""
-    config = resolve_config(options.config, options.overrides)
-    with frozen_objects():
+    config = arguments.resolve_config(options.config, options.overrides)
+    with arguments.frozen_objects():
         from seq2seq.training.loop import Interrupted, train
 
+    how = options.device, options.resume, options.overwrite, options.init_from
     try:
-        run_dir = train(
-            config, options.device, options.resume, options.overwrite, options.init_from
-        )
+        run_dir = train(config, *how)
     except Interrupted as stop:
         if is_main_process() and not stop.done:
             logger.info(f"Resume with: {_resume_command(options.arguments)}")

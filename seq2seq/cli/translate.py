@@ -1,4 +1,15 @@
-"""`seq2seq translate`: translate text, one output line per input line."""
+"""Translate text: one output line per input line, blank lines included.
+
+examples:
+  seq2seq translate -m runs/demo "A sentence to translate."
+  seq2seq translate -m runs/demo -i test.en -o test.fr
+  tail -f log | seq2seq translate -m runs/demo --stream
+  seq2seq translate -m runs/a -m runs/b -i test.en -b 5 --n-best 5 --json
+  seq2seq translate -m runs/demo -i film.srt -o film.fr.srt
+
+Files and pipes receive translations unchanged. On a terminal, control characters and
+bidirectional controls are shown as \\uXXXX.
+"""
 
 import argparse
 import shlex
@@ -11,12 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.arguments import (
-    add_search_options,
-    glossary_places,
-    load_translator,
-    search_settings,
-)
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.output import Output, check_output, count_lines, open_output, progress
 from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_lines
@@ -35,16 +40,6 @@ SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Translate text: one output line per input line, blank lines included."
-    parser.epilog = """examples:
-  seq2seq translate -m runs/demo "A sentence to translate."
-  seq2seq translate -m runs/demo -i test.en -o test.fr
-  tail -f log | seq2seq translate -m runs/demo --stream
-  seq2seq translate -m runs/a -m runs/b -i test.en -b 5 --n-best 5 --json
-  seq2seq translate -m runs/demo -i film.srt -o film.fr.srt
-
-Files and pipes receive translations unchanged. On a terminal, control characters and
-bidirectional controls are shown as \\uXXXX."""
     text = "translate TEXT in place of a file or stdin; repeat for more lines"
     parser.add_argument("text", nargs="*", default=[], metavar="TEXT", help=text)
     arguments.add_model(parser)
@@ -68,7 +63,7 @@ bidirectional controls are shown as \\uXXXX."""
     prefix.add_argument("--prefix", metavar="TEXT", help=text)
     text = "begin the translation of line n with line n of FILE, blank for no prefix"
     prefix.add_argument("--prefix-file", type=Path, metavar="FILE", help=text)
-    add_search_options(parser)
+    arguments.add_search_options(parser)
     text = "translate lines as they arrive, as from tail -f"
     parser.add_argument("--stream", action="store_true", help=text)
     text = "translate the I-th of N parts of -i FILE alone; in order, the outputs are that of FILE"
@@ -89,7 +84,7 @@ class _InputText(NamedTuple):
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
-    if options.text and options.input:
+    if options.text and (options.input or options.stream):
         raise UserError("translate: TEXT cannot be used with -i or --stream")
     if input_lines.is_stdin(options.input):
         options.input = None
@@ -99,11 +94,14 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
     form = options.format or document_format(options.input)
     _check(options, form)
-    settings = search_settings(options)
+    settings = arguments.search_settings(options)
     if form != "text":
         return _translate_documents(options, settings, form)
     with _open(options) as text:
-        _check_prefixes(text.prefixes or [options.prefix or ""])
+        if any(prefixes := text.prefixes or [options.prefix or ""]):
+            from seq2seq.inference.search.lexical import check_prefixes
+
+            check_prefixes(prefixes)
         translator = _load(options, settings, text.phrases or ())
         with open_output(options.output) as output:
             _translate(options, text, translator, settings, output)
@@ -114,9 +112,9 @@ def _load(
     options: argparse.Namespace, settings: "SearchSettings", phrases: Sequence[list[str]] = ()
 ) -> "Translator":
     """Load the model; raises UserError for phrases that none of its translations can have."""
-    translator = load_translator(options, 1 if options.sample else options.n_best or 1)
+    translator = arguments.load_translator(options, 1 if options.sample else options.n_best or 1)
     lines = ((f"{options.constraints}:{n}", line) for n, line in enumerate(phrases, start=1))
-    places = chain(lines, glossary_places(options.glossary, settings))
+    places = chain(lines, arguments.glossary_places(options, settings))
     translator.check_phrases(places, settings)
     return translator
 
@@ -162,11 +160,8 @@ def _translate(
     written, lines_of_each = _writer(options)
     barred = not options.text and not options.stream and not output.on_terminal
     total = _total(options) if barred and sys.stderr.isatty() else None
-    with (
-        output.kept_on_failure("the translations of the first", "line", lines_of_each),
-        report,
-        progress("translated", total, visible=barred) as advance,
-    ):
+    partial = output.kept_on_failure("the translations of the first", "line", lines_of_each)
+    with partial, report, progress("translated", total, visible=barred) as advance:
         by_line = _arrives_by_line(options)
         size = 1 if by_line else options.batch_size or BATCH_LINES
         for number, batch in input_lines.numbered(text.lines, size, text.first):
@@ -186,7 +181,7 @@ def _translate(
                 settings=settings,
             )
             for index, translation in enumerate(translations):
-                prefix = [prefixes[index]] if prefixes else None
+                prefix = [prefixes[index]] if prefixes else []
                 report.note_translations(number + index, [translation], prefix)
                 output.write(written(translation, number + index - 1))
             output.flush()
@@ -246,10 +241,7 @@ def _open(options: argparse.Namespace) -> Iterator[_InputText]:
 
 
 def _in_step(options: argparse.Namespace, lines: Iterator[bytes], name: str) -> _InputText:
-    """Return the lines, after reading the files that have a line for each of them.
-
-    Raises UserError for different numbers of lines, after reading all.
-    """
+    """Return the lines, after reading the files that have a line for each; raises UserError."""
     files = {"prefix": options.prefix_file, "constraints": options.constraints}
     files = {content: path for content, path in files.items() if path is not None}
     if not files:
@@ -260,16 +252,14 @@ def _in_step(options: argparse.Namespace, lines: Iterator[bytes], name: str) -> 
         list(column) for column in zip(*in_step([*texts, (name, lines)], rule), strict=True)
     ] or [[]] * (len(files) + 1)
     by_line = dict(zip(files, columns, strict=True))
-    phrases = [line.split("\t") for line in by_line.get("constraints", ())]
-    return _InputText(
-        iter(read), 1, by_line.get("prefix"), phrases if options.constraints else None
-    )
+    constraints = by_line.get("constraints")
+    phrases = None if constraints is None else [line.split("\t") for line in constraints]
+    return _InputText(iter(read), 1, by_line.get("prefix"), phrases)
 
 
 def _arrives_by_line(options: argparse.Namespace) -> bool:
     """Return whether a program or a user writes a line after the other, and reads each answer."""
-    typed = not options.text and options.input is None and sys.stdin.isatty()
-    return bool(options.stream or typed)
+    return bool(options.stream or (not (options.text or options.input) and sys.stdin.isatty()))
 
 
 def _check(options: argparse.Namespace, form: str) -> None:
@@ -277,11 +267,8 @@ def _check(options: argparse.Namespace, form: str) -> None:
     for name in _LINE_OPTIONS if form != "text" else ():
         if getattr(options, name):
             hint = "" if options.format else f" (the format of {options.input}; see --format)"
-            raise UserError(
-                f"translate: {arguments.option(name)} cannot be used with --format {form}{hint}"
-            )
-    if options.text and options.stream:
-        raise UserError("translate: TEXT cannot be used with -i or --stream")
+            text = f"{arguments.option(name)} cannot be used with --format {form}{hint}"
+            raise UserError(f"translate: {text}")
     if options.shard and (options.input is None or not options.input.is_file()):
         raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
     if options.shard and options.stream:
@@ -291,17 +278,7 @@ def _check(options: argparse.Namespace, form: str) -> None:
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
     for option, remedy in (("prefix_file", "--prefix"), ("constraints", "--glossary")):
         if options.stream and getattr(options, option) is not None:
-            raise UserError(
-                f"{arguments.option(option)} cannot be used with --stream (the number of input "
-                f"lines is unknown); use {remedy}"
-            )
+            text = "cannot be used with --stream (the number of input lines is unknown)"
+            raise UserError(f"{arguments.option(option)} {text}; use {remedy}")
     if LONE_SURROGATE.search(options.prefix or ""):
         raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
-
-
-def _check_prefixes(prefixes: Sequence[str]) -> None:
-    """Raise UserError for a prefix that is too long."""
-    if any(prefixes):
-        from seq2seq.inference.search.lexical import check_prefixes
-
-        check_prefixes(prefixes)

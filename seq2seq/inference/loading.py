@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.engine import Engine
 from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import GraphFiles, Network, load_network
 from seq2seq.runs import engine_folder
 from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
-from seq2seq.runs.layout import DESCRIPTION
+from seq2seq.runs.layout import DESCRIPTION, VOCABULARY
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     engine_folder.check_fit(
         folders, [(model.vocabularies, " to ".join(model.languages)) for model in described]
     )
-    vocabularies = engine_folder.read_vocabularies(folders[0], first)
+    vocabularies = load_vocabularies(folders[0] / VOCABULARY, checksums=first.vocabularies)
     networks = [
         network
         for folder, description in zip(folders, described, strict=True)

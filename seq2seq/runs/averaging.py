@@ -4,17 +4,18 @@ import copy
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
+from functools import reduce
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from seq2seq.data.vocabulary.vocabulary import checksums_of
+from seq2seq.config.schema import changed_keys
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
 from seq2seq.runs.engine_folder import check_fit
-from seq2seq.runs.run_config import model_changes, provenance_of
+from seq2seq.runs.run_config import provenance_of, that_change_weights
 from seq2seq.runtime.errors import RunError, UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
 
@@ -22,25 +23,20 @@ _TOO_FEW = "an average needs at least 2 checkpoints"
 
 
 def select_checkpoints(runs: Sequence[Path], last: int | None = None) -> list[Path]:
-    """Return the files to average.
+    """Return the files to average: these files, or the best weights of each of several runs.
 
-    These are the snapshots of a single run folder, or the newest `last` of them; the best weights
-    of each of several; or the files given. Raises UserError for other files, duplicates or too few
-    snapshots.
+    Of a single run these are its newest `last` snapshots, or all; raises UserError for too few.
     """
     if len(runs) == 1 and not runs[0].is_file():
         return _select_snapshots(runs[0], last)
     if last is not None:
-        raise UserError(
-            "selects snapshots of a single run folder; name only one", argument="last", value=last
-        )
+        text = "selects snapshots of a single run folder; name only one"
+        raise UserError(text, argument="last", value=last)
     paths = [run if run.is_file() else run / layout.BEST for run in runs]
     for run, path in zip(runs, paths, strict=True):
         if path.name != layout.BEST and layout.snapshot_step(path) is None:
-            raise UserError(
-                f"{run}: not a checkpoint; give a run folder, its {layout.BEST} or a "
-                "step-N.safetensors"
-            )
+            remedy = f"give a run folder, its {layout.BEST} or a step-N.safetensors"
+            raise UserError(f"{run}: not a checkpoint; {remedy}")
     return paths
 
 
@@ -50,10 +46,8 @@ def _select_snapshots(run: Path, last: int | None) -> list[Path]:
         raise UserError(_TOO_FEW, argument="last", value=1)
     snapshots, count = layout.snapshots(run), max(2, last or 0)
     if len(snapshots) < count:
-        raise UserError(
-            f"{run}: too few snapshots (step-N.safetensors): {len(snapshots)} of {count}; "
-            "train with training.keep, or name several runs"
-        )
+        text = f"too few snapshots (step-N.safetensors): {len(snapshots)} of {count}"
+        raise UserError(f"{run}: {text}; train with training.keep, or name several runs")
     return snapshots if last is None else snapshots[-last:]
 
 
@@ -67,19 +61,15 @@ def check_destination(folder: Path, paths: Sequence[Path], overwrite: bool) -> N
     if not run_folder.holds_run(folder):
         raise UserError(f"{folder}: contains files other than a run's; choose a new folder")
     if not overwrite:
-        raise UserError(
-            f"{folder}: already contains a run; replace it with {argument('overwrite', True)}"
-        )
+        remedy = f"replace it with {argument('overwrite', True)}"
+        raise UserError(f"{folder}: already contains a run; {remedy}")
 
 
 def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[LoadedRun]:
-    """Load checkpoints of one model; raises UserError if they differ in more than their weights.
-
-    All are kept in memory, since a run that is still training may remove its snapshots.
-    """
+    """Load checkpoints of one model; raises UserError if they differ in more than their weights."""
     if len(paths) < 2:
         raise UserError(f"{paths[0]}: {_TOO_FEW}")
-    loaded: list[LoadedRun] = []
+    loaded: list[LoadedRun] = []  # all of them: training may remove its snapshots meanwhile
     for path in paths:
         loaded.append(checkpoint.load_model(path.parent, device, path.name))
         _check_compatible(loaded[-1], loaded[:-1])
@@ -88,17 +78,13 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Loaded
 
 def _check_compatible(added: LoadedRun, earlier: Sequence[LoadedRun]) -> None:
     path, first = added.path, earlier[0] if earlier else added
-    described = [
-        (checksums_of(run.vocabularies), run.config.data.direction) for run in (first, added)
-    ]
-    check_fit([first.path, path], described)
-    if changes := model_changes(first.config, added.config, ("model.",)):
+    check_fit([first.path, path], [run.vocabulary_and_direction() for run in (first, added)])
+    changes = changed_keys(first.config, added.config)
+    if changes := that_change_weights(changes, added.config, ("model.",)):
         raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
-    for run in earlier:
-        if run.checksum == added.checksum:
-            raise UserError(
-                f"{path}: has the same weights as {run.path}; name each checkpoint only once"
-            )
+    for run in (run for run in earlier if run.checksum == added.checksum):
+        text = f"has the same weights as {run.path}; name each checkpoint only once"
+        raise UserError(f"{path}: {text}")
 
 
 def average_models(models: Sequence[Seq2Seq]) -> Seq2Seq:
@@ -114,9 +100,7 @@ def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor
     """Return the mean of each named weight, summed in float64: equal weights are left unchanged."""
     means = {}
     for name in weights[0]:
-        total = weights[0][name].cpu().double()
-        for further in weights[1:]:
-            total = total + further[name].cpu().double()
+        total = reduce(torch.add, (weight[name].cpu().double() for weight in weights))
         means[name] = (total / len(weights)).float()
     return means
 
@@ -130,8 +114,7 @@ def save_average(
 ) -> None:
     """Write a run folder for the averaged model, recording the checkpoints that went into it.
 
-    Nothing is left if it cannot be written. Raises UserError as `check_destination` does: another
-    process may have written there since.
+    Nothing is left if it cannot be written. Raises UserError if another process wrote there since.
     """
     first = checkpoints[0]
     vocabularies, config = first.vocabularies, first.config

@@ -1,10 +1,9 @@
 """Checkpoints: write and load the config, the vocabulary and the weights of a run folder.
 
-Every write is atomic. Weights carry checksums of themselves and of the vocabulary, and the config
-keys that they depend on.
+Every write is atomic. Weights carry checksums of themselves and the vocabulary, and config keys.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,14 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config.schema import Config, dump_config, with_paths
+from seq2seq.config.schema import Config, changed_keys, dump_config, with_paths
 from seq2seq.data.source_profile import LengthLimit
-from seq2seq.data.vocabulary.vocabulary import (
-    Vocabularies,
-    checksums_of,
-    load_vocabularies,
-    save_vocabularies,
-)
+from seq2seq.data.vocabulary import vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
@@ -28,10 +23,6 @@ from seq2seq.runs import layout, run_config, tensor_file
 from seq2seq.runs.run_config import StoredRun
 from seq2seq.runtime import errors
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
-
-# Remedies for a model that does not fit into memory.
-_TO_TRAIN = "lower model.hidden_size, embedding_size or layers"
-_TO_LOAD = "free memory"
 
 
 class CheckpointHeader(NamedTuple):
@@ -43,7 +34,6 @@ class CheckpointHeader(NamedTuple):
     provenance: run_config.Header
 
     def to_json(self) -> run_config.Header:
-        """Return the fields of the file's header."""
         limit = asdict(self.limit)
         return {"limit": limit, "step": self.step, "bleu": self.bleu, **self.provenance}
 
@@ -60,35 +50,20 @@ def create_run(folder: Path, config: Config, vocabularies: Vocabularies) -> None
     with layout.writing(folder, folder):
         folder.mkdir(parents=True, exist_ok=True)
     update_config(folder, config)
-    update_vocabularies(folder, vocabularies)
+    with layout.writing(folder / layout.VOCABULARY):
+        vocabulary.save_vocabularies(vocabularies, folder / layout.VOCABULARY)
 
 
 def update_config(folder: Path, config: Config) -> None:
-    """Replace the config of a run: a resumed run may change some keys.
-
-    Paths are made absolute, so that the run finds its texts from any working directory.
-    """
+    """Write the config of a run, with absolute paths: it may be used from any folder."""
+    if LONE_SURROGATE.search(str(Path.cwd())) is None:  # YAML cannot hold a name that is not UTF-8
+        config = with_paths(config, Path.absolute)
     with layout.writing(folder / layout.CONFIG):
-        atomic_write(folder / layout.CONFIG, dump_config(_absolute(config)).encode())
-
-
-def _absolute(config: Config) -> Config:
-    if LONE_SURROGATE.search(str(Path.cwd())):
-        return config  # YAML cannot hold a name that is not UTF-8
-    return with_paths(config, Path.absolute)
-
-
-def update_vocabularies(folder: Path, vocabularies: Vocabularies) -> None:
-    """Write the vocabulary of a run, in place of a damaged one."""
-    with layout.writing(folder / layout.VOCABULARY):
-        save_vocabularies(vocabularies, folder / layout.VOCABULARY)
+        atomic_write(folder / layout.CONFIG, dump_config(config).encode())
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], header: CheckpointHeader) -> None:
-    """Write the weights of a step.
-
-    Raises RunError if they are not finite, or if the file cannot be written.
-    """
+    """Write the weights of a step; raises RunError if they are not finite, or writing fails."""
     layout.check_weights(path, weights)
     with layout.writing(path):
         tensor_file.save_tensors(path, weights, header.to_json())
@@ -104,36 +79,25 @@ def save_snapshot(
 
 def remove_snapshots(folder: Path, after: int) -> None:
     """Remove the snapshots of later steps, which training will repeat."""
-    _remove(
-        [path for path in layout.snapshots(folder) if (layout.snapshot_step(path) or 0) > after]
-    )
+    _remove(path for path in layout.snapshots(folder) if (layout.snapshot_step(path) or 0) > after)
 
 
-def _remove(paths: Sequence[Path]) -> None:
+def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         with layout.writing(path):
             path.unlink(missing_ok=True)
 
 
 def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> LoadedRun:
-    """Load a run's best weights, or those of another of its files, for translation.
-
-    Raises UserError if files are missing or damaged, do not belong together, or if a weight is not
-    finite.
-    """
+    """Load a run's best weights, or another of its files, for translation; raises UserError."""
     run, weights = run_config.read_run(folder, name, tensor_file.read_file)
     with layout.with_recovery_hint(run.path):
         model = new_model(run.config, run.vocabularies, "meta")
         tensor_file.check_shapes(run.path, weights, named_weights(model))
         tensor_file.check_finite(run.path, weights)
-    with _enough_memory(
-        _TO_LOAD
-        if device.type == "cpu"
-        else f"{_TO_LOAD}, or use {errors.argument('device', 'cpu')}"
-    ):
-        placed = {
-            name: torch.empty(weight.shape, device=device) for name, weight in weights.items()
-        }
+    elsewhere = "" if device.type == "cpu" else f", or use {errors.argument('device', 'cpu')}"
+    with _enough_memory(f"free memory{elsewhere}"):
+        placed = {key: torch.empty(weight.shape, device=device) for key, weight in weights.items()}
     tensor_file.copy_into(weights, placed, run.path)
     _put_weights(model, placed)
     return LoadedRun(**vars(run), model=model.eval())
@@ -150,16 +114,14 @@ def best_is_intact(folder: Path, config: Config, vocabularies: Vocabularies) -> 
         raise
     except errors.UserError:
         return False
-    return bool(header.get("vocabulary") == checksums_of(vocabularies))
+    return bool(header.get("vocabulary") == vocabulary.checksums_of(vocabularies))
 
 
 def new_model(config: Config, vocabularies: Vocabularies, device: str = "cpu") -> Seq2Seq:
-    """Build the model of a config with random weights, or with shapes only on device "meta".
-
-    Raises UserError if it does not fit memory.
-    """
+    """Build a model with random weights, or shapes only on "meta"; raises TooLarge."""
     sizes = len(vocabularies.src), len(vocabularies.tgt)
-    with _enough_memory(_TO_TRAIN), _score_errors(), torch.device(device):
+    remedy = "lower model.hidden_size, embedding_size or layers"
+    with _enough_memory(remedy), _score_errors(), torch.device(device):
         longest = config.data.max_length
         return build_model(config.model, *sizes, vocabularies.joint, longest)
 
@@ -187,9 +149,8 @@ def _enough_memory(remedy: str) -> Iterator[None]:
         reason = str(error).partition("\n")[0]
         if not (errors.is_out_of_memory(error) or "calculation overflowed" in reason):
             raise
-        raise errors.TooLarge(
-            f"model: too large for the memory of this machine ({reason}); {remedy}"
-        ) from None
+        text = f"model: too large for the memory of this machine ({reason}); {remedy}"
+        raise errors.TooLarge(text) from None
 
 
 def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
@@ -218,30 +179,24 @@ class WarmStart(NamedTuple):
 
 
 def read_warm_start(folder: Path, config: Config) -> WarmStart:
-    """Load the vocabulary and the best weights of a run, to start a run with this config.
-
-    Raises UserError if the weights cannot be read, do not fit the config, or would be overwritten.
-    """
+    """Load vocabulary and best weights of a run to start one of this config; raises UserError."""
     if folder.resolve() == config.run_dir.resolve():
-        raise errors.UserError(
-            "is run_dir itself; set another run_dir", argument="init_from", value=folder
-        )
+        text = "is run_dir itself; set another run_dir"
+        raise errors.UserError(text, argument="init_from", value=folder)
     try:
         run = load_model(folder, torch.device("cpu"))
     except errors.UserError as error:
         raise type(error)(errors.argument("init_from", error)) from None
-    changes, models = run_config.model_changes(run.config, config), config.vocabulary.model
+    changes = run_config.that_change_weights(changed_keys(run.config, config), config)
+    models = config.vocabulary.model
     if models and models != run.config.vocabulary.model:
         changes.append("vocabulary.model: the run has its own vocabulary")
     if changes:
-        raise errors.UserError(
-            "its weights do not fit the config; set these keys to its values:",
-            *(f"  {change}" for change in changes),
-            argument="init_from",
-            value=folder,
-        )
-    checksums, sampling = checksums_of(run.vocabularies), config.vocabulary.sampling
-    vocabularies = load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
+        lines = ["its weights do not fit the config; set these keys to its values:"]
+        lines += [f"  {change}" for change in changes]
+        raise errors.UserError(*lines, argument="init_from", value=folder)
+    checksums, sampling = vocabulary.checksums_of(run.vocabularies), config.vocabulary.sampling
+    vocabularies = vocabulary.load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
     note = f"initialised from the vocabulary and the best weights of {folder}"
     if run.config.data.direction != config.data.direction:
         note += f", which translates {run.config.data.direction}"

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.onnx.network import GraphFiles
-from seq2seq.runs.layout import DESCRIPTION, ENGINE, VOCABULARY
+from seq2seq.runs.layout import DESCRIPTION, ENGINE
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
@@ -81,21 +80,17 @@ def read_description(folder: Path) -> Description:
     try:
         stored = json.loads(read_bounded(path, _MAX_DESCRIPTION))
         if stored["format"] != FORMAT:
-            raise UserError(
-                f"{path}: has format {stored['format']!a:.20}, and this version of seq2seq reads "
-                f"{FORMAT}; {_DAMAGED} with this version"
-            )
+            text = f"has format {stored['format']!a:.20}, and this version of seq2seq reads"
+            raise UserError(f"{path}: {text} {FORMAT}; {_DAMAGED} with this version")
         _check_description(stored)
+        plain = ("models", "int8", "max_length", "vocabularies", "sha256")
+        settings = stored["decoding"]
         return Description(
-            stored["models"],
-            stored["int8"],
-            (stored["src_lang"], stored["tgt_lang"]),
-            LengthLimit(**stored["limit"]),
-            stored["max_length"],
-            Decoding(**{item.name: stored["decoding"][item.name] for item in fields(Decoding)}),
-            SourceProfile(**stored["source"]),
-            stored["vocabularies"],
-            stored["sha256"],
+            languages=(stored["src_lang"], stored["tgt_lang"]),
+            limit=LengthLimit(**stored["limit"]),
+            decoding=Decoding(**{item.name: settings[item.name] for item in fields(Decoding)}),
+            source=SourceProfile(**stored["source"]),
+            **{name: stored[name] for name in plain},
         )
     except _MALFORMED as error:
         reason = ascii(" ".join(str(error).split())[:200])
@@ -131,17 +126,14 @@ def _check_type(key: str, value: Any, kind: Any) -> None:
 
 def check_fit(paths: Sequence[Path], runs: Iterable[tuple[object, str]]) -> None:
     """Raise UserError unless all models have one vocabulary and one direction, as given."""
-    (vocabulary, direction), *_ = runs = list(runs)
-    for path, (other_vocabulary, other_direction) in zip(paths, runs, strict=True):
-        if other_vocabulary != vocabulary:
-            raise UserError(
-                f"{path}: has another vocabulary than {paths[0]}; combine runs that share one"
-            )
-        if other_direction != direction:
-            raise UserError(
-                f"{path}: translates {other_direction} but {paths[0]} {direction}; combine runs "
-                "of one direction"
-            )
+    (first_vocabulary, first_direction), *_ = runs = list(runs)
+    for path, (vocabulary, direction) in zip(paths, runs, strict=True):
+        if vocabulary != first_vocabulary:
+            text = f"has another vocabulary than {paths[0]}; combine runs that share one"
+            raise UserError(f"{path}: {text}")
+        if direction != first_direction:
+            text = f"translates {direction} but {paths[0]} {first_direction}"
+            raise UserError(f"{path}: {text}; combine runs of one direction")
 
 
 def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:
@@ -157,10 +149,7 @@ def read_graph(folder: Path, name: str, checksum: str | None) -> bytes:
 
 
 def stored_graphs(run: Path, weights: str) -> GraphFiles | None:
-    """Return the graphs in a run folder that were made of weights with this checksum.
-
-    None if there are none, they are of other weights, or they are damaged.
-    """
+    """Return the undamaged graphs in a run folder of weights with this checksum, or None."""
     folder = run / ENGINE
     with suppress(*_MALFORMED, UserError):
         stored = json.loads(read_bounded(folder / _ENGINE_JSON, _MAX_DESCRIPTION))
@@ -173,8 +162,7 @@ def stored_graphs(run: Path, weights: str) -> GraphFiles | None:
 def store_graphs(run: Path, weights: str, graphs: GraphFiles) -> None:
     """Write the graphs of weights with this checksum into a run folder; raises OSError.
 
-    The file that says which weights they are of is written last, each file at once: whatever is
-    written halfway belongs to no weights.
+    The file that says which weights they are of comes last: what is half written belongs to none.
     """
     folder = run / ENGINE
     folder.mkdir(exist_ok=True)
@@ -190,16 +178,8 @@ def checksums(files: Mapping[str, bytes]) -> dict[str, str]:
     return {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
 
 
-def read_vocabularies(folder: Path, description: Description) -> Vocabularies:
-    """Load the vocabularies; raises UserError if they are missing or damaged."""
-    return load_vocabularies(folder / VOCABULARY, checksums=description.vocabularies)
-
-
 def overridden(decoding: Decoding, overrides: Iterable[str]) -> Decoding:
-    """Return decoding settings with overrides such as "decoding.length_penalty=0.6".
-
-    Raises UserError for other keys and for values that do not fit.
-    """
+    """Return settings with overrides such as "decoding.beam_size=3"; raises UserError."""
     keys = {f"decoding.{item.name}": item.name for item in fields(Decoding)}
     for text in argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3"):
         key, _, value = text.partition("=")

@@ -8,15 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from seq2seq import __version__
-from seq2seq.data.vocabulary.vocabulary import (
-    BOS_ID,
-    EOS_ID,
-    PAD_ID,
-    UNK_ID,
-    Vocabularies,
-    checksums_of,
-    save_vocabularies,
-)
+from seq2seq.data.vocabulary import vocabulary
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import topk_graph
 from seq2seq.engines.onnx.network import GraphFiles, quantized
@@ -29,15 +22,12 @@ from seq2seq.runtime.files import atomic_write, made_folders, write_errors
 
 def check_runs(runs: Sequence[StoredRun]) -> None:
     """Raise UserError for runs that form no ensemble."""
-    described = [(checksums_of(run.vocabularies), run.config.data.direction) for run in runs]
+    described = [run.vocabulary_and_direction() for run in runs]
     engine_folder.check_fit([run.path.parent for run in runs], described)
 
 
 def graphs_of(run: StoredRun) -> GraphFiles | None:
-    """Return the graphs of a run, traced from its weights if its folder has no valid ones.
-
-    None, with a note, if the model has a part that cannot be traced.
-    """
+    """Return the graphs of a run, traced if its folder has none; None if that is impossible."""
     path = run.path.parent
     graphs = engine_folder.stored_graphs(path, run.checksum)
     with suppress(GraphError):
@@ -54,10 +44,7 @@ def graphs_of(run: StoredRun) -> GraphFiles | None:
 
 
 def rebuild_engine(folder: Path) -> GraphFiles:
-    """Trace the graphs of a run, and write them if the folder can be written.
-
-    Raises TraceError if the model has a part that cannot be traced, and UserError as `load_model`.
-    """
+    """Trace the graphs of a run, and write them if possible; raises TraceError and UserError."""
     import torch
 
     from seq2seq.engines.onnx.trace import traced_graphs
@@ -71,10 +58,7 @@ def rebuild_engine(folder: Path) -> GraphFiles:
 
 
 def store_engine(folder: Path) -> None:
-    """Write the graphs of the best weights of a run, unless they are there.
-
-    They are made again where they are needed if that is not possible, now or at all.
-    """
+    """Write the graphs of the best weights of a run, if possible, unless they are there."""
     from seq2seq.engines.onnx.trace import TraceError  # torch's exporter
 
     with suppress(TraceError, OSError, UserError):
@@ -88,11 +72,10 @@ def checksum_of_best(folder: Path) -> str:
 
 
 def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> list[Path]:
-    """Write a run, or several as an ensemble, as a folder that translates by itself.
+    """Write a run, or an ensemble, as a folder that translates by itself; return its files.
 
-    Returns its files: graphs, vocabularies, and the description, which is written last: a folder
-    without it is no exported model. Raises UserError if the folder exists and is not empty, if the
-    runs do not fit together, or if a model has no ONNX form.
+    The description is written last: a folder without it is no exported model. Raises UserError if
+    the folder is not empty, if the runs do not fit together, or if a model has no ONNX form.
     """
     _check_empty(folder)
     runs = [stored_run(path) for path in folders]
@@ -109,18 +92,13 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
     description = _description(runs[0])
     description |= {"models": models, "int8": int8, "sha256": engine_folder.checksums(files)}
     _write_export(folder, files, runs[0].vocabularies, description)
-    return [
-        folder / layout.DESCRIPTION,
-        *(folder / name for name in files),
-        folder / layout.VOCABULARY,
-    ]
+    return [folder / name for name in (layout.DESCRIPTION, *files, layout.VOCABULARY)]
 
 
 def _check_empty(folder: Path) -> None:
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UserError(
-            f"{folder}: exists and is not an empty folder; give another with {argument('output')}"
-        )
+        remedy = f"give another with {argument('output')}"
+        raise UserError(f"{folder}: exists and is not an empty folder; {remedy}")
 
 
 def _write_export(
@@ -132,7 +110,7 @@ def _write_export(
         try:
             for name, content in files.items():
                 atomic_write(folder / name, content)
-            save_vocabularies(vocabularies, folder / layout.VOCABULARY)
+            vocabulary.save_vocabularies(vocabularies, folder / layout.VOCABULARY)
             text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
             atomic_write(folder / layout.DESCRIPTION, text.encode())
         except BaseException:
@@ -148,13 +126,13 @@ def _description(run: StoredRun) -> dict[str, object]:
         "seq2seq": __version__,
         "src_lang": run.config.data.src_lang,
         "tgt_lang": run.config.data.tgt_lang,
-        "pad_id": PAD_ID,
-        "unk_id": UNK_ID,
-        "bos_id": BOS_ID,
-        "eos_id": EOS_ID,
+        "pad_id": vocabulary.PAD_ID,
+        "unk_id": vocabulary.UNK_ID,
+        "bos_id": vocabulary.BOS_ID,
+        "eos_id": vocabulary.EOS_ID,
         "limit": asdict(run.limit),
         "max_length": run.config.data.max_length,
         "decoding": run.config.decoding.model_dump(mode="json"),
         "source": asdict(run.source),
-        "vocabularies": checksums_of(run.vocabularies),
+        "vocabularies": vocabulary.checksums_of(run.vocabularies),
     }

@@ -42,16 +42,7 @@ METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log"
 METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
 PAGE = "report.html"
 FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
-RESERVED = (
-    CONFIG,
-    VOCABULARY,
-    BEST,
-    LAST,
-    PREVIOUS,
-    ENGINE,
-    LOCK,
-    *FIGURES,
-)  # names in a run folder
+RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, ENGINE, LOCK, *FIGURES)  # names of files
 
 
 def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
@@ -89,10 +80,8 @@ def recovery_hint(folder: Path, damaged: str = "") -> str:
             return f"{name} cannot be read: make it readable first"
         if intact:
             return f"{name} is intact by checksum: {_use_of(folder / name)}"
-    return (
-        "No other checkpoint here is intact: copy the run again, or train with "
-        f"{argument('overwrite', True)}"
-    )
+    remedy = f"copy the run again, or train with {argument('overwrite', True)}"
+    return f"No other checkpoint here is intact: {remedy}"
 
 
 def _use_of(path: Path) -> str:
@@ -127,9 +116,8 @@ def write_failure(path: Path, folder: Path, error: OSError) -> RunError:
 def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:
     """Raise RunError for weights that are not finite: no file of a run may hold them."""
     if (fault := tensor_file.non_finite(weights)) is not None:
-        raise RunError(
-            f"{path}: not written, because {fault}. Train with a lower training.learning_rate"
-        )
+        remedy = "Train with a lower training.learning_rate"
+        raise RunError(f"{path}: not written, because {fault}. {remedy}")
 
 
 def _is_intact(path: Path) -> bool | None:

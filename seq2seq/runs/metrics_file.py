@@ -35,10 +35,7 @@ class LineCount:
 
 
 def read_metrics(folder: Path, name: str = METRICS) -> list[dict[str, float]]:
-    """Return the lines of a run's metrics.jsonl or timing.jsonl, without what is damaged.
-
-    There are none if the file is missing. Every line has a step; its other values are numbers.
-    """
+    """Return the intact lines of metrics.jsonl or timing.jsonl: their steps and other numbers."""
     lines = (_values(line) for line in raw_lines(folder / name))
     numbers = ({k: v for k, v in line.items() if _is_number(v)} for line in lines if line)
     return [line for line in numbers if "step" in line]  # no integer beyond all bounds

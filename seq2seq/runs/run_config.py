@@ -6,15 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seq2seq.config import schema
 from seq2seq.config.errors import ConfigError
-from seq2seq.config.schema import (
-    Config,
-    DecodingConfig,
-    changed_keys,
-    changed_since,
-    read_config_file,
-    recorded_keys,
-)
+from seq2seq.config.schema import Config, DecodingConfig, read_config_file
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.runs import layout, tensor_file
@@ -24,8 +18,6 @@ from seq2seq.runtime.errors import UnreadableFile, UserError
 from seq2seq.runtime.files import check_paths, check_readable
 
 SOURCE = "source"  # header field of the source profile
-
-
 Header = dict[str, Any]
 T = TypeVar("T")
 Read = Callable[[Path], tuple[Header, T]]
@@ -50,10 +42,8 @@ def read_config(folder: Path) -> Config:
     check_paths(folder / layout.CONFIG)
     check_readable(folder / layout.CONFIG)
     if (folder / layout.DESCRIPTION).is_file():
-        raise UserError(
-            f"{folder}: is an exported model, which translates only; give the run folder that it "
-            "was exported from"
-        )
+        remedy = "give the run folder that it was exported from"
+        raise UserError(f"{folder}: is an exported model, which translates only; {remedy}")
     if not (folder / layout.CONFIG).is_file():
         raise UserError(f"{folder}: not a run folder, it has no {layout.CONFIG}")
     try:
@@ -68,10 +58,8 @@ def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) 
     overrides = argument_types.text_list(overrides, "overrides", "such as decoding.beam_size=3")
     for override in overrides:
         if not override.startswith("decoding."):
-            raise UserError(
-                f"{override}: a trained run takes other values of decoding.* keys only, such as "
-                "decoding.length_penalty=0.6"
-            )
+            text = "a trained run takes other values of decoding.* keys only"
+            raise UserError(f"{override}: {text}, such as decoding.length_penalty=0.6")
     if not overrides:
         return config.decoding
     try:
@@ -93,6 +81,10 @@ class StoredRun:
     limit: LengthLimit
     source: SourceProfile  # as the weights record it of the training text
 
+    def vocabulary_and_direction(self) -> tuple[object, str]:
+        """Return what runs that are combined share: checksums of a vocabulary, and languages."""
+        return vocabulary.checksums_of(self.vocabularies), self.config.data.direction
+
 
 def stored_run(folder: Path, name: str = layout.BEST) -> StoredRun:
     """Read a run folder without its weights; raises UserError as `load_model` does."""
@@ -100,10 +92,7 @@ def stored_run(folder: Path, name: str = layout.BEST) -> StoredRun:
 
 
 def read_run(folder: Path, name: str, read: Read[T]) -> tuple[StoredRun, T]:
-    """Read a run with what `read` returns beside the header of a file of weights.
-
-    Raises UserError if files are missing or damaged, or do not belong together.
-    """
+    """Read a run, and what `read` returns beside the header of weights; raises UserError."""
     config, path = read_config(folder), folder / name
     check_exists(path)
     with layout.with_recovery_hint(path):
@@ -126,9 +115,8 @@ def check_exists(path: Path) -> None:
     if path.name != layout.BEST:
         raise UserError(f"{path.parent}: has no {path.name}")
     hint = layout.recovery_hint(path.parent, layout.BEST)
-    raise UserError(
-        f"{path.parent}: has no {layout.BEST}, which the first validation writes. {hint}"
-    )
+    text = f"has no {layout.BEST}, which the first validation writes. {hint}"
+    raise UserError(f"{path.parent}: {text}")
 
 
 _MODEL_KEYS = ("model.", "vocabulary.")  # all that matters to weights used for translation only
@@ -140,7 +128,7 @@ def provenance_of(
     config: Config, vocabularies: vocabulary.Vocabularies, model_keys_only: bool = False
 ) -> Header:
     """Return the header fields that record a config and a vocabulary."""
-    keys = recorded_keys(config)
+    keys = schema.recorded_keys(config)
     if model_keys_only:
         keys = {key: value for key, value in keys.items() if key.startswith(_MODEL_KEYS)}
     return {"config": keys, "vocabulary": vocabulary.checksums_of(vocabularies)}
@@ -149,20 +137,13 @@ def provenance_of(
 def config_changes(path: Path, header: Header, config: Config) -> list[str]:
     """List the keys, as `KEY: OLD -> NEW`, that differ from those recorded in the header."""
     with header_errors(path):
-        return changed_since(dict(header["config"]), config)
-
-
-def model_changes(
-    trained: Config, config: Config, sections: tuple[str, ...] = _MODEL_KEYS
-) -> list[str]:
-    """List the changed keys in `sections` that make weights of one config unfit for the other."""
-    return that_change_weights(changed_keys(trained, config), config, sections)
+        return schema.changed_since(dict(header["config"]), config)
 
 
 def that_change_weights(
     changes: Iterable[str], config: Config, sections: tuple[str, ...] = _MODEL_KEYS
 ) -> list[str]:
-    """Select from changes, as `KEY: OLD -> NEW`, those that a warm start refuses, too."""
+    """Select from changes, as `KEY: OLD -> NEW`, those that make weights unfit for a config."""
     if config.model.score is not None and config.model.score.name == "location":
         sections += ("data.max_length:",)  # the score has weights for each position
     return [
@@ -178,10 +159,9 @@ def check_model_keys(path: Path, header: Header, config: Config, config_path: Pa
     """Raise UserError if the config defines another model than the weights in `path` have."""
     changes = config_changes(path, header, config)
     if changes := [change for change in changes if change.startswith(_MODEL_KEYS)]:
-        raise UserError(
-            f"{config_path}: does not fit {path}, trained with other values: {', '.join(changes)}; "
-            "restore them, or take both files from the same run"
-        )
+        text = f"does not fit {path}, trained with other values: {', '.join(changes)}"
+        remedy = "restore them, or take both files from the same run"
+        raise UserError(f"{config_path}: {text}; {remedy}")
 
 
 def recorded_vocabularies(

@@ -29,11 +29,7 @@ class OpenFolder(NamedTuple):
 
 @contextmanager
 def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenFolder]:
-    """Lock the run folder, then check it and read the state to resume from, if there is one.
-
-    Raises UserError as `check_folder` and `resumed_state` do, and if another process trains
-    there.
-    """
+    """Lock the run folder, check it and read the state to resume from; raises UserError."""
     check_place(config.run_dir)
     with exclusive_lock(config.run_dir) as lock:
         check_folder(config, resume, overwrite)
@@ -47,9 +43,8 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     """
     folder = config.run_dir
     if resume and overwrite:
-        raise UserError(
-            f"{argument('resume', True)} and {argument('overwrite', True)}: give one of them"
-        )
+        names = f"{argument('resume', True)} and {argument('overwrite', True)}"
+        raise UserError(f"{names}: give one of them")
     check_place(folder)
     check_paths(*config.data.paths())
     check_score_class(config)
@@ -57,38 +52,28 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     _check_files(folder)
     for path in config.data.paths():
         if layout.belongs_to_run(path, folder):
-            raise UserError(
-                f"data: {path} is one of the files that the run in {folder} writes; "
-                "move the text, or set another run_dir"
-            )
+            text = f"{path} is one of the files that the run in {folder} writes"
+            raise UserError(f"data: {text}; move the text, or set another run_dir")
     if resume:
         _check_holds_run(folder)
     elif not holds_run(folder):
         for name in layout.existing(folder, (layout.CONFIG, layout.VOCABULARY, *layout.FIGURES)):
-            raise UserError(
-                f"run_dir: {folder} holds {name}, which no run wrote. "
-                "Move it away, or set another run_dir"
-            )
+            text = f"{folder} holds {name}, which no run wrote"
+            raise UserError(f"run_dir: {text}. Move it away, or set another run_dir")
     elif not overwrite:
-        raise UserError(
-            f"{folder}: already holds a run. Resume it with {argument('resume', True)}, "
-            f"replace it with {argument('overwrite', True)}, or set another run_dir"
-        )
+        ways = f"Resume it with {argument('resume', True)}, replace it with "
+        ways += f"{argument('overwrite', True)}, or set another run_dir"
+        raise UserError(f"{folder}: already holds a run. {ways}")
 
 
 def resumed_state(config: Config) -> training_state.TrainingState | None:
-    """Read the state to resume from; None if the run was interrupted before its first save.
-
-    Raises UserError as `read_state` does, and if the config is not the run's.
-    """
+    """Read the state to resume from, if there is one; raises UserError for another config."""
     folder = config.run_dir
     state = training_state.read_state(folder)
     if state is None:
         return None
     if changes := config_changes(state.path, state.header, config):
-        remedy = training_state.another_run(folder)
-        if that_change_weights(changes, config):
-            remedy = training_state.train_again()
+        remedy = training_state.another_run(folder, not that_change_weights(changes, config))
         raise UserError(
             f"{folder}: {argument('resume', True)} needs the config that the run started with. "
             "These keys differ:",
@@ -123,9 +108,7 @@ def holds_run(folder: Path) -> bool:
 def _check_files(folder: Path) -> None:
     """Raise UserError for files of a run that training cannot replace, or may not trust.
 
-    These are folders, pipes and devices, files in place of folders, and files of a user who is
-    unrelated to the folder: not this user, root, nor the owner of the folder, whom the user has
-    chosen by its name.
+    Files are trusted of this user, root, and the owner of the folder, whom the user has chosen.
     """
     trusted = {os.geteuid(), 0, folder.stat().st_uid} if folder.is_dir() else set()
     for name in layout.existing(folder, layout.RESERVED):
@@ -134,10 +117,9 @@ def _check_files(folder: Path) -> None:
         if path.exists() and not path.is_symlink() and not plain(path):
             raise UserError(f"{path}: is not a {'folder' if is_folder else 'file'}. Remove it")
         if (owner := path.lstat().st_uid) not in trusted:
-            raise UserError(
-                f"{path}: belongs to another user (uid {owner}), who does not own the run folder. "
-                "Remove it or take it over (chown), or set another run_dir"
-            )
+            text = f"belongs to another user (uid {owner}), who does not own the run folder"
+            remedy = "Remove it or take it over (chown), or set another run_dir"
+            raise UserError(f"{path}: {text}. {remedy}")
 
 
 def _check_holds_run(folder: Path) -> None:
@@ -148,17 +130,14 @@ def _check_holds_run(folder: Path) -> None:
     if training_state.resumable(folder) is not None or _is_empty(folder):
         return
     if not holds_run(folder):
-        raise UserError(
-            f"{folder}: not a run folder, it has no {layout.CONFIG} of a run, and it is not empty "
-            f"either; train without {argument('resume', True)}, or set another run_dir"
-        )
-    for name in layout.existing(
-        folder, (layout.BEST, *layout.FIGURES)
-    ):  # a run killed before its first save has none
-        raise UserError(
-            f"{folder}: nothing to resume: it has {name}, but no {layout.LAST}. "
-            f"Train again with {argument('overwrite', True)}, which replaces the run"
-        )
+        text = f"not a run folder, it has no {layout.CONFIG} of a run, and it is not empty either"
+        remedy = f"train without {argument('resume', True)}, or set another run_dir"
+        raise UserError(f"{folder}: {text}; {remedy}")
+    # A run that was killed before its first save has none of these.
+    for name in layout.existing(folder, (layout.BEST, *layout.FIGURES)):
+        remedy = f"Train again with {argument('overwrite', True)}, which replaces the run"
+        text = f"nothing to resume: it has {name}, but no {layout.LAST}"
+        raise UserError(f"{folder}: {text}. {remedy}")
 
 
 def _is_empty(folder: Path) -> bool:
@@ -181,8 +160,7 @@ def clear(folder: Path) -> None:
                 shutil.rmtree(folder / name)
     remove_snapshots(folder, after=0)
     remove_parts(folder)
-    with layout.writing(folder, folder):
-        # last: until then the rest counts as a run
+    with layout.writing(folder, folder):  # last: until then the rest counts as a run
         (folder / layout.CONFIG).unlink(missing_ok=True)
 
 

@@ -20,6 +20,8 @@ from seq2seq.runtime.files import LONE_SURROGATE, atomic_write, check_readable
 if TYPE_CHECKING:
     from torch import Tensor
 
+    Tensors = Mapping[str, Tensor]
+
 FORMAT = 3  # incremented when tensor names change or weights would give another model
 _METADATA, _CHECKSUM, _TENSORS = "seq2seq", "checksum", "tensors"
 _FORMAT, _VERSION = "format", "version"
@@ -28,15 +30,9 @@ T = TypeVar("T")
 
 
 def save_tensors(
-    path: Path,
-    tensors: "Mapping[str, Tensor]",
-    header: Mapping[str, Any],
-    backup: Path | None = None,
+    path: Path, tensors: "Tensors", header: Mapping[str, Any], backup: Path | None = None
 ) -> None:
-    """Write tensors and header atomically; the previous file is renamed to `backup`, if given.
-
-    Raises OSError.
-    """
+    """Write tensors and header atomically, the previous file as `backup`; raises OSError."""
     from safetensors.torch import save
 
     on_cpu = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
@@ -46,10 +42,7 @@ def save_tensors(
 
 
 def read_header(path: Path) -> tuple[dict[str, Any], Shapes]:
-    """Read the header and the shapes of the tensors, but no tensor.
-
-    Raises DamagedFile, or UserError if the file has another format version.
-    """
+    """Read header and shapes, but no tensor; raises DamagedFile, UserError for other versions."""
     with _opened(path) as file:
         header = _header_of(file, path)
         names = file.keys()
@@ -81,16 +74,12 @@ def _header_of(file: Any, path: Path) -> dict[str, Any]:
         raise DamagedFile(f"{path}: damaged (the header does not match its checksum)")
     if header.get(_FORMAT) != FORMAT:
         version = f"{header.get(_VERSION)}"[:20]
-        raise UserError(
-            f"{path}: written by seq2seq {version}, which has another format; use that version, "
-            "or train again"
-        )
+        text = f"written by seq2seq {version}, which has another format"
+        raise UserError(f"{path}: {text}; use that version, or train again")
     return header
 
 
-def check_shapes(
-    path: Path, tensors: "Mapping[str, Tensor]", expected: "Mapping[str, Tensor]"
-) -> None:
+def check_shapes(path: Path, tensors: "Tensors", expected: "Tensors") -> None:
     """Raise UserError if names or shapes are not those of the expected tensors."""
     for name in {**expected, **tensors}:
         shapes = [named[name].shape if name in named else None for named in (tensors, expected)]
@@ -100,20 +89,17 @@ def check_shapes(
 
 def shape_mismatch(path: Path, name: str) -> UserError:
     """Return the error for a tensor that is not one of the model's."""
-    return UserError(
-        f"{path}: tensor {name} does not fit the config in this folder; "
-        "take both files from the same run"
-    )
+    text = f"tensor {name} does not fit the config in this folder"
+    return UserError(f"{path}: {text}; take both files from the same run")
 
 
-def non_finite(tensors: "Mapping[str, Tensor]") -> str | None:
+def non_finite(tensors: "Tensors") -> str | None:
     """Describe the first tensor with a value that is nan or infinite; None if all are finite."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not _is_finite(tensor):
             values = tensor[~tensor.isfinite()]
-            return (
-                f"tensor {name} is not finite ({len(values):,} values, such as {values[0].item()})"
-            )
+            text = f"({len(values):,} values, such as {values[0].item()})"
+            return f"tensor {name} is not finite {text}"
     return None
 
 
@@ -125,13 +111,13 @@ def _is_finite(tensor: "Tensor") -> bool:
     return bool(least.isfinite() & largest.isfinite())
 
 
-def check_finite(path: Path, tensors: "Mapping[str, Tensor]") -> None:
+def check_finite(path: Path, tensors: "Tensors") -> None:
     """Raise DamagedFile if a tensor that was read is not finite: such weights are never written."""
     if (fault := non_finite(tensors)) is not None:
         raise DamagedFile(f"{path}: {fault}")
 
 
-def copy_into(tensors: "Mapping[str, Tensor]", into: "Mapping[str, Tensor]", path: Path) -> None:
+def copy_into(tensors: "Tensors", into: "Tensors", path: Path) -> None:
     """Copy tensors by name; raises UserError if a data type differs."""
     for name, tensor in tensors.items():
         if tensor.dtype != into[name].dtype:
@@ -140,10 +126,7 @@ def copy_into(tensors: "Mapping[str, Tensor]", into: "Mapping[str, Tensor]", pat
 
 
 def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
-    """Build a dataclass from a header field; raises DamagedFile if a value has another type.
-
-    Missing values get their default.
-    """
+    """Build a dataclass from a header field; raises DamagedFile for a value of another type."""
     with header_errors(path):
         result = kind(**header[key])
         for item in fields(result):  # type: ignore[arg-type]
@@ -156,7 +139,7 @@ def _checksum(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header).encode()).hexdigest()
 
 
-def _digest(tensors: "Mapping[str, Tensor]") -> str:
+def _digest(tensors: "Tensors") -> str:
     import torch
 
     digest = hashlib.sha256()
@@ -175,9 +158,8 @@ def header_errors(path: Path) -> Iterator[None]:
     except DamagedFile:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise DamagedFile(
-            f"{path}: the header is damaged or from another version of seq2seq ({error!r})"
-        ) from None
+        text = f"the header is damaged or from another version of seq2seq ({error!r})"
+        raise DamagedFile(f"{path}: {text}") from None
 
 
 @contextmanager
@@ -189,13 +171,10 @@ def _opened(path: Path, framework: str = "np") -> Iterator[Any]:
     try:
         if not path.is_file():  # reading a pipe would block
             raise OSError("not a file")
-        size = path.stat().st_size
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        if size > memory:  # its checksum could take hours
-            raise DamagedFile(
-                f"{path}: too large for a seq2seq checkpoint: {size >> 30:,} GiB, more than the "
-                f"{memory >> 30:,} GiB of memory of this machine"
-            )
+        if (size := path.stat().st_size) > memory:  # its checksum could take hours
+            text = f"{size >> 30:,} GiB, more than the {memory >> 30:,} GiB of memory here"
+            raise DamagedFile(f"{path}: too large for a seq2seq checkpoint: {text}")
         with path.open("rb") as handle:
             encodable = LONE_SURROGATE.search(str(path)) is None  # as safe_open needs it
             name = str(path) if encodable else f"/dev/fd/{handle.fileno()}"

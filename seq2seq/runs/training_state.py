@@ -1,7 +1,6 @@
 """Training state: all that resuming needs, in last.safetensors and previous.safetensors.
 
-Weights, their averages and the optimizer's moments are tensors; progress, length limit and
-provenance are in the header.
+Weights, averages and moments are tensors; progress, length limit and provenance a header.
 """
 
 from collections.abc import Mapping, MutableMapping
@@ -129,10 +128,7 @@ class StateTensors(NamedTuple):
 def save_state(
     folder: Path, state: StateTensors, progress: Progress, limit: LengthLimit, provenance: Header
 ) -> None:
-    """Write last.safetensors; the file that it replaces becomes previous.safetensors.
-
-    Raises RunError if a weight or an average is not finite, or if the file cannot be written.
-    """
+    """Write last.safetensors, the one before as previous.safetensors; raises RunError."""
     weights, averages, optimizer = state
     layout.check_weights(folder / layout.LAST, {**weights, **averages})
     tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
@@ -146,16 +142,12 @@ def save_state(
 
 def resumable(folder: Path) -> Path | None:
     """Return the file to resume from: the last state, or the previous one if that is missing."""
-    there = (folder / name for name in (layout.LAST, layout.PREVIOUS) if (folder / name).exists())
-    return next(there, None)
+    paths = (folder / layout.LAST, folder / layout.PREVIOUS)
+    return next(filter(Path.exists, paths), None)
 
 
 def read_state(folder: Path) -> TrainingState | None:
-    """Read and verify the state to resume from, once; None if nothing was saved yet.
-
-    Raises DamagedFile with a recovery hint, also for weights that are not finite, and UserError if
-    another version wrote the state.
-    """
+    """Read and verify the state to resume from; None if nothing was saved; raises UserError."""
     path = resumable(folder)
     if path is None:
         return None
@@ -165,12 +157,10 @@ def read_state(folder: Path) -> TrainingState | None:
             raise DamagedFile(f"{path}: not a training state")
         state_format = header.get(_FORMAT)
         if state_format != STATE_FORMAT:
-            raise UserError(
-                f"{path}: a training state of format {state_format}; this version of seq2seq "
-                f"resumes format {STATE_FORMAT} only. Train again with "
-                f"{argument('overwrite', True)}, or start another run from its best weights with "
-                f"{argument('init_from', folder)}"
-            )
+            text = f"a training state of format {state_format}; this version of seq2seq resumes"
+            start = f"start another run from its best weights with {argument('init_from', folder)}"
+            remedy = f"Train again with {argument('overwrite', True)}, or {start}"
+            raise UserError(f"{path}: {text} format {STATE_FORMAT} only. {remedy}")
         tensor_file.check_finite(path, layout.model_tensors(tensors))
         progress = Progress.from_header(header, path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
@@ -178,10 +168,7 @@ def read_state(folder: Path) -> TrainingState | None:
 
 
 def restore_tensors(state: TrainingState, into: StateTensors) -> None:
-    """Copy the tensors of a state into those of a training, in place, and release them.
-
-    Raises UserError if names, shapes or types are not the model's.
-    """
+    """Copy a state into the tensors of a training, and release it; raises UserError for others."""
     path, tensors = state.path, state.tensors
     weights, averages, optimizer = into
     tensor_file.check_shapes(path, _group(tensors, "weights."), weights)
@@ -225,18 +212,11 @@ def read_saved_metrics(folder: Path, progress: Progress) -> SavedMetrics:
 
 
 def restore_metrics(folder: Path, progress: Progress) -> str | None:
-    """Leave in metrics.jsonl only the lines that a state counts; return a note on any damage.
-
-    Lines written after the state was saved are removed: training writes them again. Raises OSError.
-    """
+    """Leave in metrics.jsonl the lines that a state counts; return a note on damage."""
     lines, lost = read_saved_metrics(folder, progress)
     write_lines(folder / layout.METRICS, lines)
-    if lost is None:
-        return None
-    return (
-        f"warning: {folder / layout.METRICS}: {lost}. Damaged lines were removed; the weights are "
-        "intact, and later figures follow"
-    )
+    text = f"{lost}. Damaged lines were removed; the weights are intact, and later figures follow"
+    return lost and f"warning: {folder / layout.METRICS}: {text}"
 
 
 def text_checksums(train: str, valid: str) -> dict[str, str]:
@@ -245,18 +225,13 @@ def text_checksums(train: str, valid: str) -> dict[str, str]:
 
 
 def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> None:
-    """Raise UserError if training or validation text is not the one the run was trained on.
-
-    The text counts, not its files: they may have moved, or be compressed or joined into a TSV.
-    """
+    """Raise UserError for another text than the run was trained on, in whatever files it is."""
     recorded = recorded_digests(header)
     for key, checksum in checksums.items():
         if recorded.get(key, checksum) != checksum:
             split = key.removeprefix(_TEXT)
-            raise UserError(
-                f"data.{split}: is not the text that {folder} was trained on. Restore that text, "
-                f"or {another_run(folder)}"
-            )
+            remedy = f"Restore that text, or {another_run(folder)}"
+            raise UserError(f"data.{split}: is not the text that {folder} was trained on. {remedy}")
 
 
 def recorded_digests(header: Header) -> dict[str, str]:
@@ -267,16 +242,10 @@ def recorded_digests(header: Header) -> dict[str, str]:
     return {str(key): value for key, value in recorded.items() if isinstance(value, str)}
 
 
-def train_again() -> str:
-    """Return the way to train in place of a refused resume."""
-    return f"train again ({argument('overwrite', True)}, or another run_dir)"
-
-
-def another_run(folder: Path) -> str:
+def another_run(folder: Path, weights_fit: bool = True) -> str:
     """Return the way to train on with a change that a resumed run refuses."""
-    if not (folder / layout.BEST).exists():
-        return train_again()
-    return (
-        f"{train_again()}, or start another run (another run_dir) from its best weights: "
-        f"{argument('init_from', folder)}"
-    )
+    again = f"train again ({argument('overwrite', True)}, or another run_dir)"
+    if not (weights_fit and (folder / layout.BEST).exists()):
+        return again
+    start = "start another run (another run_dir) from its best weights: "
+    return f"{again}, or {start}{argument('init_from', folder)}"

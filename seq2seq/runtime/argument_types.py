@@ -10,10 +10,7 @@ _MAX_COUNT = 1_000_000
 
 
 def text_list(value: Iterable[str], name: str, example: str = "one sentence each") -> list[str]:
-    """Return the strings of any iterable that has an order; raise TypeError for anything else.
-
-    A single string, an iterable of characters, is refused.
-    """
+    """Return the strings of any ordered iterable but a string; raise TypeError for others."""
     items = ordered(value, name, f"a list of str, {example}")
     for index, item in enumerate(items):
         text(item, f"{name}[{index}]")

@@ -9,10 +9,7 @@ _CHECK: ContextVar[Callable[[], object] | None] = ContextVar("cancellation", def
 
 @contextmanager
 def cancellable(check: Callable[[], object]) -> Iterator[None]:
-    """Let `check` end, by raising an error, the searches that are called within this context.
-
-    It is called at each step, in any of the threads that search.
-    """
+    """Let `check`, called at each step in any thread, end searches of this context by an error."""
     token = _CHECK.set(check)
     try:
         yield

@@ -3,10 +3,7 @@
 The packages log to the logger `seq2seq` and print nothing by themselves. Within `console()`, which
 the command line and `seq2seq.train` enter, messages and progress bars appear on stderr, or in a
 notebook, which shows stderr in red, on stdout; elsewhere, the logging configuration of the calling
-program decides.
-
-Messages contain names and text from files of others: each is printed through `one_line`, and text
-of several lines through `printable`.
+program decides. Messages contain names and text from files of others, so that they are escaped.
 """
 
 import logging
@@ -74,10 +71,7 @@ _outside = logging.NOTSET, True  # level and `propagate` of the logger outside o
 
 @contextmanager
 def console() -> Iterator[None]:
-    """Print messages and progress bars within this context, which may be nested.
-
-    Messages do not propagate meanwhile: the root logger's handlers would print each a second time.
-    """
+    """Print messages and progress bars within this context, which may be nested."""
     global _users, _outside
     with _lock:
         _users += 1
@@ -85,7 +79,7 @@ def console() -> Iterator[None]:
             _outside = logger.level, logger.propagate
             logger.addHandler(_HANDLER)
             logger.setLevel(logger.level or logging.INFO)
-            logger.propagate = False
+            logger.propagate = False  # the root logger's handlers would print all again
     try:
         yield
     finally:
@@ -134,7 +128,6 @@ def size_in_bytes(count: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Format a number of seconds."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)

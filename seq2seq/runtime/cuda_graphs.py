@@ -68,7 +68,8 @@ class Graphs:
         self, key: Hashable, function: Callable[..., Any], inputs: Sequence[Tensor]
     ) -> _Captured | None:
         """Capture a function; None if that is impossible, as `note` then says."""
-        if len(self._captured) >= MAX_GRAPHS or self._reserved > self._most():
+        most = MAX_MEMORY_SHARE * total_memory(self._device)
+        if len(self._captured) >= MAX_GRAPHS or self._reserved > most:
             self._stop(f"{len(self._captured)} shapes take as much memory as they may")
             return None
         _free_unused(self._device)
@@ -101,9 +102,6 @@ class Graphs:
             graph.capture_end()
         current.wait_stream(self._stream)
         return _Captured(statics, graph, outputs)
-
-    def _most(self) -> float:
-        return MAX_MEMORY_SHARE * total_memory(self._device)
 
     def _stop(self, reason: str) -> None:
         self._captures, self.note = False, reason

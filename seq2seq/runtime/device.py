@@ -22,7 +22,6 @@ _TOLERANCE = 1e-5  # maximum relative error of a float32 product
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # options of mallopt(3)
 _GIB = 1 << 30
 _MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts only the second
-_CLOCK_RESOLUTION = 1e-6  # seconds; a coarser clock of CPU time cannot measure a product
 DETERMINISTIC = "SEQ2SEQ_DETERMINISTIC"  # environment variable
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _WORKSPACES = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
@@ -66,15 +65,12 @@ def resolve_precision(name: str, device: torch.device) -> str:
     """Return the precision called `auto` on a device: bf16 if that is faster, else float32."""
     if name != "auto":
         return name
-    return "bf16" if bf16_is_faster(device) else "float32"
-
-
-def bf16_is_faster(device: torch.device) -> bool:
-    """Return whether bf16 products take less time than float32 products on a device."""
     if device.type == "cuda":
         with torch.cuda.device(device):  # that of the process may be another
-            return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and _bf16_time() < 1
+            faster = bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    else:
+        faster = device.type == "cpu" and _bf16_time() < 1
+    return "bf16" if faster else "float32"
 
 
 @cache
@@ -86,20 +82,12 @@ def _bf16_time() -> float:
     """
     left, right = torch.ones(2, 256, 256)
     short = left.bfloat16(), right.bfloat16()
-    is_fine = time.get_clock_info("thread_time").resolution < _CLOCK_RESOLUTION
-    clock = time.thread_time if is_fine else time.perf_counter
-    return shortest_time(lambda: short[0] @ short[1], clock) / shortest_time(
-        lambda: left @ right, clock
-    )
+    bf16_seconds = shortest_time(lambda: short[0] @ short[1], time.thread_time)
+    return bf16_seconds / shortest_time(lambda: left @ right, time.thread_time)
 
 
-def shortest_time(
-    work: Callable[[], object], clock: Callable[[], float] = time.perf_counter
-) -> float:
-    """Return the shortest of five run times of a call, in seconds, on one thread.
-
-    With several threads the result would include waiting for a free core.
-    """
+def shortest_time(work: Callable[[], object], clock: Callable[[], float]) -> float:
+    """Return the shortest of five times of a call, in s, on one thread: it waits for no core."""
     seconds, threads = [], torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -136,9 +124,7 @@ def tensor_cores_for_lstm(device: torch.device, precision: str) -> Iterator[None
 
 @contextmanager
 def deterministic(device: torch.device, reproducible: bool | None = None) -> Iterator[None]:
-    """Make CUDA results bitwise reproducible if asked for; CPU results always are.
-
-    By default the environment variable SEQ2SEQ_DETERMINISTIC=1 asks for it.
+    """Make CUDA results bitwise reproducible if asked for, by default by SEQ2SEQ_DETERMINISTIC=1.
 
     Raises UserError if CUDA is already initialized: cuBLAS reads its setting only at the start.
     """
@@ -149,10 +135,8 @@ def deterministic(device: torch.device, reproducible: bool | None = None) -> Ite
         return
     if os.environ.get(_WORKSPACE) not in _WORKSPACES:
         if torch.cuda.is_initialized():
-            raise UserError(
-                f"{DETERMINISTIC}: CUDA is already in use in this process. "
-                f"Restart it with {_WORKSPACE}={_WORKSPACES[0]} in its environment."
-            )
+            remedy = f"Restart it with {_WORKSPACE}={_WORKSPACES[0]} in its environment."
+            raise UserError(f"{DETERMINISTIC}: CUDA is already in use in this process. {remedy}")
         os.environ[_WORKSPACE] = _WORKSPACES[0]
     cudnn = torch.backends.cudnn
     memory: Any = torch.utils.deterministic
@@ -199,10 +183,7 @@ def has_float64(device: torch.device) -> bool:
 
 
 def values_of(*tensors: Tensor) -> list[Any]:
-    """Return the values of tensors of one device as nested lists.
-
-    On a GPU all are copied at once, so that it is waited for a single time.
-    """
+    """Return the values of tensors of one device as nested lists, waiting for a GPU once."""
     if tensors[0].device.type == "cpu" or not has_float64(tensors[0].device):
         return [tensor.tolist() for tensor in tensors]
     flat = [tensor.flatten().double() for tensor in tensors]  # exact: ids are small
@@ -232,20 +213,17 @@ def _find(name: str) -> torch.device:
     count = torch.cuda.device_count()
     if name == "auto":
         return torch.device("cuda" if count else "cpu")
-    if name == "mps":
-        if not torch.backends.mps.is_available():
-            raise UserError(
-                "this machine has no GPU by Apple; use cpu or auto", argument="device", value=name
-            )
-        return torch.device(name)
     kind, _, number = name.partition(":")
-    if name not in ("cpu", "cuda") and not re.fullmatch("cuda:(0|[1-9][0-9]*)", name):
+    if not re.fullmatch("cpu|mps|cuda(:(0|[1-9][0-9]*))?", name):
         raise UserError("must be auto, cpu, cuda, cuda:N or mps", argument="device", value=name)
+    missing = ""
+    if kind == "mps" and not torch.backends.mps.is_available():
+        missing = "no GPU by Apple"
     if kind == "cuda" and int(number or 0) >= count:
-        devices = f"{count} CUDA device{'s' if count > 1 else ''}" if count else "no CUDA device"
-        raise UserError(
-            f"this machine has {devices}; use cpu or auto", argument="device", value=name
-        )
+        missing = f"{count or 'no'} CUDA device{'s' * (count > 1)}"
+    if missing:
+        text = f"this machine has {missing}; use cpu or auto"
+        raise UserError(text, argument="device", value=name)
     return torch.device(name)
 
 

@@ -59,8 +59,7 @@ def argument(name: str, value: object = None) -> str:
 class ReportedError(Exception):
     """Error whose arguments are the lines of its message, mostly a single one.
 
-    A line never becomes two, whatever file names and keys are in it. The first one begins with the
-    `argument` that the error is about, if any.
+    A line never becomes two, whatever names are in it. The first begins with any `argument`.
     """
 
     def __init__(self, *lines: str, argument: str | None = None, value: object = None) -> None:
@@ -107,20 +106,13 @@ class DamagedFile(UserError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return True if an allocation failed in Python, on the CPU or in CUDA.
-
-    Not all have an exception type of their own: a RuntimeError is recognised by its message.
-    """
-    if isinstance(error, MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))
+    """Return True if an allocation failed in Python, on the CPU or in CUDA."""
+    is_named_so = isinstance(error, RuntimeError) and bool(_OUT_OF_MEMORY.search(str(error)))
+    return is_named_so or isinstance(error, MemoryError)
 
 
 def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6) -> str:
-    """Return "; did you mean 'X'?" with the closest word, or nothing if none is close.
-
-    `similar` is the minimum ratio of matching characters.
-    """
+    """Return "; did you mean 'X'?" with the closest word, of a minimum similarity, or nothing."""
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=similar)
     return f"; did you mean '{close[0]}'?" if close else ""
 
@@ -151,22 +143,14 @@ def needs_train(task: str) -> Iterator[None]:
 
 
 def missing_extra(error: ModuleNotFoundError, task: str) -> UserError | None:
-    """Return the message for a package of training that is missing, None for others.
-
-    `task` is what needs it, such as a subcommand.
-    """
+    """Return the message for a package of training that a task misses, None for others."""
     name = (error.name or "").partition(".")[0]
-    if name not in TRAIN:
-        return None
     need = f"{task} needs PyTorch and what comes with it ({name} is not installed)"
-    return not_installed(need)
+    return not_installed(need) if name in TRAIN else None
 
 
 def not_installed(need: str, extra: str = "", otherwise: str = "") -> UserError:
-    """Return the message for a need, such as `Parquet needs pyarrow`, that an extra meets.
-
-    Without an extra, the packages that any installation has are missing.
-    """
+    """Return the message for a need, such as `plot needs matplotlib`, that an extra meets."""
     return UserError(f"{need}. Run: {install_command(extra)}{otherwise}")
 
 

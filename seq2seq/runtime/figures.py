@@ -46,12 +46,8 @@ FAMILIES = (
 )
 # Keep text as text, which browsers shape and search; make element ids reproducible; let no hinting
 # make text wider than `widest` has measured.
-OPTIONS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "seq2seq",
-    "text.hinting": "none",
-}
-OPTIONS["pdf.fonttype"] = 42  # TrueType, which journals ask for
+OPTIONS: dict[Any, Any] = dict.fromkeys(("svg.fonttype", "text.hinting"), "none")
+OPTIONS |= {"svg.hashsalt": "seq2seq", "pdf.fonttype": 42}  # TrueType, which journals ask for
 
 
 class Curve(NamedTuple):
@@ -83,7 +79,8 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
     buffer, notes, dpi = BytesIO(), list[str](), float(DPI)
     with matplotlib.rc_context(OPTIONS), _missing_glyphs() as missing:
         if suffix == ".png":
-            dpi = _dots_per_inch(*figure.get_size_inches())
+            width, height = figure.get_size_inches()  # matplotlib fails at 65,536 pixels
+            dpi = min(DPI, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
             figure.savefig(buffer, format="png", dpi=dpi)
         else:
             date = {".svg": "Date", ".pdf": "CreationDate"}[suffix]
@@ -91,16 +88,10 @@ def save(figure: "Figure", suffix: str) -> tuple[bytes, list[str]]:
     if dpi < READABLE_DPI:
         notes.append(f"at {dpi:.0f} dpi the PNG is hard to read; {INSTEAD}")
     if missing and suffix != ".svg":  # its viewer has fonts of its own
-        notes.append(
-            f"no font of matplotlib's contains {counted(len(missing), 'character')}, shown as "
-            f"boxes in the {suffix}; {INSTEAD}"
-        )
+        characters = counted(len(missing), "character")
+        text = f"no font of matplotlib's contains {characters}, shown as boxes in the {suffix}"
+        notes.append(f"{text}; {INSTEAD}")
     return buffer.getvalue(), notes
-
-
-def _dots_per_inch(width: float, height: float) -> float:
-    """Return the highest resolution within the limits (matplotlib fails at 65,536 pixels)."""
-    return min(DPI, MAX_SIDE / max(width, height), math.sqrt(MAX_PIXELS / (width * height)))
 
 
 def widest(texts: Iterable[str], font: "FontProperties") -> float:
@@ -124,9 +115,8 @@ def _missing_glyphs() -> Iterator[set[str]]:
         if " missing from " in text:
             messages.add(text.partition(" missing from ")[0])
         elif "does not support" not in text:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
+            place = warning.filename, warning.lineno
+            warnings.warn_explicit(warning.message, warning.category, *place)
 
 
 def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
@@ -146,13 +136,6 @@ def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
-def style_of(index: int) -> dict[str, Any]:
-    """Return colour and line style of a line."""
-    colours = len(COLOURS)
-    line_style = LINE_STYLES[index // colours % len(LINE_STYLES)]
-    return {"color": COLOURS[index % colours], "linestyle": line_style}
-
-
 def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -> "Figure":
     """Draw curves over the steps of training, or over ticks; see `_add_legend_below`."""
     figure, axes = new_axes(title, "" if ticks else "step")
@@ -161,8 +144,9 @@ def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -
         axes.set_xticks(range(len(ticks)), ticks)
     for index, curve in enumerate(curves):
         steps, values = zip(*thinned(curve.points), strict=True)
-        marker = "o" if len(steps) <= MARKED else ""
-        axes.plot(steps, values, label=curve.name, marker=marker, markersize=3, **style_of(index))
+        (line,) = axes.plot(steps, values, label=curve.name, markersize=3)
+        line.set(color=COLOURS[index % len(COLOURS)], marker="o" if len(steps) <= MARKED else "")
+        line.set(linestyle=LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)])
     axes.locator_params(axis="y", nbins=8)
     _add_legend_below(figure, len(curves))
     return figure
@@ -171,10 +155,7 @@ def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -
 def bar_chart(
     title: str, x_label: str, groups: Sequence[tuple[str, int]], bars: Mapping[str, Sequence[float]]
 ) -> "Figure":
-    """Draw a group of bars for each label and count, a bar in it for each name; see `line_chart`.
-
-    The count is below the label.
-    """
+    """Draw a group of bars for each label, its count below, with a bar for each name."""
     figure, axes = new_axes(title, x_label)
     axes.grid(False)  # the bars have their values
     width, places = 0.7 / len(bars), range(len(groups))

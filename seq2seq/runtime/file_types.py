@@ -9,12 +9,8 @@ HEAD_BYTES = 512  # that `recognise` needs: a tar archive has its mark at byte 2
 _MAX_HEAD_BYTES = 4096  # examined of longer ones
 COMPRESSED = (".gz", ".bz2")  # endings of files that are decompressed when read
 # Formats of a file with both sides of a text, by its ending.
-_TABLES: dict[str, Literal["csv", "json"]] = {
-    ".csv": "csv",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".json": "json",
-}
+Format = Literal["tsv", "csv", "json"]
+_TABLES: dict[str, Format] = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 DOCUMENTS = {".html": "html", ".htm": "html", ".xhtml": "html", ".srt": "srt", ".vtt": "vtt"}
 DOCUMENT_FORMATS = ("text", "html", "srt", "vtt")
 
@@ -24,7 +20,7 @@ def is_column_number(column: str) -> bool:
     return column.isascii() and column.isdigit()
 
 
-def table_format(path: Path) -> Literal["tsv", "csv", "json"]:
+def table_format(path: Path) -> Format:
     """Return the format of a table by the ending of its name, before that of compression."""
     return _TABLES.get(_ending(path), "tsv")
 
@@ -106,10 +102,7 @@ def recognise(head: bytes) -> FileType | None:
 
 
 def describe(kind: FileType, name: Path | str, path: Path | str | None = None) -> str:
-    """Return a message that names the type of a file, and the command that unpacks it.
-
-    `path` is what to write in the command if `name` is not the path.
-    """
+    """Name the type of a file, and the command that unpacks it, with `path` if it is not `name`."""
     quoted = shlex.quote(str(name if path is None else path))
     text = "lines of text" if kind.is_readable else "text"
     return f"{name}: is {kind.name}, not {text}. {kind.remedy.format(path=quoted)}"

@@ -12,7 +12,6 @@ from typing import IO, Any
 from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
 _STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
-_SHOWN_CHARACTERS = 200  # maximum length of a path in such an error
 Renames = list[tuple[Path, Path]]  # complete temporary files, and the paths they get
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
@@ -24,12 +23,10 @@ def atomic_file(
 ) -> Iterator[IO[bytes]]:
     """Yield a temporary file; on success fsync it and atomically rename it to `path`.
 
-    The previous file is renamed to `backup`, if given. A symbolic link at `path` is replaced, not
-    followed. If the block fails, the temporary file is removed. With `backup`, a crash between the
-    two renames leaves only the backup. Raises OSError, also if another process starts to write the
-    same path meanwhile; that process then completes its write.
-
-    With `later`, of `appearing_together`, the rename is left to that.
+    The previous file is renamed to `backup`, if given: a crash between the two leaves only that. A
+    symbolic link at `path` is replaced, not followed. If the block fails, the temporary file is
+    removed. Raises OSError, also if another process starts to write the same path meanwhile, which
+    then completes its write. With `later`, of `appearing_together`, the rename is left to that.
     """
     part = part_of(path)
     part.unlink(missing_ok=True)  # left by a killed process, or a link to a file of the user's
@@ -41,9 +38,8 @@ def atomic_file(
             file.flush()
             sync(file)
         if not _is_same_file(created, part):
-            raise OSError(
-                errno.EBUSY, "is being written by another process; use another path", str(path)
-            )
+            text = "is being written by another process; use another path"
+            raise OSError(errno.EBUSY, text, str(path))
         if later is not None:
             later.append((part, path))
         else:
@@ -98,10 +94,9 @@ def atomic_write(path: Path, content: bytes, backup: Path | None = None) -> None
 
 @contextmanager
 def output_file(path: Path) -> Iterator[IO[bytes]]:
-    """Yield the file to write a user's output to, following symbolic links.
+    """Yield the file to write a user's output to, following symbolic links; raises OSError.
 
-    A regular file is written atomically, a pipe, a device or an open descriptor such as /dev/stdout
-    directly: other programs may write to it as well. Raises OSError.
+    Pipes, devices and descriptors such as /dev/stdout are written directly, others atomically.
     """
     target = resolve_link(path)
     if is_stream(target):
@@ -130,10 +125,7 @@ def write_errors(name: Path | str) -> Iterator[None]:
 
 
 def check_paths(*paths: Path) -> None:
-    """Raise UserError for a path that the system refuses to resolve; it need not exist.
-
-    Such a path has a name that is too long, or a folder on the way may not be searched.
-    """
+    """Raise UserError for a path with too long a name, or in a folder that may not be searched."""
     for path in paths:
         try:
             path.stat()
@@ -143,9 +135,9 @@ def check_paths(*paths: Path) -> None:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 continue
             hint = "; a folder of the path may not be searched" * (error.errno == errno.EACCES)
-            raise UserError(f"{_shortened(path)}: {error.strerror}{hint}") from None
+            raise UserError(f"{path}: {error.strerror}{hint}") from None
         except ValueError as error:  # a NUL character
-            raise UserError(f"{_shortened(path)}: {error}") from None
+            raise UserError(f"{path}: {error}") from None
 
 
 def refused_link(path: Path) -> UserError:
@@ -172,11 +164,6 @@ def _has_long_name(path: Path) -> bool:
     above = next(folder for folder in path.absolute().parents if folder.exists())
     limit = os.pathconf(above, "PC_NAME_MAX")
     return any(len(os.fsencode(name)) > limit for name in path.parts)
-
-
-def _shortened(path: Path) -> str:
-    text = str(path)
-    return text if len(text) <= _SHOWN_CHARACTERS else f"...{text[-_SHOWN_CHARACTERS:]}"
 
 
 def resolve_link(path: Path) -> Path:
@@ -219,11 +206,8 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
 
 
 def sync(file: IO[Any]) -> None:
-    """Flush a file to the storage device; raises OSError.
-
-    On macOS, fsync alone leaves the data in the drive's volatile cache.
-    """
-    if sys.platform == "darwin":
+    """Flush a file to the storage device; raises OSError."""
+    if sys.platform == "darwin":  # fsync leaves data in the cache of the drive
         import fcntl
 
         with suppress(OSError):  # not supported by some file systems

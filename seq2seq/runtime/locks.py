@@ -17,18 +17,13 @@ from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.process_group import is_main_process
 
 LOCK = "lock"  # file that is locked instead where a file system cannot lock folders, as with NFS
-_FILE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK  # no links, no waiting
 
 
 class FolderLock:
     """Exclusive lock of one process on a folder, whatever is removed from it."""
 
     def __init__(self, folder: Path, wait: bool = False) -> None:
-        """Lock an existing folder, or wait for the process that has locked it.
-
-        Raises BlockingIOError if there is one and `wait` is not set, and other OSErrors, also if
-        the folder is removed meanwhile.
-        """
+        """Lock an existing folder, or `wait` for the process that has; raises OSErrors."""
         self._folder = self._path = folder
         self._descriptor = os.open(folder, os.O_RDONLY)
         if not _try_lock(self._descriptor, folder, wait):
@@ -36,10 +31,8 @@ class FolderLock:
             self._descriptor = _open_regular(self._path)
             if not _try_lock(self._descriptor, folder, wait):
                 self._descriptor = -1
-                logger.info(
-                    f"note: {folder}: cannot be locked on this file system; "
-                    "make sure that no other process writes to it"
-                )
+                remedy = "make sure that no other process writes to it"
+                logger.info(f"note: {folder}: cannot be locked on this file system; {remedy}")
         if not self._is_in_place():
             self.close()
             raise OSError(errno.ENOENT, "removed by another process just now", str(folder))
@@ -48,10 +41,8 @@ class FolderLock:
         """Raise RunError if another process may write here, as what is locked was replaced."""
         if self._folder.exists() and not self._is_in_place():
             kind = "folder" if self._path == self._folder else "file"
-            raise RunError(
-                f"{self._path}: another {kind} has taken the place of the one that this process "
-                "locked; stopped without writing to it"
-            )
+            text = f"another {kind} has taken the place of the one that this process locked"
+            raise RunError(f"{self._path}: {text}; stopped without writing to it")
 
     def close(self) -> None:
         """Release the lock, also where forked processes have inherited it."""
@@ -72,8 +63,7 @@ class FolderLock:
 def exclusive_lock(folder: Path) -> Iterator[FolderLock]:
     """Lock a run folder against other processes; create it if it does not exist.
 
-    Folders created here are removed again if nothing was written to them. Raises UserError if
-    another process holds the lock or the folder is not writable.
+    It is removed again if nothing was written to it. Raises UserError if it is in use or read-only.
     """
     created = [path for path in (folder, *folder.parents) if not path.exists()]  # deepest first
     lock = _lock_writable(folder)
@@ -105,15 +95,11 @@ def _lock_writable(folder: Path) -> FolderLock:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder))
         return FolderLock(folder)
     except BlockingIOError:
-        raise UserError(
-            f"{folder}: another process is writing to this run folder; "
-            "wait until it ends or set another run_dir"
-        ) from None
+        text = f"{folder}: another process is writing to this run folder"
+        raise UserError(f"{text}; wait until it ends or set another run_dir") from None
     except OSError as error:
-        raise UserError(
-            f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror}); "
-            "make it writable or set another run_dir"
-        ) from None
+        text = f"run_dir: {folder} cannot be written ({error.filename}: {error.strerror})"
+        raise UserError(f"{text}; make it writable or set another run_dir") from None
 
 
 def _try_lock(descriptor: int, path: Path, wait: bool) -> bool:
@@ -130,11 +116,10 @@ def _try_lock(descriptor: int, path: Path, wait: bool) -> bool:
             if is_main_process():
                 logger.info(f"note: {path}: waiting for another process")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except BlockingIOError:
+    except OSError as error:
         os.close(descriptor)
-        raise
-    except OSError:
-        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            raise
         return False
     return True
 
@@ -143,7 +128,7 @@ def _open_regular(path: Path) -> int:
     """Open or create a file to lock; raises OSError, and UserError for a pipe or a device."""
     error = UserError(f"{path}: is not a file but has the reserved name of a lock; move it away")
     try:
-        descriptor = os.open(path, _FILE_FLAGS, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
     except IsADirectoryError:
         raise error from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

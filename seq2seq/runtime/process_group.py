@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from seq2seq.runtime.errors import RunError, UserError, argument, is_out_of_memory
 
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
     from torch.distributed import Store  # type: ignore[attr-defined]
 
 
-class _Sliceable(Protocol):
-    def __getitem__(self, key: slice, /) -> Any: ...
-
-
-Sliced = TypeVar("Sliced", bound=_Sliceable)
-
+Items = TypeVar("Items")
 _TORCHRUN = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set for every rank
 _NUMBERS = ("RANK", "WORLD_SIZE", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 TIMEOUT = timedelta(minutes=10)  # longest wait for another rank during a run
@@ -41,36 +36,25 @@ class ProcessGroup:
     def __init__(self, rank: int = 0, size: int = 1, store: "Store | None" = None) -> None:
         """`store` is torchrun's key-value store, with keys of this training alone."""
         self.rank, self.size, self._store = rank, size, store
+        self.is_main = rank == 0  # the main process writes and reports
 
-    @property
-    def is_main(self) -> bool:
-        """True for the main process, which writes and reports."""
-        return self.rank == 0
-
-    def share(self, items: Sliced) -> Sliced:
-        """Return this rank's share: items rank, rank + size, ..."""
-        share: Sliced = items[self.rank :: self.size]
-        return share
+    def share(self, items: Items) -> Items:
+        """Return this rank's share of a sequence or an array: items rank, rank + size, ..."""
+        return items[self.rank :: self.size]  # type: ignore[index, no-any-return]
 
     def seed_part(self) -> tuple[int, ...]:
         """Return the part of a seed that differs between ranks; rank 0 draws as one process."""
         return (self.rank,) if self.rank else ()
 
     def device_for(self, name: str) -> str:
-        """Return the device of this rank: with CUDA, the GPU with its number on its machine.
-
-        Raises UserError if `name` is one GPU.
-        """
+        """Return the device of this rank: with CUDA, the GPU with its number on its machine."""
         if self.size == 1 or name == "cpu":
             return name
         import torch
 
         if name.startswith("cuda:"):
-            raise UserError(
-                "each of several processes uses the GPU with its own number; use cuda, cpu or auto",
-                argument="device",
-                value=name,
-            )
+            text = "each of several processes uses the GPU with its own number"
+            raise UserError(f"{text}; use cuda, cpu or auto", argument="device", value=name)
         if name not in ("auto", "cuda") or not torch.cuda.device_count():
             return name
         return f"cuda:{os.environ.get('LOCAL_RANK', self.rank)}"
@@ -83,14 +67,10 @@ class ProcessGroup:
             torch.cuda.set_device(device)
 
     def wait_for_main(self) -> None:
-        """Wait, for any time, until the main process has set up the run.
-
-        Polls the store, as collectives time out. Raises UserError or RunError if the main
-        process failed.
-        """
+        """Wait, for any time, until the main process has set up the run; raise its failure."""
         assert self._store is not None, "several ranks have a store"
         with distributed_errors():
-            while not self._store.check([_MAIN]):
+            while not self._store.check([_MAIN]):  # collectives would time out
                 time.sleep(_POLL)
             outcome = self._store.get(_MAIN).decode()
         if outcome == _REFUSED:
@@ -99,10 +79,7 @@ class ProcessGroup:
             raise RunError("rank 0 failed")
 
     def start(self, facts: Sequence[float]) -> None:
-        """Announce that the run is set up; compare `facts` about what each rank has read.
-
-        Raises UserError if they differ from those of the main process.
-        """
+        """Announce that the run is set up; raise UserError where ranks have read other `facts`."""
         if self._store is not None and self.is_main:
             with distributed_errors():
                 self._store.set(_MAIN, _READY)
@@ -111,10 +88,8 @@ class ProcessGroup:
             if of_rank != main:
                 with suppress(RunError):
                     self.barrier()  # no rank leaves before all have seen the difference
-                raise UserError(
-                    f"rank {rank} has another config or other data than rank 0: "
-                    "all need the same command and the same files"
-                )
+                text = f"rank {rank} has another config or other data than rank 0"
+                raise UserError(f"{text}: all need the same command and the same files")
 
     def barrier(self) -> None:
         """Wait until every rank has arrived here."""
@@ -164,10 +139,7 @@ SINGLE_PROCESS = ProcessGroup()
 
 @contextmanager
 def process_group() -> Iterator[ProcessGroup]:
-    """Join the processes that torchrun started, if it did, and yield their group.
-
-    Raises UserError for a malformed environment, RunError if the others cannot be reached.
-    """
+    """Join the processes that torchrun started, if it did; raises UserError or RunError."""
     if (problem := _environment_problem()) is not None:
         raise UserError(f"{problem}; unset it, or start with torchrun")
     rank, size = _launched()
@@ -182,13 +154,8 @@ def process_group() -> Iterator[ProcessGroup]:
         number = _store().add(f"trainings/{_attempt()}/{rank}", 1)
         store = PrefixStore(f"{_attempt()}/{number}", _store())
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
-        dist.init_process_group(
-            "cpu:gloo,cuda:nccl" if nccl else "gloo",
-            store=store,
-            rank=rank,
-            world_size=size,
-            timeout=TIMEOUT,
-        )
+        backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
+        dist.init_process_group(backend, timeout=TIMEOUT, store=store, rank=rank, world_size=size)
     try:
         yield ProcessGroup(rank, size, store)
     except (Exception, KeyboardInterrupt) as error:
@@ -273,7 +240,6 @@ def distributed_errors() -> Iterator[None]:
             raise
         first_line = str(error).partition("\n")[0] or type(error).__name__
         reason = first_line.rpartition("] ")[2][:120]
-        raise RunError(
-            f"another process of this run ended or does not answer ({reason}); "
-            f"continue from the last saved state with {argument('resume', True)}"
-        ) from None
+        remedy = f"continue from the last saved state with {argument('resume', True)}"
+        text = f"another process of this run ended or does not answer ({reason})"
+        raise RunError(f"{text}; {remedy}") from None

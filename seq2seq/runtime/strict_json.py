@@ -12,9 +12,8 @@ _ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # JSON es
 def json_text(value: Any, indent: int | None = None) -> str:
     """Format a value as strict JSON in which a line feed alone can end a line, for any reader.
 
-    `str.splitlines` and others also split at U+0085, U+2028 and U+2029; with the other C1 controls
-    and lone surrogates, which UTF-8 lacks, they are escaped. Raises RunError for a number that JSON
-    lacks (nan, inf).
+    U+0085, U+2028 and U+2029, at which others split, are escaped, as are other C1 controls and lone
+    surrogates, which UTF-8 lacks. Raises RunError for a number that JSON lacks (nan, inf).
     """
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)

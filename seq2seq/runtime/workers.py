@@ -30,7 +30,7 @@ class WorkerPool:
     ) -> None:
         fork = get_context("fork")
         self._lifeline, self._held = fork.Pipe(duplex=False)
-        parts = self._lifeline, self._held, initialize, arguments
+        parts = self._lifeline, self._held, initialize, *arguments
         self._pool = ProcessPoolExecutor(count, fork, _start, parts)
 
     def __enter__(self) -> "WorkerPool":
@@ -57,10 +57,7 @@ def available_cores() -> int:
 
 
 def _start(
-    lifeline: Connection,
-    held: Connection,
-    initialize: Callable[..., None],
-    arguments: tuple[Any, ...],
+    lifeline: Connection, held: Connection, initialize: Callable[..., None], *arguments: Any
 ) -> None:
     """Ignore signals, and end this worker once its parent has closed the lifeline or died."""
     gc.freeze()  # a collection would visit, and copy, all that the parent had loaded

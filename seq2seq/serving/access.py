@@ -6,13 +6,12 @@ import json
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import Headers
@@ -21,7 +20,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq.runtime.console import logger, one_line
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.serving.translation_queue import QueueFullError
 
 MAX_CONNECTIONS = 2_000  # further ones take the place of those that have waited longest
 HEADERS = {
@@ -49,11 +47,6 @@ class Limits:
     queue_lines: int = 10_000  # accepted and not yet translated
     seconds: float = 60.0  # to receive a request, and to answer it
 
-    @property
-    def body_bytes(self) -> int:
-        """Return the largest body that can hold an acceptable request."""
-        return _BYTES_PER_CHARACTER * self.characters + _OTHER_BYTES
-
 
 @dataclass(eq=False)
 class Client:
@@ -65,20 +58,17 @@ class Client:
     since: float = 0.0  # time at which these were left
 
     def spend(self, characters: float) -> None:
-        """Count the characters of a request; raise HTTPException 429 if too few are left.
-
-        A request may be larger than what a minute brings: the next one then waits for longer.
-        """
+        """Count the characters of a request; raise HTTPException 429 if too few are left."""
         if not self.characters:
             return
-        now, rate = time.monotonic(), self.characters / 60
-        left = min(self.characters, self.left + rate * (now - self.since))
-        self.left, self.since = left, now
-        if left < min(characters, self.characters):
-            wait = math.ceil((min(characters, self.characters) - left) / rate)
+        now, rate, needed = time.monotonic(), self.characters / 60, min(characters, self.characters)
+        self.left = min(self.characters, self.left + rate * (now - self.since))
+        self.since = now
+        if self.left < needed:
+            wait = math.ceil((needed - self.left) / rate)
             text = f"{self.characters:,} characters per minute are used; try again in {wait} s"
             raise HTTPException(429, text, {"Retry-After": str(wait)})
-        self.left -= characters
+        self.left -= characters  # may be below 0: the next request then waits for longer
 
 
 @dataclass(frozen=True)
@@ -86,38 +76,25 @@ class Access:
     """Who may use the server."""
 
     clients: Mapping[str, Client] = field(default_factory=dict)  # by token; empty: everyone may
-    hosts: frozenset[str] | None = None  # names in the Host header; None: any
+    # Names in the Host header, None for any: others point to DNS rebinding.
+    hosts: frozenset[str] | None = None
     origins: tuple[str, ...] = ()  # web pages of other origins
 
     def client(self, request: Request, api_key: str | None = None) -> Client:
-        """Return the client with the token of the request, or of its `api_key`.
-
-        Raises HTTPException 401 if there are tokens, and the request has none of them.
-        """
+        """Return the client with the token of a request, or its `api_key`; or raise 401."""
         if not self.clients:
             return Client()
         scheme, _, bearer = request.headers.get("authorization", "").partition(" ")
         token = bearer if scheme.lower() == "bearer" else api_key or ""
-        found = [
-            client
-            for known, client in self.clients.items()
-            if hmac.compare_digest(token.encode(), known.encode())
-        ]
-        if not found:
-            text = "the token is missing or wrong; send the header Authorization: Bearer TOKEN"
-            raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
-        request.state.client = found[0].name
-        return found[0]
-
-    def accepts_host(self, headers: Headers) -> bool:
-        """Return whether the Host header has an accepted name: others point to DNS rebinding."""
-        return self.hosts is None or _host_name(headers.get("host", "")) in self.hosts
+        for expected, client in self.clients.items():
+            if hmac.compare_digest(token.encode(), expected.encode()):
+                request.state.client = client.name
+                return client
+        text = "the token is missing or wrong; send the header Authorization: Bearer TOKEN"
+        raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
 
     def accepts_page(self, headers: Headers) -> bool:
-        """Return whether a request is of no web page, or of one of this server or an allowed site.
-
-        Browsers send forms of other sites without asking, and name the site.
-        """
+        """Return whether no page asks, or one of this server or an allowed site; browsers say."""
         origin = headers.get("origin")
         if {"*", origin} & set(self.origins):
             return True
@@ -132,18 +109,9 @@ class ErrorMessage(BaseModel):
     error: str = Field(description="what is wrong and what to do")
 
 
-class LimitError(HTTPException):
-    """Request that is larger than the server accepts (413)."""
-
-    def __init__(self, detail: str) -> None:
-        super().__init__(413, detail)
-
-
-class DisconnectedError(HTTPException):
-    """Client that has disconnected, to which no answer is sent (499, as of nginx)."""
-
-    def __init__(self) -> None:
-        super().__init__(499, "the client has disconnected")
+def disconnected() -> HTTPException:
+    """Return the error for a client that is gone: no answer is sent (499, as of nginx)."""
+    return HTTPException(499, "the client has disconnected")
 
 
 RESPONSES: dict[int | str, dict[str, object]] = {
@@ -158,7 +126,7 @@ RESPONSES: dict[int | str, dict[str, object]] = {
 }
 
 
-def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def error_response(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer with an error message, which may quote the request."""
     return JSONResponse({"error": one_line(message)}, status, headers)
 
@@ -167,41 +135,31 @@ async def on_error(_request: Request, error: Exception) -> Response:
     """Answer a request that failed, or that was refused."""
     match error:
         case AnyHTTPException():
-            headers = dict(error.headers) if error.headers else None
-            return error_response(error.status_code, str(error.detail), headers)
-        case RequestValidationError() | ValidationError():
-            mistakes = cast("Sequence[Mapping[str, Any]]", error.errors())
-            return error_response(400, _described(mistakes))
-        case UserError():
-            return error_response(400, str(error))
-        case RunError():
-            return error_response(500, str(error))
-        case QueueFullError():
-            return error_response(503, str(error), {"Retry-After": "1"})
+            return error_response(error.status_code, str(error.detail), error.headers)
+        case ValidationError():
+            return error_response(400, _described(error.errors()[0]))
+        case UserError() | RunError():
+            return error_response(400 if isinstance(error, UserError) else 500, str(error))
         case TimeoutError():
             text = "the translation took too long; send less text, or try again later"
             return error_response(503, text, {"Retry-After": "1"})
     return error_response(500, "the server failed; its log has the reason")
 
 
-HANDLED: tuple[type[Exception], ...] = (
-    *(AnyHTTPException, RequestValidationError, ValidationError, UserError, RunError),
-    *(QueueFullError, TimeoutError, Exception),
-)
+HANDLED = (AnyHTTPException, ValidationError, UserError, RunError, TimeoutError, Exception)
 
 
-def _described(errors: Sequence[Mapping[str, Any]]) -> str:
-    """Return the first of several mistakes, with the place in the request."""
-    first = errors[0]
-    names = list(map(str, first.get("loc", ())))
-    message = str(first.get("msg", "")).removeprefix("Value error, ")
-    if first.get("type") == "json_invalid":
+def _described(mistake: Mapping[str, Any]) -> str:
+    """Return a mistake with its place in the request."""
+    place, kind = ".".join(map(str, mistake["loc"])), mistake["type"]
+    message = str(mistake["msg"]).removeprefix("Value error, ")
+    if kind == "json_invalid":
         return message.replace("Invalid JSON:", "the body is not valid JSON in UTF-8:")
-    if not names and first.get("type") in ("model_attributes_type", "model_type"):
+    if not place and kind in ("model_attributes_type", "model_type"):
         return "the body must be a JSON object"
-    if first.get("type") == "extra_forbidden":
-        return f"{'.'.join(names)}: unknown field; /openapi.json lists those of a request"
-    return f"{'.'.join(names)}: {message}" if names else message
+    if kind == "extra_forbidden":
+        return f"{place}: unknown field; /openapi.json lists those of a request"
+    return f"{place}: {message}" if place else message
 
 
 class Guard:
@@ -243,10 +201,10 @@ class Guard:
 
     def _refusal(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         """Return the answer to a request that is refused before it is read, or None."""
-        headers = Headers(scope=scope)
+        headers, hosts = Headers(scope=scope), self._access.hosts
         if self._active > MAX_CONNECTIONS:
             return 503, "too many connections; try again in 1 s", {"Retry-After": "1"}
-        if not self._access.accepts_host(headers):
+        if hosts is not None and _host_name(headers.get("host", "")) not in hosts:
             return 400, "the Host header names another server than those allowed", {}
         if scope["method"] == "POST" and not self._access.accepts_page(headers):
             return 403, "a page of another site asks, which this server does not allow", {}
@@ -262,9 +220,9 @@ class Guard:
     def _bounded(self, scope: Scope, receive: Receive) -> Receive:
         """Return a `receive` that refuses a body that is too large, too slow or incomplete."""
         length = Headers(scope=scope).get("content-length", "0")
-        most = left = self._limits.body_bytes
+        most = left = _BYTES_PER_CHARACTER * self._limits.characters + _OTHER_BYTES
         complete, is_too_large = False, length.isdigit() and int(length) > most
-        too_large = LimitError(f"the body is larger than {most:,} bytes; send less")
+        too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send less")
         end = time.monotonic() + self._limits.seconds
 
         async def receive_bounded() -> Message:
@@ -279,7 +237,7 @@ class Guard:
             except TimeoutError:
                 raise HTTPException(408, "the request arrives too slowly") from None
             if message["type"] == "http.disconnect":
-                raise DisconnectedError
+                raise disconnected()
             if message["type"] == "http.request":
                 left -= len(message.get("body", b""))
                 complete = not message.get("more_body", False)
@@ -300,7 +258,6 @@ class _JsonFormatter(logging.Formatter):
     """Format a message, or the figures of a request, as a JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
         request = getattr(record, "request", None)
         level = "info" if request else record.levelname.lower()
         entry = {"time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"), "level": level}

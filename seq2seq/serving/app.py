@@ -33,9 +33,8 @@ _PROBE = 0.25  # seconds between probes of a client that sends nothing more
 _OTHER_FILES = 200  # besides connections
 _SECONDS_TO_CLOSE = 5  # beyond the longest request
 _DESCRIPTION = (
-    "Translation by attention-based recurrent models. `/translate`, `/languages` and `/health` "
-    "have the shape of LibreTranslate's API. Every translation equals the one that "
-    "`seq2seq translate` prints."
+    "`/translate`, `/languages` and `/health` have the shape of LibreTranslate's API. Every "
+    "translation equals the one that `seq2seq translate` prints."
 )
 
 
@@ -45,10 +44,7 @@ def create_app(
     access: Access | None = None,
     settings: SearchSettings = DEFAULT_SETTINGS,
 ) -> ASGIApp:
-    """Return the application that serves these translators.
-
-    Its lifespan starts and stops the thread that translates.
-    """
+    """Return the application; its lifespan starts and stops the thread that translates."""
     limits, access = limits or Limits(), access or Access()
     queue = TranslationQueue(limits.queue_lines)
     service = Service(pairs, queue, limits, access, settings)
@@ -98,14 +94,12 @@ class Connection(H11Protocol):
         self._unread = 0  # bytes of the answer that the client has not taken
         self._watching = self.loop.call_later(IDLE, self._watch)
         if len(self.connections) > MAX_CONNECTIONS:
-            others = (other for other in self.connections if isinstance(other, Connection))
-            waiting = (other for other in others if other.is_waiting and other is not self)
-            longest = min(waiting, key=lambda connection: connection._since, default=None)
-            if longest is not None:
-                longest.transport.abort()
+            peers = (peer for peer in self.connections if isinstance(peer, Connection))
+            waiting = [peer for peer in peers if peer.is_waiting and peer is not self]
+            if waiting:
+                min(waiting, key=lambda connection: connection._since).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End what belongs to the connection."""
         self._watching.cancel()
         super().connection_lost(exc)
 
@@ -115,7 +109,6 @@ class Connection(H11Protocol):
         return self.cycle is None or bool(self.cycle.response_complete)
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
         self._since = time.monotonic()
         super().on_response_complete()
 
@@ -179,23 +172,18 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         number = error.errno or 0
         reason = os.strerror(number) if number in errno.errorcode else error.strerror
-        raise UserError(
-            f"{argument('host', host)} {argument('port', port)}: cannot listen there ({reason}); "
-            "choose another port, or an address of this machine"
-        ) from None
+        remedy = "choose another port, or an address of this machine"
+        place = f"{argument('host', host)} {argument('port', port)}"
+        raise UserError(f"{place}: cannot listen there ({reason}); {remedy}") from None
 
 
 def address_of(listening: socket.socket) -> str:
-    """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def server_for(app: ASGIApp, longest_request: float) -> uvicorn.Server:
-    """Return a server; `run(sockets=[listen(...)])` serves until SIGINT or SIGTERM.
-
-    Requests that were accepted are answered before it returns.
-    """
+    """Return a server; `run(sockets=[listen(...)])` answers requests until SIGINT or SIGTERM."""
     config = uvicorn.Config(
         app,
         access_log=False,

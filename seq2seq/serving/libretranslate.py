@@ -15,24 +15,9 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from seq2seq.data.languages import language_name
+from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES, Client, ErrorMessage
-from seq2seq.serving.service import (
-    AUTO,
-    FORMAT,
-    JSON,
-    Body,
-    Document,
-    Format,
-    LanguagePair,
-    Service,
-    Texts,
-    described_body,
-    kind_of,
-    read_documents,
-    read_json,
-    text_list,
-    translated_documents,
-)
+from seq2seq.serving.service import AUTO, JSON, Body, Document, LanguagePair, Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -42,10 +27,10 @@ _MAX_FIELDS = 2_000  # in a form
 class TranslateText(BaseModel):
     """Text to translate. Unknown fields, such as those of other servers, are ignored."""
 
-    q: Texts = Field(description="a text, or several; each of its lines is translated")
+    q: requests.Texts = Field(description="a text, or several; each of its lines is translated")
     source: str = Field(AUTO, description='code of the source language; "auto": the only one')
     target: str = Field(description="code of the target language")
-    format: Format = Field("text", description=FORMAT)
+    format: requests.Format = Field("text", description=requests.FORMAT)
     alternatives: Annotated[int, Field(ge=0, le=100)] = Field(
         0, description="further translations; at most one less than the beam size"
     )
@@ -91,10 +76,9 @@ _STOPPING: dict[str, Any] = {"model": ErrorMessage, "description": "The server i
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes."""
     routes = APIRouter(tags=["LibreTranslate"])
-    described = described_body("/translate", TranslateText, _FORM, _MULTIPART)
-    detecting = described_body("/detect", DetectText, _FORM, _MULTIPART)
+    described = requests.described_body("/translate", TranslateText, _FORM, _MULTIPART)
+    detecting = requests.described_body("/detect", DetectText, _FORM, _MULTIPART)
 
     @routes.post(
         "/translate", response_model=TranslatedText, responses=RESPONSES, openapi_extra=described
@@ -102,16 +86,15 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate texts line by line."""
         body, client = await _read(service, request, TranslateText)
-        texts = text_list(body.q)
-        documents = await asyncio.to_thread(read_documents, texts, body.format)
+        texts = requests.text_list(body.q)
+        documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
         search = _search(service, pair, body.alternatives, documents)
         lines = [QueuedLine(line) for document in documents for line in document.lines]
         service.check_size(client, search, lines)
         translations = await service.translate(request, search, lines)
-        answers = await asyncio.to_thread(
-            translated_documents, documents, translations, search.n_best
-        )
+        join, n_best = requests.translated_documents, search.n_best
+        answers = await asyncio.to_thread(join, documents, translations, n_best)
         return JSONResponse(_answer(body, answers, pair.src))
 
     @routes.post("/detect", responses=RESPONSES, openapi_extra=detecting)
@@ -125,23 +108,10 @@ def router(service: Service) -> APIRouter:
     @routes.get("/languages")
     async def languages() -> list[Language]:
         """List the languages."""
-        return list(map(Language.model_validate, service.pairs.languages()))
-
-    @routes.get("/frontend/settings", include_in_schema=False)  # for LibreTranslate's page
-    async def settings() -> dict[str, object]:
-        """Return what the page needs to know."""
-        first = next(iter(service.pairs))
-        names = {code: {"code": code, "name": language_name(code)} for code in first}
-        return {
-            "apiKeys": bool(service.access.clients),
-            "keyRequired": bool(service.access.clients),
-            "charLimit": service.limits.characters,
-            "frontendTimeout": 500,  # ms
-            "language": {"source": names[first.src], "target": names[first.tgt]},
-            "suggestions": False,
-            "filesTranslation": False,
-            "supportedFilesFormat": [],
-        }
+        targets: dict[str, list[str]] = {code: [] for pair in service.pairs for code in pair}
+        for src, tgt in service.pairs:
+            targets[src].append(tgt)
+        return [Language(code=c, name=language_name(c), targets=targets[c]) for c in targets]
 
     @routes.get("/health", responses={503: _STOPPING})
     async def health() -> dict[str, str | int]:
@@ -155,17 +125,14 @@ def router(service: Service) -> APIRouter:
 
 
 async def _read(service: Service, request: Request, model: type[Body]) -> tuple[Body, Client]:
-    """Return the fields of a JSON or form body, and the client; raises HTTPException.
-
-    The token is in the headers or in the body.
-    """
+    """Return the fields of a JSON or form body, and the client of its token or the header's."""
     client = service.access.client(request) if "authorization" in request.headers else None
-    kind = kind_of(request)
+    kind = requests.kind_of(request)
     if kind in (_FORM, _MULTIPART):
         form = await asyncio.to_thread(_form, request.headers["content-type"], await request.body())
         body = model.model_validate(form)
     elif kind == JSON:
-        body = await read_json(request, model)
+        body = await requests.read_json(request, model)
     else:
         raise HTTPException(415, f"{kind}: send {JSON} or {_FORM}")
     return body, client or service.access.client(request, getattr(body, "api_key", None))
@@ -182,9 +149,8 @@ def _form(header: str, body: bytes) -> dict[str, object]:
 
 def _urlencoded(body: bytes) -> dict[str, list[str]]:
     """Return the values of each field of a form; raises ValueError."""
-    form = parse_qs(
-        body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
-    )
+    text = body.decode()
+    form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     for name in form:
         if any(map(str.isspace, name)):
             text = f"{name!r} is no field; write & in a text as %26, as curl --data-urlencode does"
@@ -230,9 +196,7 @@ def _search(
     translator = service.pairs[pair]
     n_best = min(1 + alternatives, translator.decoding.beam_size)
     text_only = n_best == 1 and not any(document.has_inline_markup for document in documents)
-    return Search(
-        str(pair), translator, n_best=n_best, text_only=text_only, settings=service.settings
-    )
+    return Search(str(pair), translator, None, n_best, text_only, settings=service.settings)
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:

@@ -28,15 +28,9 @@ _PAIRS = re.compile(rb"(?<![\d,])[\d,]{1,15}(?= training pairs)")
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes; they are not part of the API."""
     routes = APIRouter(include_in_schema=False)
-    templates = Environment(
-        loader=FileSystemLoader(FOLDER),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = FileSystemLoader(FOLDER)
+    templates = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     pairs = [
         {
             "src": pair.src,
@@ -53,7 +47,6 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/")
     async def page() -> Response:
-        """Return the page that translates as one types."""
         text = templates.get_template("page.html").render(
             pairs=pairs,
             max_characters=service.limits.characters,
@@ -63,7 +56,6 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/static/{name}")
     async def static_file(name: str) -> Response:
-        """Return a style sheet, a script or the icon."""
         if name not in static:
             raise HTTPException(404, "Not Found")
         return Response(static[name], media_type=_STATIC.get(name, "text/css"))

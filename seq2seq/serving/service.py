@@ -20,7 +20,7 @@ from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
-from seq2seq.serving.access import Access, Client, DisconnectedError, LimitError, Limits
+from seq2seq.serving.access import Access, Client, Limits, disconnected
 from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
@@ -40,10 +40,7 @@ class LanguagePair(NamedTuple):
 
 
 class LanguagePairs(dict[LanguagePair, Translator]):
-    """Translators by their pairs of languages, in the order of the runs; the first is the default.
-
-    Every pair occurs once: a request names languages, not runs.
-    """
+    """Translators by pairs of languages, each once, as runs are given; the first is the default."""
 
     def find(self, src: str | None, tgt: str | None, text: str = "") -> LanguagePair:
         """Return the pair that a request names.
@@ -54,9 +51,9 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         Raises UserError if no pair fits, or several do and the request names only
         one language or one without its region.
         """
-        codes = (("from", None if src == AUTO else src), ("to", tgt))
-        named = [f"{word} {code}" for word, code in codes if code is not None]
         src = None if src == AUTO else src
+        codes = (("from", src), ("to", tgt))
+        named = [f"{word} {code}" for word, code in codes if code is not None]
         fitting: list[LanguagePair] = []
         for form in (str, languages.folded, languages.language):
             wishes = [None if code is None else form(code) for code in (src, tgt)]
@@ -86,39 +83,20 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         fitting = [code for code, known in read.items() if not known or script in known]
         return fitting if fitting and script else list(read)
 
-    def languages(self) -> list[dict[str, object]]:
-        """Return code, name and targets of each language, as LibreTranslate's `GET /languages`."""
-        codes = dict.fromkeys(code for pair in self for code in pair)
-        return [
-            {
-                "code": code,
-                "name": languages.language_name(code),
-                "targets": [pair.tgt for pair in self if pair.src == code],
-            }
-            for code in codes
-        ]
-
     def __str__(self) -> str:
         return ", ".join(map(str, self))
 
 
 def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> LanguagePairs:
-    """Load the translator of each run, as `Translator.load` does.
-
-    Raises UserError if two translate the same languages.
-    """
+    """Load the translator of each run; raises UserError if two translate the same languages."""
     places: dict[LanguagePair, str] = {}
     for run in runs:
         pair = LanguagePair(*languages_of(Path(run)))
         if pair in places:
-            raise UserError(
-                f"{run}: translates {pair.src} to {pair.tgt}, as {places[pair]} does, and a "
-                "request names languages only; serve one of them"
-            )
+            text = f"translates {pair.src} to {pair.tgt}, as {places[pair]} does"
+            raise UserError(f"{run}: {text}, and a request names languages only; serve one of them")
         places[pair] = run
-    return LanguagePairs(
-        {pair: Translator.load_with([run], options) for pair, run in places.items()}
-    )
+    return LanguagePairs({key: Translator.load_with([run], options) for key, run in places.items()})
 
 
 class _First(FailFast):
@@ -144,7 +122,6 @@ Texts = Annotated[str | Items[str], WrapValidator(_checked)]
 
 
 def text_list(texts: str | list[str]) -> list[str]:
-    """Return the texts of a field as a list."""
     return [texts] if isinstance(texts, str) else texts
 
 
@@ -216,10 +193,7 @@ class Service:
     def check_size(
         self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0
     ) -> None:
-        """Raise LimitError for too many lines, or characters in lines or in `phrases` for all.
-
-        A search that costs more counts as if it had more characters.
-        """
+        """Raise HTTPException for too many lines or characters; dearer searches have more."""
         written = sum(line.characters for line in lines)
         counted = max(round(written * search.weight), phrases)
         texts = f"{max(written, phrases):,} characters"
@@ -230,23 +204,20 @@ class Service:
             (counted, self.limits.characters, texts, "characters"),
         ):
             if count > most:
-                raise LimitError(f"{text}: the limit is {most:,} {unit} per request")
+                raise HTTPException(413, f"{text}: the limit is {most:,} {unit} per request")
         client.spend(counted)
 
     async def translate(
         self, request: Request, search: Search, lines: Sequence[QueuedLine]
     ) -> list[Translation]:
-        """Return translations; if the client disconnects before, drop its lines.
-
-        Raises what `TranslationQueue.translate` raises.
-        """
+        """Return translations, as the queue does; if the client disconnects, drop its lines."""
         answer = asyncio.ensure_future(self.queue.translate(search, lines, self.limits.seconds))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
-            raise DisconnectedError
+            raise disconnected()
         finally:
             answer.cancel()
             gone.cancel()

@@ -1,7 +1,6 @@
 """Queue of requests: those that arrive together are translated as one batch on one thread.
 
-Search is batch-invariant, so a line has the translation that it has alone, whatever it shares a
-batch with.
+Search is batch-invariant: a line has the translation that it has alone, in whatever batch.
 """
 
 import asyncio
@@ -10,6 +9,8 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from fastapi import HTTPException
 
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
@@ -21,10 +22,6 @@ from seq2seq.runtime.errors import UserError
 BATCH_LINES = 256  # lines per batch at most, by their weights
 BATCH_CHARACTERS = 16_384  # likewise, so that a batch takes about a second
 MIN_SHARE = 16  # lines of a request in a batch that others want to join
-
-
-class QueueFullError(Exception):
-    """No room for the lines of a request."""
 
 
 class _AbandonedError(Exception):
@@ -46,16 +43,13 @@ class QueuedLine(NamedTuple):
 
 @dataclass(frozen=True)
 class Search:
-    """Model and settings of a request; requests with an equal search can share a batch.
-
-    `text_only` is not compared: it changes the time of a search, but neither text nor tokens.
-    """
+    """Model and settings of a request; requests with an equal search can share a batch."""
 
     pair: str
     translator: Translator = field(compare=False)
     beam_size: int | None = None  # None: that of the config
     n_best: int = 1
-    text_only: bool = field(default=True, compare=False)
+    text_only: bool = field(default=True, compare=False)  # changes neither text nor tokens
     constrained: bool = False
     settings: SearchSettings = DEFAULT_SETTINGS
 
@@ -123,7 +117,6 @@ class TranslationQueue:
         self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def close(self) -> None:
@@ -141,10 +134,9 @@ class TranslationQueue:
     async def translate(
         self, search: Search, lines: Sequence[QueuedLine], timeout: float
     ) -> list[Translation]:
-        """Return the translations of lines, in order.
+        """Return the translations of lines, in order; what is cancelled leaves the queue.
 
-        Raises QueueFullError, TimeoutError after `timeout` seconds, and what the translator raises.
-        A request that is cancelled or timed out leaves the queue.
+        Raises HTTPException 503, TimeoutError after `timeout` seconds, or what the translator does.
         """
         if not lines:
             return []
@@ -160,7 +152,8 @@ class TranslationQueue:
     def _put(self, waiting: _Waiting) -> None:
         with self._changed:
             if self.waiting + waiting.left > self._max_lines:
-                raise QueueFullError("the queue is full; try again in 1 s")
+                text = "the queue is full; try again in 1 s"
+                raise HTTPException(503, text, {"Retry-After": "1"})
             self._requests.append(waiting)
             self.waiting += waiting.left
             self._changed.notify()
@@ -174,17 +167,14 @@ class TranslationQueue:
                 self.waiting -= waiting.left
 
     def _run(self) -> None:
-        while batch := self._next_batch():
+        """Translate batches until the queue is closed and empty."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._requests or self._closing)
+                if not self._requests:
+                    return
+                batch = self._take()
             self._translate(batch)
-
-    def _next_batch(self) -> list[_Share]:
-        """Wait for requests and return a batch; an empty one once the queue is closed."""
-        with self._changed:
-            while not self._requests:
-                if self._closing:
-                    return []
-                self._changed.wait()
-            return self._take()
 
     def _take(self) -> list[_Share]:
         """Return lines of the requests that can share a batch with the first one."""
@@ -258,16 +248,14 @@ class TranslationQueue:
                 if not waiting.left or isinstance(result, Exception):
                     answered.append(waiting)
         if answered:
-            error = result if isinstance(result, Exception) else None
-            loop = answered[0].future.get_loop()
-            loop.call_soon_threadsafe(_answer, answered, error)
+            answered[0].future.get_loop().call_soon_threadsafe(_answer, answered, result)
 
 
-def _answer(answered: Sequence[_Waiting], error: Exception | None) -> None:
+def _answer(answered: Sequence[_Waiting], result: object) -> None:
     for waiting in answered:
         if waiting.future.done():  # cancelled, or timed out
             continue
-        if error is not None:
-            waiting.future.set_exception(error)
+        if isinstance(result, Exception):
+            waiting.future.set_exception(result)
         else:
             waiting.future.set_result(waiting.translations)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DESCRIPTIONS
@@ -16,22 +16,9 @@ from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.strict_json import json_text
+from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES
-from seq2seq.serving.service import (
-    FORMAT,
-    JSON,
-    Document,
-    Format,
-    Items,
-    LanguagePair,
-    Service,
-    Texts,
-    described_body,
-    read_documents,
-    read_json,
-    text_list,
-    translated_documents,
-)
+from seq2seq.serving.service import JSON, Document, Items, LanguagePair, Service, Texts
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
@@ -40,15 +27,10 @@ Hypotheses = Annotated[int, Field(ge=1, le=MAX_HYPOTHESES)]
 
 
 def _setting(name: str, default: Any) -> Any:
-    """Return a field that is an option of search."""
     return Field(default, description=DESCRIPTIONS[name])
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class SamplingRequest(_Strict):
+class SamplingRequest(BaseModel, extra="forbid"):
     """Draw translations at random in place of beam search."""
 
     samples: Hypotheses = _setting("samples", 1)
@@ -58,28 +40,18 @@ class SamplingRequest(_Strict):
     seed: int = _setting("seed", 1)
 
 
-class TranslateLines(_Strict):
+class TranslateLines(BaseModel, extra="forbid"):
     """Lines to translate, and how; every field but `text` may be omitted."""
 
-    text: Texts = Field(
-        description="a line, or several; none contains a line break, unless they have a format"
-    )
-    format: Format | None = Field(None, description=f"{FORMAT}; each is then a document")
+    text: Texts = Field(description="a line, or several; no line breaks, unless they have a format")
+    format: requests.Format | None = Field(None, description=f"{requests.FORMAT}; each a document")
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
-    beam_size: Hypotheses | None = Field(
-        None, description="1 is greedy search; null: decoding.beam_size of the run"
-    )
-    n_best: Hypotheses | None = Field(
-        None, description="hypotheses to return as n_best, at most the beam size; null: none"
-    )
+    beam_size: Hypotheses | None = Field(None, description="1 is greedy; null: that of the run")
+    n_best: Hypotheses | None = Field(None, description="hypotheses to return, up to the beam size")
     attention: bool = Field(True, description="return the attention weights")
-    prefix: Texts | None = Field(
-        None, description="start of every translation, or of each; '' for none"
-    )
-    constraints: Items[Items[str]] | None = Field(
-        None, description="for each line the phrases that its translation contains"
-    )
+    prefix: Texts | None = Field(None, description="start of all translations, or a list for each")
+    constraints: Items[Items[str]] | None = Field(None, description="phrases for each translation")
     glossary: Items[tuple[str, str]] | None = _setting("glossary", None)
     forbidden: Items[str] = _setting("forbidden", [])
     sampling: SamplingRequest | None = _setting("sampling", None)
@@ -106,12 +78,8 @@ class LineTranslation(BaseModel):
     tgt_tokens: list[str] = Field(description="T tokens, end-of-sentence included")
     log_probs: list[float] = Field(description="one per target token, nats")
     attention_weights: list[list[float]] | None = Field(description="T rows of S weights")
-    attention_blocks: list[list[list[float]]] = Field(
-        [], description="only for a line translated in parts: the weights of each part"
-    )
-    n_best: list[HypothesisEntry] = Field(
-        [], description="best first; only if the request has n_best"
-    )
+    attention_blocks: list[list[list[float]]] = Field([], description="weights of a line in parts")
+    n_best: list[HypothesisEntry] = Field([], description="best first, if the request has n_best")
 
 
 class Translations(BaseModel):
@@ -125,9 +93,8 @@ class Translations(BaseModel):
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes."""
     routes = APIRouter(prefix="/v1", tags=["v1"])
-    described = described_body("/v1/translate", TranslateLines)
+    described = requests.described_body("/v1/translate", TranslateLines)
 
     @routes.post(
         "/translate", response_model=Translations, responses=RESPONSES, openapi_extra=described
@@ -135,15 +102,16 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         client = service.access.client(request)
-        body = await read_json(request, TranslateLines)
-        texts, documents = text_list(body.text), list[Document]()
+        body = await requests.read_json(request, TranslateLines)
+        texts, documents = requests.text_list(body.text), list[Document]()
         if body.format is not None:
-            documents = await asyncio.to_thread(read_documents, texts, body.format)
+            documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
             texts = [line for document in documents for line in document.lines]
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
         search = await asyncio.to_thread(_search, service, pair, body)
-        service.check_size(client, search, lines, _characters(body))
+        terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
+        service.check_size(client, search, lines, terms + sum(map(len, body.forbidden)))
         # The queue numbers lines within a batch, so that they are checked before.
         await asyncio.to_thread(search.check, lines)
         translations = await service.translate(request, search, lines)
@@ -153,20 +121,12 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def _characters(body: TranslateLines) -> int:
-    """Return the number of characters that concern all lines."""
-    terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
-    return terms + sum(map(len, body.forbidden))
-
-
 def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
     """Return the lines with what their translations must have; raises UserError."""
     texts = [text.removesuffix("\r") for text in texts]  # as lines of files are read
     if any("\n" in text for text in texts):
         raise UserError("text: contains a line break; give a list with one line each")
-    prefixes = (
-        [body.prefix or ""] * len(texts) if not isinstance(body.prefix, list) else body.prefix
-    )
+    prefixes = body.prefix if isinstance(body.prefix, list) else [body.prefix or ""] * len(texts)
     phrases = [[] for _ in texts] if body.constraints is None else body.constraints
     for name, entries in (("prefix", prefixes), ("constraints", phrases)):
         if len(entries) != len(texts):
@@ -194,17 +154,11 @@ def _settings(served: SearchSettings, body: TranslateLines) -> SearchSettings:
         refuse_together("beam_size", sampling=body.beam_size)
     glossary = None if body.glossary is None else Glossary(body.glossary)
     if served.glossary and sampling is None and body.groups == 1:  # which cannot be constrained
-        glossary = Glossary(
-            dict(served.glossary.terms()) | dict(glossary.terms() if glossary else ())
-        )
-    return SearchSettings(
-        glossary=glossary,
-        forbidden=(*served.forbidden, *body.forbidden),
-        sampling=sampling,
-        groups=body.groups,
-        diversity=body.diversity,
-        mbr=body.mbr,
-    )
+        terms = dict(glossary.terms() if glossary else ())
+        glossary = Glossary(dict(served.glossary.terms()) | terms)
+    forbidden = (*served.forbidden, *body.forbidden)
+    more = body.model_dump(include={"groups", "diversity", "mbr"})
+    return SearchSettings(glossary, forbidden, sampling, **more)
 
 
 def _answer(
@@ -214,13 +168,11 @@ def _answer(
     documents: Sequence[Document],
 ) -> str:
     """Format the answer with the objects that `seq2seq translate --json` prints."""
-    objects = ", ".join(
-        translation_as_json(translation, body.n_best is not None, body.attention)
-        for translation in translations
-    )
+    nbest = body.n_best is not None
+    objects = ", ".join(translation_as_json(line, nbest, body.attention) for line in translations)
     head = json_text({"source": pair.src, "target": pair.tgt})
     tail = {
         "notes": [translation.notes for translation in translations],
-        "documents": [text for text, *_ in translated_documents(documents, translations)],
+        "documents": [text for text, *_ in requests.translated_documents(documents, translations)],
     }
     return f'{head[:-1]}, "translations": [{objects}], {json_text(tail)[1:]}'

@@ -779,7 +779,8 @@ FILES = {
     ),
     "text to score on a device": Row(
         "evaluate --hyp test.src -r test.tgt -b 3",
-        "evaluate --hyp: -b, --int8, --float16 and --device need -m RUN, which translates",
+        "evaluate --hyp: -b, --int8, --float16, --device and decoding.KEY need -m RUN, which "
+        "translates",
     ),
     "translations among the scores": Row(
         "evaluate -m luong -i test.src -r test.tgt -o -",

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.cli.main import main
-from seq2seq.cli.parser import COMMANDS, Parser, command_modules
+from seq2seq.cli.parser import COMMANDS, Parser, command_module
 
 ARGUMENTS = {
     "demo": [],
@@ -36,7 +36,7 @@ ARGUMENTS = {
 
 def long_options(command: str) -> list[tuple[str, argparse.Action]]:
     parser = Parser(prog=f"seq2seq {command}")
-    command_modules()[command].add_arguments(parser)
+    command_module(command).add_arguments(parser)
     return [
         (option, action)
         for option, action in parser._option_string_actions.items()

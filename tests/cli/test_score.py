@@ -119,7 +119,7 @@ def test_scores_that_are_not_finite_are_refused_by_line(
         monkeypatch.setattr(translator.engine, "log_probs", scaled)
         return translator
 
-    monkeypatch.setattr("seq2seq.cli.score.load_translator", with_scaled_logits)
+    monkeypatch.setattr("seq2seq.cli.arguments.load_translator", with_scaled_logits)
     assert call("-m", luong, "-i", files[0], "-r", files[1], *["--json"] * json_lines) == 1
     out, err = capsys.readouterr()
     assert out == ""

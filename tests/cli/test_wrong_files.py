@@ -107,7 +107,7 @@ def test_options_that_reduce_memory_are_suggested(
     def fail(*_: object, **__: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(translate_command, "load_translator", fail)
+    monkeypatch.setattr(translate_command.arguments, "load_translator", fail)
     run = str(tiny_runs["luong"])
     assert main(["translate", "-m", run, "-i", "text"]) == 1
     assert "error: out of memory; translate with a smaller -b or" in capsys.readouterr().err

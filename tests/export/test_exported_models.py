@@ -550,7 +550,7 @@ def test_a_failed_export_names_its_folder_and_leaves_none(
     tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "full"
-    monkeypatch.setattr(export_module, "save_vocabularies", no_space)
+    monkeypatch.setattr(export_module.vocabulary, "save_vocabularies", no_space)
     with pytest.raises(RunError) as caught:
         export_runs([tiny_runs["luong"]], folder)
     assert str(caught.value) == f"{folder}: cannot be written (No space left on device)"
@@ -568,7 +568,7 @@ def test_a_failed_export_leaves_files_of_others_alone(
         (folder / "notes.txt").touch()
         no_space()
 
-    monkeypatch.setattr(export_module, "save_vocabularies", written_meanwhile)
+    monkeypatch.setattr(export_module.vocabulary, "save_vocabularies", written_meanwhile)
     with pytest.raises(RunError, match="No space left on device"):
         export_runs([tiny_runs["luong"]], folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]

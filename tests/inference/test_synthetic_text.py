@@ -91,7 +91,7 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     lines = path.read_bytes().split(b"\n")
     path.write_bytes(b"\n".join([*lines[:2], lines[2][:-1], *lines[3:]]))
     with (
-        pytest.raises(UserError, match="journal:3: is damaged. Remove the file to begin again"),
+        pytest.raises(UserError, match=r"journal:3: is damaged. Remove the file to begin again"),
         Journal.open(path, SETTINGS) as journal,
     ):
         list(journal.translations())

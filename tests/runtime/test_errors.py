@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from seq2seq.cli.arguments import option
-from seq2seq.cli.parser import Parser, command_modules
+from seq2seq.cli.parser import COMMANDS, Parser, command_module
 from seq2seq.runtime.errors import UserError, argument, arguments_spelled
 
 PACKAGE = Path(__file__).resolve().parents[2] / "seq2seq"
@@ -38,7 +38,7 @@ def test_an_error_spells_its_argument_as_its_caller_does(
 
 
 def test_options_are_spelled_by_the_command_line_alone() -> None:
-    parsers = [subparser(name, module) for name, module in command_modules().items()]
+    parsers = [subparser(name, command_module(name)) for name in COMMANDS]
     options = {text for parser in parsers for text in parser._option_string_actions} - {"-h", "-m"}
     spelled = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(options))})(?![\w-])")
     named = {

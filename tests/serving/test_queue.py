@@ -12,12 +12,14 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from fastapi import HTTPException
+
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.serving import translation_queue
-from seq2seq.serving.translation_queue import QueuedLine, QueueFullError, Search, TranslationQueue
+from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 
 class Echo:
@@ -195,7 +197,7 @@ def test_a_full_queue_refuses_requests() -> None:
         first = await held(queue, echo)
         waiting = asyncio.create_task(queue.translate(search(echo), lines_of(*"abcd"), 60))
         await until_waiting(queue, 5)
-        with pytest.raises(QueueFullError, match="try again in 1 s"):
+        with pytest.raises(HTTPException, match=r"503: .*try again in 1 s"):
             await queue.translate(search(echo), lines_of("e"), 60)
         echo.open.set()
         await asyncio.gather(first, waiting)
