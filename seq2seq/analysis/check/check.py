@@ -138,8 +138,10 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
     """Read every text without its tag, by its split; raises UserError if one does not fit."""
     named = {}
     for name, files in files_by_name(data).items():
-        pairs = iter_linked_pairs(files.model_copy(update={"tag": None}))
-        src, tgt = zip(*(pair for pair, _ in pairs), strict=True)
+        src, tgt = list[str](), list[str]()
+        for pair, _ in iter_linked_pairs(files.model_copy(update={"tag": None})):
+            src.append(pair[0])
+            tgt.append(pair[1])
         named[name] = ParallelText(src, tgt, source_name(files))
     train = joined([text for name, text in named.items() if is_train(name)])
     held_out = [text for name, text in named.items() if not is_train(name)]

@@ -68,12 +68,16 @@ def text_statistics(
     difference = np.log((second / (ratio or 1.0) + RATIO_SLACK) / (first + RATIO_SLACK))
     outliers = np.flatnonzero(np.abs(difference) > math.log(MAX_RATIO))
     longest = map(max, map(len, src_ids), map(len, tgt_ids))
-    first_rows = {(src[i], tgt[i]): i for i in reversed(rows)}
+    seen, duplicates = set[tuple[str, str]](), list[int]()
+    for i in rows:
+        if (src[i], tgt[i]) in seen:
+            duplicates.append(i + 1)
+        seen.add((src[i], tgt[i]))
     return TextStatistics(
         lines=len(src),
         too_long=[number for number, length in enumerate(longest, start=1) if length > max_length],
-        blank=sorted({*range(1, len(src) + 1)} - {i + 1 for i in rows}),
-        duplicates=[i + 1 for i in rows if first_rows[src[i], tgt[i]] != i],
+        blank=[i + 1 for i in range(len(src)) if not has_text(src[i], tgt[i])],
+        duplicates=duplicates,
         identical=[i + 1 for i in rows if src[i] == tgt[i]],
         length_outliers=[rows[k] + 1 for k in outliers],
         length_ratio=ratio,
