@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1785, 1680),
+    "runtime": (1780, 1680),
     "config": (1650, 1650),
     "names": (1264, 1200),
     "data": (4670, 4670),
@@ -19,8 +19,8 @@ BUDGETS = {
     "evaluation": (632, 632),
     "training": (3040, 2950),
     "analysis": (3032, 2960),
-    "serving": (1460, 1150),
-    "cli": (3325, 3300),
+    "serving": (1455, 1150),
+    "cli": (3300, 3300),
 }
 MODULES = 202  # at most; to come to: 230
 PRONOUNS = frozenset(
