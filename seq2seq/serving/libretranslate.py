@@ -113,6 +113,21 @@ def router(service: Service) -> APIRouter:
             targets[src].append(tgt)
         return [Language(code=c, name=language_name(c), targets=targets[c]) for c in targets]
 
+    @routes.get("/frontend/settings", include_in_schema=False)  # for LibreTranslate's page
+    async def settings() -> dict[str, object]:
+        first = next(iter(service.pairs))
+        names = {code: {"code": code, "name": language_name(code)} for code in first}
+        return {
+            "apiKeys": bool(service.access.clients),
+            "keyRequired": bool(service.access.clients),
+            "charLimit": service.limits.characters,
+            "frontendTimeout": 500,  # ms
+            "language": {"source": names[first.src], "target": names[first.tgt]},
+            "suggestions": False,
+            "filesTranslation": False,
+            "supportedFilesFormat": [],
+        }
+
     @routes.get("/health", responses={503: _STOPPING})
     async def health() -> dict[str, str | int]:
         """Return 200 while the server accepts requests, with its lines that wait or are done."""

@@ -51,7 +51,10 @@ def train(
     quiet: bool = False,
 ) -> Path:
     """Train a model and return the run folder; see `trained_run.train`, which users call."""
-    init_from = None if init_from is None else Path(init_from)
+    if not isinstance(config, Config):
+        load = "config = load_config('my-run.yaml')"
+        raise TypeError(f"config: must be a Config, not {config!r:.60}; write {load}")
+    init_from, callbacks = None if init_from is None else Path(init_from), [*callbacks]
     with nullcontext() if quiet else console(), process_group() as group:
         chosen = choose_device(group.device_for(str(device)))
         with deterministic(chosen):  # set before CUDA starts
@@ -61,7 +64,7 @@ def train(
                 session, notes = _set_up(config, chosen, group, opened, init_from)
                 if resume and opened is not None and opened.state is None:
                     notes.append(f"{config.run_dir} had no saved state to resume: started the run")
-                _train(session, notes, init_from is not None, [*callbacks])
+                _train(session, notes, init_from is not None, callbacks)
     return config.run_dir
 
 

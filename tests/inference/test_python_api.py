@@ -195,10 +195,12 @@ def test_lines_and_translations_must_be_equally_many(translator: Translator) -> 
         (lambda: load_config("a", "model.dropout=0"), "overrides: must be a list of str, such as"),
         (lambda: load_config("a", {"seed": 1}), "overrides: must be a list of str, such as ['mod"),
         (lambda: load_config("a", [("seed", 1)]), "overrides[0]: must be a str, not tuple"),  # type: ignore[list-item]
+        (lambda: train("a.yaml"), "config: must be a Config, not 'a.yaml'; write config = load_"),  # type: ignore[arg-type]
         (lambda: SearchSettings(forbidden="ba"), "forbidden: must be a list of str, words and phr"),  # type: ignore[arg-type]
         (lambda: SearchSettings(forbidden=None), "forbidden: must be a list of str, words and phr"),  # type: ignore[arg-type]
         (lambda: SearchSettings(forbidden=(None,)), "forbidden[0]: must be a str, not None"),  # type: ignore[arg-type]
         (lambda: SearchSettings(forbidden=("a", b"ba")), "forbidden[1]: must be a str, not bytes"),  # type: ignore[arg-type]
+        (lambda: train({}), "config: must be a Config, not {}; write config = load_config('my"),  # type: ignore[arg-type]
     ],
 )
 def test_wrong_types_are_refused_with_the_expected_type(
@@ -273,6 +275,8 @@ def test_ignored_keys_of_a_config_are_logged(
         plain = load_config(path, ["model.decoder=none"])
     assert caplog.messages == [f"note: {note}" for note in notes]
     assert (config.model.decoder, plain.model.decoder) == ("luong", "none")
+    with pytest.raises(TypeError, match=r"^config: must be a Config, not \(Config"):
+        train((config, []))  # type: ignore[arg-type]
 
 
 # --------------------------------------------------------------- arguments and options in messages

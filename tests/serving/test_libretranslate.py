@@ -143,7 +143,14 @@ def test_requests_of_mastodon_are_answered(served: Served, expected: dict[str, s
     assert [entry["language"] for entry in found["detectedLanguage"]] == ["xx"] * 3
 
 
-def test_form_data_with_an_empty_key_is_answered(served: Served, expected: dict[str, str]) -> None:
+def test_requests_of_the_page_of_libretranslate_are_answered(
+    served: Served, expected: dict[str, str]
+) -> None:
+    """It asks for settings and languages, then sends FormData with an empty key."""
+    settings = served.call("/frontend/settings").json
+    assert settings["language"]["source"]["code"] == "xx"
+    assert settings["language"]["target"] == {"code": "yy", "name": "yy"}
+    assert {"charLimit", "suggestions", "supportedFilesFormat", "filesTranslation"} <= set(settings)
     names = ("q", "source", "target", "format", "api_key")
     values = (LINES[0], "auto", "yy", "text", "")
     limit = "----geckoformboundary5f"
