@@ -939,9 +939,9 @@ def test_check_gives_json_alone_on_stdout(call: Call, small_corpus: Path) -> Non
 @pytest.mark.parametrize(
     ("part", "last"),
     [
-        ("measure_alignment", "target/source characters "),
-        ("forecast", "target/source characters "),
-        ("cost_findings", "training "),
+        ("alignment.measure_alignment", "target/source characters "),
+        ("forecast.forecast", "target/source characters "),
+        ("forecast.cost_findings", "training "),
     ],
 )
 def test_check_prints_each_part_before_it_computes_the_next(
@@ -957,7 +957,7 @@ def test_check_prints_each_part_before_it_computes_the_next(
     assert (result.code, result.err) == (1, "seq2seq: error: the next part\n")
     lines = list(filter(None, result.lines))
     assert lines[-1].startswith(last)
-    rows = len(lines) - 5 * (part == "cost_findings")  # without measurements
+    rows = len(lines) - 5 * (part == "forecast.cost_findings")  # without measurements
     assert lines[:rows] == list(filter(None, complete))[:rows]
 
 
