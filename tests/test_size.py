@@ -15,7 +15,7 @@ BUDGETS = {
     "model": (2725, 2725),
     "engines": (2735, 2300),
     "runs": (1725, 1500),
-    "inference": (5762, 3620),
+    "inference": (5730, 3620),
     "evaluation": (632, 632),
     "training": (3040, 2950),
     "analysis": (3032, 2960),

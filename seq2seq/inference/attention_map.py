@@ -176,7 +176,9 @@ def notes_on_coverage(tokens: Sequence[str], weights: Array | None) -> list[str]
     coverage = (weights.sum(axis=0) * (len(weights) / total)).tolist()
     worst = lacking = 0.0
     run = first = range(0)
-    for span in _words(tokens):
+    for span in word_spans(tokens):
+        if tokens[span.start] == EOS:
+            continue
         lack = COVERED - sum(coverage[span.start : span.stop])
         if lack > 0 or lacking > 0:
             text = "".join(tokens[span.start : span.stop])
@@ -188,15 +190,6 @@ def notes_on_coverage(tokens: Sequence[str], weights: Array | None) -> list[str]
     if worst < MISSING:
         return []
     return [NOTE + text_of(tokens[run.start : run.stop])]
-
-
-def _words(tokens: Sequence[str]) -> Iterator[range]:
-    """Yield the indices of each word's tokens, without the end of the sentence."""
-    start = 0
-    for place, token in enumerate(tokens):
-        if place > start and (token == EOS or token[0] == SPACE):
-            yield range(start, place)
-            start = place
 
 
 MAX_CELLS = 10_000  # in one table of a notebook

@@ -43,14 +43,10 @@ class LineSteps:
         self._source = source = loaded.source
         self._requirements, self._settings = requirements, settings
         names, src = loaded.vocabularies.names, loaded.vocabularies.src
-        tags, marks, aside = (
-            text_steps.Tags(source, src),
-            text_steps.FinalMarks(source),
-            text_steps.AffixesAside(source, src),
-        )
-        masks = (
-            [] if names is None else [text_steps.NameMasks(source, names, requirements, settings)]
-        )
+        tags, marks = text_steps.Tags(source, src), text_steps.FinalMarks(source)
+        aside, masks = text_steps.AffixesAside(source, src), list[text_steps.NameMasks]()
+        if names is not None:
+            masks = [text_steps.NameMasks(source, names, requirements, settings)]
         self._completing: list[text_steps.LineStep] = [tags, marks]
         self._steps: list[text_steps.LineStep] = [
             *(tags, text_steps.Copies(source), aside, text_steps.Characters(source), marks),
@@ -264,21 +260,15 @@ def _group(
 
 def _split_word(word: str, vocabulary: Vocabulary, max_length: int) -> Iterator[str]:
     """Split a word into parts of at most `max_length` tokens, in linear time, symbols intact."""
+
+    def reached(start: int, ends: list[int]) -> int:
+        return bisect_right(
+            ends, max_length, key=lambda end: len(vocabulary.encode([word[start:end]])[0])
+        )
+
     cuts = vocabulary.cuts(word)
     start = done = 0
     while done < len(cuts):
-        ends = cuts[done : done + 8 * max_length]
-        done += _count_that_fit(word, start, ends, vocabulary, max_length)
+        done += max(1, reached(start, cuts[done : done + 8 * max_length]))
         yield word[start : cuts[done - 1]]
         start = cuts[done - 1]
-
-
-def _count_that_fit(
-    word: str, start: int, ends: list[int], vocabulary: Vocabulary, max_length: int
-) -> int:
-    """Return how many of `ends` a word reaches with `max_length` tokens, at least 1."""
-
-    def length(end: int) -> int:
-        return len(vocabulary.encode([word[start:end]])[0])
-
-    return max(1, bisect_right(ends, max_length, key=length))

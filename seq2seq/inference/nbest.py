@@ -113,12 +113,9 @@ def fill(
                 for candidate in wider
                 if candidate.hypothesis.score <= first.hypothesis.score
             ]
-            ranked = merged(sorted([*lists[number][1:], *lower], key=_score, reverse=True))
+            candidates = sorted([*lists[number][1:], *lower], key=lambda c: -c.hypothesis.score)
+            ranked = merged(candidates)
             lists[number][1:] = [candidate for candidate in ranked if candidate.text != first.text]
-
-
-def _score(candidate: Candidate) -> float:
-    return candidate.hypothesis.score
 
 
 Metric = Literal["chrf", "bleu"]

@@ -23,6 +23,7 @@ from seq2seq.inference.nbest import (
     merged,
 )
 from seq2seq.inference.requirements import Requirements
+from seq2seq.inference.scoring import as_blocks, forced_decodings
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.settings import SearchSettings
@@ -59,9 +60,7 @@ class PartSearch:
             placed = self._with_placed_terms(chunk, options) if mbr is None else {}
             for number, part in placed.items():
                 chunk[number] = part if n_best == 1 else replace(chunk[number], terms=())
-            hypotheses = self._search(
-                chunk, options, on_found and partial(_call_shifted, on_found, rows.start)
-            )
+            hypotheses = self._search(chunk, options, on_found, rows.start)
             self._repair(chunk, hypotheses, options)
             lists = [
                 self._candidates(part, ranked[:returned])
@@ -92,14 +91,11 @@ class PartSearch:
             part = terms.placed(parts[number], hypotheses[0], self._loaded.vocabularies)
             if part is None or len(part.prefix.states) <= options.min_length:
                 continue
-            if not self._requirements.is_forbidden(self._start(part)):
+            tokens = [int(state.tokens[0]) for state in part.prefix.states]  # all are fixed
+            text = self._loaded.vocabularies.tgt.decode(tokens)
+            if not self._requirements.is_forbidden(text):
                 placed[number] = part
         return placed
-
-    def _start(self, part: Part) -> str:
-        """Return the text of a translation of which each token is fixed."""
-        tokens = [int(state.tokens[0]) for state in part.prefix.states]
-        return self._loaded.vocabularies.tgt.decode(tokens)
 
     def _put_first(
         self, placed: dict[int, Part], lists: list[list[Candidate]], options: SearchOptions
@@ -179,8 +175,12 @@ class PartSearch:
         parts: Sequence[Part],
         options: SearchOptions,
         on_found: Callable[[int], None] | None = None,
+        first: int = 0,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each part; raises RunError if the model's output overflows."""
+        """Return the hypotheses of each part, the `first` of all parts and the next ones.
+
+        Raises RunError if the model's output overflows.
+        """
         loaded, most = self._loaded, self._loaded.decoding.max_length
         requests = [
             Request(
@@ -189,7 +189,8 @@ class PartSearch:
             for part in parts
         ]
         try:
-            return search(loaded.engine, requests, options, on_found)
+            shifted = None if on_found is None else (lambda number: on_found(first + number))
+            return search(loaded.engine, requests, options, shifted)
         except NonFiniteError as error:
             text = loaded.vocabularies.src.decode(requests[error.sentence].source)
             raise RunError(
@@ -207,8 +208,6 @@ class PartSearch:
 
         Search keeps the mean of the heads alone.
         """
-        from seq2seq.inference.scoring import as_blocks, forced_decodings
-
         pairs = [
             (part.ids, candidates[0].hypothesis.ids[:-1])
             for part, candidates in zip(parts, lists, strict=True)
@@ -233,7 +232,7 @@ class PartSearch:
                 hypothesis.score,
                 with_names(tgt.tokens(hypothesis.ids), spellings),
                 list(hypothesis.log_probs),
-                _blocks(hypothesis) if part.return_attention else None,
+                as_blocks(hypothesis.attention_weights) if part.return_attention else None,
             )
             for text, hypothesis in candidates
         ]
@@ -277,19 +276,9 @@ def _by_utility(
     return merged([candidates[number] for number in order])
 
 
-def _call_shifted(on_found: Callable[[int], None], start: int, number: int) -> None:
-    on_found(start + number)
-
-
 def _one_line(text: str) -> str:
     """Replace line breaks by spaces and strip white space."""
     return LINE_BREAKS.sub(" ", text).strip()
-
-
-def _blocks(hypothesis: Hypothesis) -> AttentionBlocks | None:
-    """Copy the weights [T, S] of one hypothesis, a part of those of its beam."""
-    weights = hypothesis.attention_weights
-    return None if weights is None else AttentionBlocks([weights.copy()])
 
 
 def text_with_words(

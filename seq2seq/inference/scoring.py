@@ -131,7 +131,7 @@ class _EncodedPair(NamedTuple):
 
 
 def as_blocks(weights: Array | None) -> AttentionBlocks | None:
-    """Copy the weights of a forced decoding, a part of those of its batch."""
+    """Copy weights that are a part of those of a batch or beam."""
     return None if weights is None else AttentionBlocks([weights.copy()])
 
 

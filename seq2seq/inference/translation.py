@@ -38,9 +38,8 @@ class Translation:
     src_tokens: list[str] = field(default_factory=list)  # [S]
     parts: int = 1  # into which the line was split
     left_out: bool = False  # True if the end of a very long word was not translated
-    notes: list[str] = field(
-        default_factory=list
-    )  # differences from the training text; words that got hardly any attention
+    # differences from the training text; words that got hardly any attention
+    notes: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:

@@ -11,6 +11,7 @@ from seq2seq.inference.lines import LineSteps, counted, line_list
 from seq2seq.inference.loading import LoadedModel, ModelOptions, load_folders
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
+from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
@@ -22,7 +23,6 @@ from seq2seq.runtime.errors import UserError, argument
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.metrics import Scores
-    from seq2seq.inference.scoring import ScoredLine
 
 
 class Translator(LoadedModel):
@@ -189,18 +189,14 @@ class Translator(LoadedModel):
     @overload
     def score(  # type: ignore[overload-overlap]
         self, lines: str, translations: str
-    ) -> "ScoredLine": ...
+    ) -> ScoredLine: ...
     @overload
-    def score(self, lines: Iterable[str], translations: Iterable[str]) -> "list[ScoredLine]": ...
-    def score(self, lines: Any, translations: Any) -> "ScoredLine | list[ScoredLine]":
+    def score(self, lines: Iterable[str], translations: Iterable[str]) -> list[ScoredLine]: ...
+    def score(self, lines: Any, translations: Any) -> ScoredLine | list[ScoredLine]:
         """Score given translations of lines, as `score_lines` does; or that of one string."""
-        from seq2seq.inference.scoring import score_lines
-
-        if isinstance(lines, str):
-            return score_lines(self, [lines], [argument_types.text(translations, "translations")])[
-                0
-            ]
-        return score_lines(self, lines, translations)
+        if not isinstance(lines, str):
+            return score_lines(self, lines, translations)
+        return score_lines(self, [lines], [argument_types.text(translations, "translations")])[0]
 
     def evaluate(
         self, sources: Iterable[str], references: Iterable[str], beam_size: int | None = None

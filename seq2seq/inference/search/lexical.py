@@ -250,9 +250,7 @@ MAX_CHARACTERS = 2000  # search takes a step for each token of a prefix
 class PrefixState(NamedTuple):
     """A position in a prefix."""
 
-    tokens: NDArray[
-        np.int64
-    ]  # [M], the allowed next tokens, EOS included if the translation may end
+    tokens: NDArray[np.int64]  # [M], allowed next, EOS included if the translation may end
     successors: dict[int, int]  # token -> next state; other tokens complete the prefix
 
 
