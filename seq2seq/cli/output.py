@@ -263,5 +263,5 @@ def count_lines(path: Path | None) -> int | None:
         return None
     with path.open("rb") as file:
         count = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-        file.seek(max(0, file.tell() - 1))  # the last line may have no end
+        file.seek(max(0, path.stat().st_size - 1))  # the last line may have no end
         return count + (file.read() not in (b"", b"\n"))
