@@ -53,8 +53,7 @@ def add_init_from(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model(parser: argparse.ArgumentParser, required: bool = True, more: str = "") -> None:
-    more = more or "an ensemble, which decodes as the first run's config says"
-    text = f"run folder; repeat for {more}"
+    text = f"run folder; repeat for {more or 'an ensemble, which decodes as the first run does'}"
     parser.add_argument(
         "-m", "--model", action="append", default=[], required=required, metavar="RUN", help=text
     )

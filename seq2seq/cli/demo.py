@@ -106,15 +106,15 @@ def run(options: argparse.Namespace) -> int:
         with write_errors(demo.config):
             demo.config.parent.mkdir(exist_ok=True)
         configs.write_config(demo.config, shipped.read_text(encoding="utf-8"))
-    for title, words in _commands(demo, options.overrides):
+    source = demo.folder / "handful.en"
+    for title, words in _commands(demo, str(source), options.overrides):
         say((f"\n{title}\n" if title else "") + f"$ seq2seq {shlex.join(words)}")
         code: int = options.call(words)
         if code:
             return code
         if words[0] == "train":
-            with write_errors(_sentences(demo)):
-                content = "".join(f"{line}\n" for line in demo.sentences)
-                atomic_write(_sentences(demo), content.encode())
+            with write_errors(source):
+                atomic_write(source, "".join(f"{line}\n" for line in demo.sentences).encode())
         elif words[0] == "translate":
             lines = Path(words[-1]).read_text(encoding="utf-8").splitlines()
             for pair in zip(demo.sentences, lines, strict=True):
@@ -123,9 +123,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _commands(demo: Demo, overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def _commands(demo: Demo, source: str, overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Yield the commands of the demo, each after its title, "" for none."""
-    run, source = demo.folder, str(_sentences(demo))
+    run = demo.folder
     words = [str(demo.config), *overrides, f"run_dir={run}", "--overwrite"]
     yield "2. Train", ["train", *words]
     words = ["-m", str(run), "-i", source, "-o", str(run / f"handful.{demo.tgt_lang}")]
@@ -138,10 +138,6 @@ def _commands(demo: Demo, overrides: Sequence[str]) -> Iterator[tuple[str, list[
         words = ["-m", str(run), "-i", source, "-o", str(run / f"attention{suffix}")]
         yield title, ["attention", *words]
         title = ""
-
-
-def _sentences(demo: Demo) -> Path:
-    return demo.folder / "handful.en"
 
 
 def _closing(demo: Demo) -> str:

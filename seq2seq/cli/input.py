@@ -29,7 +29,6 @@ _BLANK = "blank lines stay blank, without their prefix: {lines}"
 
 
 def is_stdin(path: Path | None) -> bool:
-    """Return whether a path is the name of standard input, -."""
     return str(path) == "-"
 
 

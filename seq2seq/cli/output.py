@@ -262,4 +262,6 @@ def count_lines(path: Path | None) -> int | None:
     if path is None or not path.is_file() or is_compressed(path):
         return None
     with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+        count = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+        file.seek(max(0, path.stat().st_size - 1))  # the last line may have no end
+        return count + (file.read() not in (b"", b"\n"))

@@ -66,7 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def variable(action: argparse.Action) -> str:
-    """Return the name of the environment variable of an option."""
     return f"SEQ2SEQ_{action.dest.upper()}"
 
 

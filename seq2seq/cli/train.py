@@ -9,7 +9,6 @@ examples:
 
 import argparse
 import shlex
-from collections.abc import Sequence
 
 from seq2seq.cli import arguments
 from seq2seq.runtime.console import logger
@@ -36,7 +35,9 @@ def run(options: argparse.Namespace) -> int:
         run_dir = train(config, *how)
     except Interrupted as stop:
         if is_main_process() and not stop.done:
-            logger.info(f"Resume with: {_resume_command(options.arguments)}")
+            words = [word for word in options.arguments if word not in ("--overwrite", "--resume")]
+            start = "seq2seq" if world_size() == 1 else "torchrun ... -m seq2seq"
+            logger.info(f"Resume with: {start} {shlex.join([*words, '--resume'])}")
         raise
     if is_main_process():
         name = shlex.quote(str(run_dir))
@@ -45,10 +46,3 @@ def run(options: argparse.Namespace) -> int:
             logger.info(f"Evaluate:   seq2seq evaluate -m {name}")
         logger.info(f"Report:     seq2seq report {name}")
     return 0
-
-
-def _resume_command(words: Sequence[str]) -> str:
-    """Return the command that resumes a run, from the arguments that it was started with."""
-    repeated = [word for word in words if word not in ("--overwrite", "--resume")]
-    start = "seq2seq" if world_size() == 1 else "torchrun ... -m seq2seq"
-    return f"{start} {shlex.join([*repeated, '--resume'])}"

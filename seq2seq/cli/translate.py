@@ -159,7 +159,8 @@ def _translate(
     n_best = options.n_best or 1
     written, lines_of_each = _writer(options)
     barred = not options.text and not options.stream and not output.on_terminal
-    total = _total(options) if barred and sys.stderr.isatty() else None
+    count = count_lines(options.input) if barred and sys.stderr.isatty() else None
+    total = None if count is None else len(range(count)[_shard(options, count)])
     partial = output.kept_on_failure("the translations of the first", "line", lines_of_each)
     with partial, report, progress("translated", total, visible=barred) as advance:
         by_line = _arrives_by_line(options)
@@ -206,12 +207,6 @@ def _as_nbest_list(translation: "Translation", index: int) -> str:
         f"{index} ||| {entry.text.replace(SEPARATOR, ESCAPED)} ||| {entry.score:.6f}\n"
         for entry in translation.n_best
     )
-
-
-def _total(options: argparse.Namespace) -> int | None:
-    """Return the number of lines to translate, None if it is not known before."""
-    lines = count_lines(options.input)
-    return None if lines is None else len(range(lines)[_shard(options, lines)])
 
 
 def _shard(options: argparse.Namespace, lines: int) -> slice:
