@@ -19,7 +19,7 @@ import yaml
 
 from seq2seq.analysis.check.forecast import Forecast, forecast
 from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
-from seq2seq.data.batching import encode_pairs
+from seq2seq.data.batching import EncodedPairs, encode_pairs
 from seq2seq.data.corpus import ParallelText, has_text, no_usable_pair
 from seq2seq.data.source_profile import scripts_of
 from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabularies
@@ -141,6 +141,28 @@ class Recipe(NamedTuple):
         return self.epochs * self.cost.epoch_seconds
 
 
+class _Trial(NamedTuple):
+    """A sample of a text as training sees it, to measure steps with."""
+
+    data: DataConfig
+    vocabularies: Vocabularies
+    pairs: EncodedPairs
+    sample: ParallelText
+    scale: float  # pairs of the text for each of the sample
+
+    def forecast(self, sections: Sections, device: torch.device) -> Forecast:
+        """Measure some training steps; the epoch of the result is one of the full text."""
+        changed: Sections = {
+            "data": {**self.data.model_dump(), **sections["data"]},
+            "training": {**sections["training"], "max_epochs": 1},
+        }
+        config = Config.model_validate({"name": "init", "run_dir": "init", **sections, **changed})
+        data = session_data(config, self.vocabularies, self.pairs, self.sample)
+        cost = forecast(new_session(config, device, data))
+        steps = round(cost.steps_per_epoch * self.scale)
+        return cost._replace(epoch_seconds=cost.epoch_seconds * self.scale, steps_per_epoch=steps)
+
+
 def choose(
     facts: TextFacts, data: DataConfig, minutes: float | None, device: torch.device
 ) -> Recipe:
@@ -150,45 +172,44 @@ def choose(
     """
     vocabulary, vocabularies = _vocabulary(facts)
     pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
-    scale = facts.pairs / len(facts.sample)
-    longer = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
-    longest = 10 * math.ceil(float(np.quantile(longer, _LONG)) / 10)
-    suffices = longest <= DataConfig.model_fields["max_length"].default
-
-    def measured(sections: Sections) -> Forecast:
-        """Measure some training steps; the epoch of the result is one of the full text."""
-        changed: Sections = {
-            "data": {**data.model_dump(), **sections["data"]},
-            "training": {**sections["training"], "max_epochs": 1},
-        }
-        config = Config.model_validate({"name": "init", "run_dir": "init", **sections, **changed})
-        trial = session_data(config, vocabularies, pairs, facts.sample)
-        cost = forecast(new_session(config, device, trial))
-        steps = round(cost.steps_per_epoch * scale)
-        return cost._replace(epoch_seconds=cost.epoch_seconds * scale, steps_per_epoch=steps)
-
-    # The larger a text, the fewer epochs it is worth; few target tokens a batch make many steps.
-    needed = round(_EPOCHS * math.pow(_PAIRS / facts.pairs, _SHRINKAGE))
-    needed = max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, needed))
-    epoch_tokens = int(np.sum(pairs.tgt.lengths[:])) * scale
-    tokens = 50 * round(epoch_tokens / _STEPS_PER_EPOCH / 50)
-    tokens = max(_FEWEST_TOKENS, min(_MOST_TOKENS, tokens))
-    halved = (tokens >> n for n in range(1, tokens.bit_length()) if tokens >> n >= _FEWEST_TOKENS)
-    small = [(_SIZES[-1], batch_tokens) for batch_tokens in halved]
-    for sizes, batch_tokens in [*((sizes, tokens) for sizes in _SIZES), *small]:
+    trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
+    needed = _needed_epochs(facts.pairs)
+    for sizes, batch_tokens in _attempts(int(np.sum(pairs.tgt.lengths[:])) * trial.scale):
         sections: Sections = {
-            "data": {} if suffices else {"max_length": longest},
+            "data": _data(pairs),
             "vocabulary": vocabulary,
             "model": {"decoder": "luong", **sizes.model},
             "training": {"batch_tokens": batch_tokens, **_TRAINING},
         }
-        cost = measured(sections)
+        cost = trial.forecast(sections, device)
         epochs = needed if minutes is None else min(needed, 60 * minutes / cost.epoch_seconds)
         steps = epochs * cost.steps_per_epoch
         if epochs >= min(sizes.epochs, needed) and steps >= sizes.steps:
             break
     _fit_to_length(sections, epochs, cost, minutes if epochs < needed else None)
     return Recipe(facts.pairs, sections, _reasons(facts, epochs, minutes), cost, epochs)
+
+
+def _needed_epochs(pairs: int) -> int:
+    """Return how many epochs a text is worth: fewer, the larger it is."""
+    epochs = round(_EPOCHS * math.pow(_PAIRS / pairs, _SHRINKAGE))
+    return max(_FEWEST_EPOCHS, min(_MOST_EPOCHS, epochs))
+
+
+def _attempts(tokens: float) -> Iterator[tuple[Sizes, int]]:
+    """Yield sizes of models and batches to try, for an epoch of target tokens, largest first."""
+    most = 50 * round(tokens / _STEPS_PER_EPOCH / 50)  # few tokens a batch make many steps
+    most = max(_FEWEST_TOKENS, min(_MOST_TOKENS, most))
+    yield from ((sizes, most) for sizes in _SIZES)
+    while (most := most // 2) >= _FEWEST_TOKENS:
+        yield _SIZES[-1], most
+
+
+def _data(pairs: EncodedPairs) -> Section:
+    """Return `max_length` if its default is less than all but a few pairs need."""
+    longer = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
+    needed = 10 * math.ceil(float(np.quantile(longer, _LONG)) / 10)
+    return {"max_length": needed} if needed > DataConfig.model_fields["max_length"].default else {}
 
 
 def _vocabulary(facts: TextFacts) -> tuple[Section, Vocabularies]:
