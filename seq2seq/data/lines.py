@@ -97,7 +97,7 @@ def aligned_lines(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
 
 def in_step(
     named: Sequence[tuple[str, Iterator[Line]]],
-    rule: str = "line N of one must belong to line N of the other",
+    rule: str = "line n of one must belong to line n of the other",
 ) -> Iterator[tuple[Line, ...]]:
     """Yield line n of all texts together, given by name.
 

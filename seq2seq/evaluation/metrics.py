@@ -105,7 +105,7 @@ def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
         if len(lines) != len(first_lines):
             raise UserError(
                 f"{first_name} has {len(first_lines)} lines but {name} has {len(lines)}: "
-                "line N of one must belong to line N of the other"
+                "line n of one must belong to line n of the other"
             )
 
 

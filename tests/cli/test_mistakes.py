@@ -796,12 +796,12 @@ FILES = {
     "a reference of other length": Row(
         "evaluate --hyp test.src -r valid.tgt",
         "test.src has 11 lines but valid.tgt has 15: "
-        "line N of one must belong to line N of the other",
+        "line n of one must belong to line n of the other",
     ),
     "a second reference of other length": Row(
         "evaluate -m luong -i test.src -r test.tgt -r valid.tgt",
         "test.src has 11 lines but valid.tgt has 15: "
-        "line N of one must belong to line N of the other",
+        "line n of one must belong to line n of the other",
     ),
     "nothing to score": Row(
         "evaluate --hyp empty -r test.tgt",
@@ -869,12 +869,12 @@ SCORES = {
     "pairs of other length": Row(
         "score -m luong -i test.src -r valid.tgt",
         "test.src has 11 lines but valid.tgt has 15: "
-        "line N of one must belong to line N of the other",
+        "line n of one must belong to line n of the other",
     ),
     "pairs of other length, read from stdin": Row(
         "score -m luong -r test.tgt",
         "standard input has 1 line but test.tgt has 11: "
-        "line N of one must belong to line N of the other",
+        "line n of one must belong to line n of the other",
     ),
     "no such translations": Row("score -m luong -i test.src -r nowhere", "nowhere: no such file"),
     "the translations as output": Row(
