@@ -9,19 +9,11 @@ import numpy as np
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Vocabulary, normalized
-from seq2seq.inference import terms
+from seq2seq.inference import nbest, terms
 from seq2seq.inference.attention_map import notes_on_coverage
 from seq2seq.inference.lines import LineSteps, chunks
 from seq2seq.inference.loading import LoadedModel
-from seq2seq.inference.nbest import (
-    AttentionBlocks,
-    Candidate,
-    Metric,
-    NBestEntry,
-    expected_utilities,
-    fill,
-    merged,
-)
+from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import as_blocks, forced_decodings
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
@@ -69,8 +61,8 @@ class PartSearch:
             if mbr is not None:
                 lists = [_by_utility(candidates, mbr, options) for candidates in lists]
             elif options.sampling is None:
-                lists = [merged(candidates) for candidates in lists]
-                fill(lists, n_best, options.size, partial(self._wider, chunk, options))
+                lists = [nbest.merged(candidates) for candidates in lists]
+                nbest.fill(lists, n_best, options.size, partial(self._wider, chunk, options))
                 if n_best > 1 and placed:
                     self._put_first(placed, lists, options)
             lists = [candidates[:n_best] for candidates in lists]
@@ -271,9 +263,11 @@ def _by_utility(
     """
     totals = [sum(candidate.hypothesis.log_probs) for candidate in candidates]
     weights = [1.0 if options.sampling else math.exp(total - max(totals)) for total in totals]
-    utilities = expected_utilities([candidate.text for candidate in candidates], weights, metric)
+    utilities = nbest.expected_utilities(
+        [candidate.text for candidate in candidates], weights, metric
+    )
     order = sorted(range(len(candidates)), key=lambda number: -utilities[number])
-    return merged([candidates[number] for number in order])
+    return nbest.merged([candidates[number] for number in order])
 
 
 def _one_line(text: str) -> str:

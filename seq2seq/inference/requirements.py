@@ -8,16 +8,9 @@ from seq2seq.data.lines import is_blank
 from seq2seq.data.sentences import MARKS
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, normalized
+from seq2seq.inference.search import lexical as lexical_constraints
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.lexical import (
-    NO_PREFIX,
-    Lexical,
-    LexicalMaker,
-    Prefix,
-    PrefixMaker,
-    check_prefixes,
-    merge,
-)
+from seq2seq.inference.search.lexical import Lexical, Prefix
 from seq2seq.inference.translation import LINE_BREAKS
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
@@ -42,12 +35,12 @@ class Requirements:
         return self._last
 
     @cached_property
-    def _prefixes(self) -> PrefixMaker:
-        return PrefixMaker(self._vocabularies.tgt)
+    def _prefixes(self) -> lexical_constraints.PrefixMaker:
+        return lexical_constraints.PrefixMaker(self._vocabularies.tgt)
 
     @cached_property
-    def _phrases(self) -> LexicalMaker:
-        return LexicalMaker(self._vocabularies.tgt)
+    def _phrases(self) -> lexical_constraints.LexicalMaker:
+        return lexical_constraints.LexicalMaker(self._vocabularies.tgt)
 
     @cached_property
     def _marks(self) -> tuple[int, ...]:
@@ -81,7 +74,7 @@ class Requirements:
     def prefix(self, text: str) -> Prefix:
         """Return the prefix for a text."""
         if is_blank(text):
-            return NO_PREFIX
+            return lexical_constraints.NO_PREFIX
         return self._prefixes.prefix(LINE_BREAKS.sub(" ", text))
 
     def lexical(
@@ -105,7 +98,7 @@ class Requirements:
 
     def with_words(self, lexical: Lexical, words: Sequence[str]) -> Lexical:
         """Require words, too, as far as the vocabulary can spell them."""
-        return merge(lexical, self._phrases.possible(words))
+        return lexical_constraints.merge(lexical, self._phrases.possible(words))
 
 
 def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[str]:
@@ -120,7 +113,7 @@ def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[s
         raise UserError(
             f"{len(prefixes)} prefixes for {len(lines)} lines; give one per line, '' for none"
         )
-    check_prefixes(prefixes)
+    lexical_constraints.check_prefixes(prefixes)
     return prefixes
 
 

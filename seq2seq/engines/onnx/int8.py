@@ -10,21 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import NodeProto, TensorProto
 
-from seq2seq.engines.onnx.graph import (
-    CONTRIB,
-    FLOAT,
-    Array,
-    Bounds,
-    Graph,
-    attribute,
-    bounds_of,
-    declare,
-    loop_body,
-    make,
-    rank_of,
-    recurrent_bounds,
-    types_of,
-)
+from seq2seq.engines.onnx import graph as graphs
+from seq2seq.engines.onnx.graph import Array, Bounds, Graph, make
 
 UNDEFINED = "undefined"  # output [N]: NaN where a rounded value was NaN
 ZERO = 128  # zero point of rounded inputs, which are unsigned
@@ -32,7 +19,7 @@ ZERO = 128  # zero point of rounded inputs, which are unsigned
 
 def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
     """Replace the products of both graphs by int8 ones, in place."""
-    bounds = bounds_of(encoder, {})
+    bounds = graphs.bounds_of(encoder, {})
     names = {value.name for value in decoder.inputs}
     encoded = {value.name: bounds[value.name] for value in encoder.outputs if value.name in bounds}
     states = {f"{value.name}": f"next_{value.name}" for value in decoder.inputs}
@@ -44,7 +31,7 @@ def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
         if name in names
     }
     _Quantizer(encoder, bounds).run_encoder()
-    _Quantizer(decoder, recurrent_bounds(decoder, input_bounds, successors)).run_step()
+    _Quantizer(decoder, graphs.recurrent_bounds(decoder, input_bounds, successors)).run_step()
 
 
 def quantize_rows(array: Array) -> tuple[Array, Array]:
@@ -86,15 +73,15 @@ class _Quantizer:
         if self.rounded:
             sums = [self._sum(name, [-1], flat=True) for name in dict.fromkeys(self.rounded)]
             self._op("Identity", self._total(sums), result=UNDEFINED)
-            self.graph.outputs.append(declare(UNDEFINED, FLOAT, ["rows"]))
+            self.graph.outputs.append(graphs.declare(UNDEFINED, graphs.FLOAT, ["rows"]))
         self.graph.nodes = self.nodes
         self.graph.prune()
 
     def run_encoder(self) -> None:
         """Rewrite the graph of the encoder; the first state is NaN where a rounded value was."""
-        types = types_of(self.graph)
+        types = graphs.types_of(self.graph)
         self.rewrite()
-        ranks = {name: rank_of(types, name) or 2 for name in self.rounded}
+        ranks = {name: graphs.rank_of(types, name) or 2 for name in self.rounded}
         sums = [self._sum(name, list(range(1, rank))) for name, rank in ranks.items()]
         sums += [self._sum(name, [0, 2]) for name in self.loops]
         if sums:
@@ -137,7 +124,7 @@ class _Quantizer:
         array = self.graph.weights.get(node.input[1])
         if array is None or array.ndim != 2 or min(array.shape) == 1:
             return None
-        return node.input[1], node.op_type == "Gemm" and bool(attribute(node, "transB", 0))
+        return node.input[1], node.op_type == "Gemm" and bool(graphs.attribute(node, "transB", 0))
 
     def _quantized(self, weight: str, is_transposed: bool) -> tuple[str, str]:
         """Return a matrix [D, out] in int8, with the scales [out]."""
@@ -173,7 +160,7 @@ class _Quantizer:
         """Return `W x + b` of unsigned rows x = scale (r - ZERO), in one pass over the results."""
         zero = self._constant(np.array(ZERO, np.uint8))
         inputs = [rows, weight[0], scale, weight[1], zero, *(["", bias] if bias else [])]
-        return self._op("MatMulIntegerToFloat", *inputs, domain=CONTRIB)
+        return self._op("MatMulIntegerToFloat", *inputs, domain=graphs.CONTRIB)
 
     def _by_rows(self, source: str, matrix: tuple[str, str], bias: str | None) -> str:
         """Return the product of an input that is rounded with a scale for each row."""
@@ -194,7 +181,7 @@ class _Quantizer:
         if (
             table is None
             or table.ndim != 2
-            or attribute(node, "axis", 0)
+            or graphs.attribute(node, "axis", 0)
             or table.dtype != np.float32
         ):
             return
@@ -204,13 +191,15 @@ class _Quantizer:
         integers, scales = (
             self._op("Gather", name, node.input[1]) for name in self.tables[node.input[0]]
         )
-        node.CopyFrom(make("Mul", [self._op("Cast", integers, to=FLOAT), scales], node.output))
+        node.CopyFrom(
+            make("Mul", [self._op("Cast", integers, to=graphs.FLOAT), scales], node.output)
+        )
 
     def _loop(self, node: NodeProto) -> None:
         """Rewrite the body of a loop."""
-        body, successors = loop_body(self.graph.weights, node)
+        body, successors = graphs.loop_body(self.graph.weights, node)
         body._count = self.graph._count
-        bounds = recurrent_bounds(body, dict.fromkeys(successors, 1.0), successors)
+        bounds = graphs.recurrent_bounds(body, dict.fromkeys(successors, 1.0), successors)
         inner = _Quantizer(body, bounds, inner=True)
         inner.rewrite()
         body.nodes = inner.nodes

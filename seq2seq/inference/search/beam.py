@@ -8,18 +8,11 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Array, Best, Engine, EngineStep, spread
+from seq2seq.inference.search import strategies
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
 from seq2seq.inference.search.rules import RuleStates
-from seq2seq.inference.search.strategies import (
-    Selection,
-    Slots,
-    Strategy,
-    Trail,
-    coverage_penalty,
-    length_penalty,
-    rows_of,
-)
+from seq2seq.inference.search.strategies import Selection, Slots, Strategy, Trail
 
 
 class Pool(NamedTuple):
@@ -75,7 +68,7 @@ class Beam(Strategy):
             self._coverage = before + step.attention
         ends = best.tokens == EOS_ID
         lengths = np.maximum(self.slots.lengths, 1)  # empty slots have 0
-        norms = length_penalty(lengths, self.options.length_penalty).astype(np.float32)
+        norms = strategies.length_penalty(lengths, self.options.length_penalty).astype(np.float32)
         norms = norms.repeat(groups) if groups > 1 else norms
         if len(ended := np.flatnonzero(ends[:, :width].any(axis=1))):
             self._add_to_pool(ended, best, ends, norms)
@@ -88,7 +81,7 @@ class Beam(Strategy):
         shape = len(done), self.options.size
         tokens, parents = tokens.reshape(shape), parents.reshape(shape)
         if self._coverage is not None:
-            self._coverage = self._coverage[rows_of(parents).ravel()]
+            self._coverage = self._coverage[strategies.rows_of(parents).ravel()]
         first = best.scores[::groups, 0]
         return Selection(tokens, parents, log_probs.reshape(shape), first, done)
 
@@ -107,7 +100,9 @@ class Beam(Strategy):
             slots = groups // self.options.groups
             coverage = self._coverage[slots[:, None] * self.options.size + of_slot]
             lengths = np.broadcast_to(self.slots.sources[slots][:, None], parents.shape)
-            scores = scores + coverage_penalty(coverage, lengths, self.options.coverage_penalty)
+            scores = scores + strategies.coverage_penalty(
+                coverage, lengths, self.options.coverage_penalty
+            )
         steps = np.full(parents.shape, self.trail.end)
         new = Pool(scores, steps, of_slot, best.log_probs[groups, :width])
         joined = [
