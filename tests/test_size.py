@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1780, 1680),
+    "runtime": (1785, 1680),
     "config": (1600, 1600),
     "names": (1250, 1200),
     "data": (4590, 4590),
@@ -18,7 +18,7 @@ BUDGETS = {
     "inference": (5706, 3620),
     "evaluation": (595, 595),
     "training": (2950, 2950),
-    "analysis": (2956, 2900),
+    "analysis": (2975, 2900),
     "serving": (1470, 1150),
     "cli": (3300, 3300),
 }

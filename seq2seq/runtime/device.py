@@ -22,6 +22,7 @@ _TOLERANCE = 1e-5  # maximum relative error of a float32 product
 _MMAP_THRESHOLD, _TRIM_THRESHOLD, _TOP_PAD = -3, -1, -2  # options of mallopt(3)
 _GIB = 1 << 30
 _MMAP_THRESHOLDS = _GIB, 32 << 20  # glibc before 2022 accepts only the second
+_CLOCK_RESOLUTION = 1e-6  # seconds; a coarser clock of CPU time cannot measure a product
 DETERMINISTIC = "SEQ2SEQ_DETERMINISTIC"  # environment variable
 _WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 _WORKSPACES = (":4096:8", ":16:8")  # with other values the reduction order of cuBLAS may vary
@@ -82,8 +83,10 @@ def _bf16_time() -> float:
     """
     left, right = torch.ones(2, 256, 256)
     short = left.bfloat16(), right.bfloat16()
-    bf16_seconds = shortest_time(lambda: short[0] @ short[1], time.thread_time)
-    return bf16_seconds / shortest_time(lambda: left @ right, time.thread_time)
+    is_fine = time.get_clock_info("thread_time").resolution < _CLOCK_RESOLUTION
+    clock = time.thread_time if is_fine else time.perf_counter
+    bf16_seconds = shortest_time(lambda: short[0] @ short[1], clock)
+    return bf16_seconds / shortest_time(lambda: left @ right, clock)
 
 
 def shortest_time(work: Callable[[], object], clock: Callable[[], float]) -> float:

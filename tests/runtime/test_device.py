@@ -259,6 +259,13 @@ def test_load_on_the_machine_does_not_affect_the_precision(monkeypatch: pytest.M
         assert clock() - start < (time.monotonic() - wall_start) / 2
 
 
+def test_a_coarse_clock_of_cpu_time_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may show no time at all for a product."""
+    monkeypatch.setattr(time, "thread_time", lambda: 0.0)
+    monkeypatch.setattr(time, "get_clock_info", lambda _: SimpleNamespace(resolution=0.01))
+    assert device_module._bf16_time.__wrapped__() > 0
+
+
 @pytest.mark.parametrize("has_bf16", [True, False])
 def test_a_gpu_that_emulates_bf16_trains_in_float32(
     has_bf16: bool, monkeypatch: pytest.MonkeyPatch

@@ -103,8 +103,11 @@ def ending_limit(settings: TrainingConfig, cost: Forecast) -> str | None:
     needed, minutes = cost.all_seconds, settings.max_minutes
     if minutes is not None and (needed is None or 60 * minutes < needed):
         return "max_minutes"
-    if needed is None:
-        return None
+    return None if needed is None else _limit_of_steps(settings, cost)
+
+
+def _limit_of_steps(settings: TrainingConfig, cost: Forecast) -> str:
+    """Return which of the limits of steps and epochs comes first."""
     return "max_steps" if settings.max_steps == cost.total_steps else "max_epochs"
 
 
@@ -123,14 +126,13 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     if needed is not None and minutes is not None and limit != "max_minutes":
         yield Finding("time", False, "training.max_minutes is enough for all steps")
     elif needed is not None and minutes is not None:
-        lower = "max_steps" if settings.max_steps == cost.total_steps else "max_epochs"
         decays = settings.decay.name in ("linear", "cosine")
         completes = f" so that the {settings.decay.name} decay completes" if decays else ""
         text = (
             f"training.max_minutes={minutes:g} ends training after about "
             f"{100 * 60 * minutes / needed:.0f}% of its {cost.total_steps:,} steps (all take "
             f"{duration(needed)}, validation excluded). Raise it, or lower "
-            f"training.{lower}{completes}."
+            f"training.{_limit_of_steps(settings, cost)}{completes}."
         )
         yield Finding("time", True, text)
     steps = training_steps(settings, cost)

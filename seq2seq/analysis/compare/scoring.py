@@ -105,7 +105,7 @@ def score_all(
     buckets = length_buckets(task.text.src, task.longest, task.unit)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
-    baseline: tuple[list[SeedResult], NDArray[np.float64] | None] | None = None
+    baseline: NDArray[np.float64] | None = None
     for variant in plan.variants:
         if variant.name in failed:
             continue
@@ -115,23 +115,39 @@ def score_all(
             _score_run(plan, task, variant, config, states.get(config.run_dir))
             for config in configs
         ]
-        means, difference, ensemble = None, None, None
-        if resamples.suffice:  # the mean BLEU over seeds of each resample
-            counts = (run.output.text.counts for run in runs)
-            drawn = [resamples.scores(rows, metrics.bleu_of_sums) for rows in counts]
-            means = np.asarray(np.stack(drawn).mean(axis=0))
-        if baseline is not None:
-            systems = ([run.output.text.counts for run in system] for system in (baseline[0], runs))
-            differing = differing_sentences(*systems)
-            scores = bleu_scores(baseline[0]), bleu_scores(runs)
-            difference = bootstrap.difference(*scores, baseline[1], means, differing)
-        baseline = baseline or (runs, means)
+        means = _resampled_means(runs, resamples)
+        baseline = baseline if results else means
+        difference = _difference(results[0].runs, runs, baseline, means) if results else None
+        ensemble = None
         if len(runs) > 1:
             ensemble = _score(plan, task, variant, folders, f"{variant.name}-ensemble")
         parameters = sum(math.prod(shape) for shape in read_header(folders[0] / BEST)[1].values())
         by_length = [mean(run.output.text.bleu(bucket) for run in runs) for bucket in buckets]
         results.append(VariantResult(variant, runs, ensemble, parameters, difference, by_length))
     return ComparisonResult(plan, task, buckets, results, failed)
+
+
+def _resampled_means(
+    runs: Sequence[SeedResult], resamples: Resamples
+) -> NDArray[np.float64] | None:
+    """Return the mean BLEU over seeds of each resample; None for too few sentences."""
+    if not resamples.suffice:
+        return None
+    counts = (run.output.text.counts for run in runs)
+    drawn = [resamples.scores(sentences, metrics.bleu_of_sums) for sentences in counts]
+    return np.asarray(np.stack(drawn).mean(axis=0))
+
+
+def _difference(
+    baseline: Sequence[SeedResult],
+    runs: Sequence[SeedResult],
+    baseline_resampled: NDArray[np.float64] | None,
+    resampled: NDArray[np.float64] | None,
+) -> Difference:
+    counts = ([run.output.text.counts for run in system] for system in (baseline, runs))
+    scores = bleu_scores(baseline), bleu_scores(runs)
+    differing = differing_sentences(*counts)
+    return bootstrap.difference(*scores, baseline_resampled, resampled, differing)
 
 
 def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
