@@ -11,7 +11,7 @@ from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Vocabulary, normalized
 from seq2seq.inference import nbest, terms
 from seq2seq.inference.attention_map import notes_on_coverage
-from seq2seq.inference.lines import LineSteps, chunks
+from seq2seq.inference.lines import bounded_slices
 from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
 from seq2seq.inference.requirements import Requirements
@@ -19,7 +19,7 @@ from seq2seq.inference.scoring import as_blocks, forced_decodings
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.text_steps import Part
+from seq2seq.inference.text_steps import LineSteps, Part
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
@@ -47,7 +47,8 @@ class PartSearch:
         returned = None if n_best > 1 or mbr or options.sampling else 1
         if returned and self._requirements.forbidden is None:
             options = options._replace(returned=1)
-        for rows in chunks(parts):
+        lengths = [(len(part.ids) + 1, len(part.prefix.states)) for part in parts]
+        for rows in bounded_slices([source * (source + prefix) for source, prefix in lengths]):
             chunk = list(parts[rows])
             placed = self._with_placed_terms(chunk, options) if mbr is None else {}
             for number, part in placed.items():

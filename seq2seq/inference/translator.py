@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
-from seq2seq.inference.lines import LineSteps, counted, line_list
+from seq2seq.inference.lines import counted, line_list
 from seq2seq.inference.loading import LoadedModel, ModelOptions, load_folders
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
@@ -15,7 +15,7 @@ from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
-from seq2seq.inference.text_steps import SourceLine
+from seq2seq.inference.text_steps import LineSteps, SourceLine
 from seq2seq.inference.translation import Translation, copied, join_parts
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
@@ -181,8 +181,9 @@ class Translator(LoadedModel):
         options = _search_options(self, settings, size, text_only, requirements.forbidden)
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
+        on_part = counted([len(line.parts) for line in prepared], on_translated)
         translated = PartSearch(self, steps, requirements).translate(
-            parts, options, n_best, counted(prepared, on_translated), settings
+            parts, options, n_best, on_part, settings
         )
         return _joined(prepared, translated, n_best, by_score)
 
