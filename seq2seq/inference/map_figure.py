@@ -43,7 +43,8 @@ def map_figure(maps: Sequence[AttentionMap]) -> "Figure":
     titles = [_title(attention, CELL * across, font) for attention in maps]
     left, above = _room(maps, titles, font)
     size = columns * (left + CELL * across), rows * (above + CELL * down) + BAR + EDGE
-    figure = _shown_figure(Figure)(figsize=size)
+    figure = Figure(figsize=size)
+    figure._repr_png_ = lambda: save(figure, ".png")[0]  # type: ignore[attr-defined]  # for a notebook
     figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - EDGE / size[1]))
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     blue = [value / 255 for value in BLUE]
@@ -61,16 +62,6 @@ def map_figure(maps: Sequence[AttentionMap]) -> "Figure":
     bar = figure.colorbar(mesh, ax=list(panels[: len(maps)]), ticks=[0, 1], shrink=shrink, **place)
     bar.set_label("attention weight", fontproperties=font)
     return figure
-
-
-def _shown_figure(figure_type: "type[Figure]") -> "type[Figure]":
-    """Return a figure that a notebook shows, also where pyplot is not in use."""
-
-    class ShownFigure(figure_type):  # type: ignore[valid-type, misc]
-        def _repr_png_(self) -> bytes:
-            return save(self, ".png")[0]
-
-    return ShownFigure
 
 
 def _title(attention: AttentionMap, room: float, font: "FontProperties") -> str:
@@ -115,9 +106,7 @@ def _draw_word_bars(axes: "Axes", attention: AttentionMap) -> None:
     """Join the labels of each word's tokens by a bar beside the cells."""
     beside = -0.5 * LABEL_GAP / CELL
     style: dict[str, Any] = {"color": "#9aa0a8", "linewidth": 1.2, "clip_on": False}
-    if is_split(attention.src_tokens):
-        for word in word_spans(attention.src_tokens):
-            axes.plot((word.start + 0.15, word.stop - 0.15), (beside, beside), **style)
-    if is_split(attention.tgt_tokens):
-        for word in word_spans(attention.tgt_tokens):
-            axes.plot((beside, beside), (word.start + 0.15, word.stop - 0.15), **style)
+    for tokens, step in ((attention.src_tokens, 1), (attention.tgt_tokens, -1)):
+        for word in word_spans(tokens) if is_split(tokens) else ():
+            ends = (word.start + 0.15, word.stop - 0.15), (beside, beside)
+            axes.plot(*ends[::step], **style)
