@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
 from seq2seq.inference.lines import counted, line_list
-from seq2seq.inference.loading import LoadedModel, ModelOptions, load_folders
+from seq2seq.inference.loading import LoadedModel, ModelOptions
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import ScoredLine, score_lines
@@ -51,11 +51,6 @@ class Translator(LoadedModel):
         not fit together, or the device does not compute in the precision.
         """
         return cls.load_with(runs, ModelOptions(device, int8, float16, overrides))
-
-    @classmethod
-    def load_with(cls, runs: Sequence[Path | str], options: ModelOptions) -> Self:
-        """Load run folders as `load` does."""
-        return load_folders(cls, runs, options)
 
     def beam_size(self, requested: int | None, n_best: int) -> int:
         """Return the requested beam size or the config's; raises UserError if below `n_best`."""
@@ -175,7 +170,7 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
-        requirements = self._requirements.forbidding(settings.forbidden)
+        requirements = self._requirements(settings.forbidden)
         steps = LineSteps(self, requirements, settings)
         prepared = steps.prepare(lines, prefixes, constraints, not text_only)
         options = _search_options(self, settings, size, text_only, requirements.forbidden)
@@ -234,20 +229,21 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         self._search_size(beam_size, n_best, constraints is not None, settings)
-        requirements = self._requirements.forbidding(settings.forbidden)
+        requirements = self._requirements(settings.forbidden)
         LineSteps(self, requirements, settings).prepare(lines, prefixes, constraints)
 
     def check_phrases(
         self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings
     ) -> None:
         """Raise UserError for required phrases, after their place, that no translation can have."""
-        requirements = self._requirements.forbidding(settings.forbidden)
+        requirements = self._requirements(settings.forbidden)
         for place, texts in phrases:
             requirements.lexical(texts, Masked("", {}), place)
 
     @cached_property
-    def _requirements(self) -> Requirements:
-        return Requirements(self.vocabularies)
+    def _requirements(self) -> Callable[[tuple[str, ...]], Requirements]:
+        """Return a function from forbidden words to requirements, of which it keeps the last."""
+        return lru_cache(2)(partial(Requirements, self.vocabularies))
 
     def _search_size(
         self, requested: int | None, n_best: int, constrained: bool, settings: SearchSettings
