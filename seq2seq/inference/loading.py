@@ -107,11 +107,7 @@ def is_cpu(device: str) -> bool:
 
 
 def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
-    """Return the fields of exported folders.
-
-    Raises UserError for options that they do not have, and for folders that are damaged or do not
-    fit together.
-    """
+    """Return the fields of exported folders; raises UserError if they do not fit together."""
     if options.device not in ("auto", "cpu"):
         text = "an exported model runs on the CPU; use the run folder, or cpu"
         raise UserError(text, argument="device", value=options.device)
@@ -192,11 +188,10 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
 
 def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:
     """Raise UserError for options that torch does not compute on the device."""
-    if options.int8 and device.type != "cpu":
-        text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
-        raise UserError(text, argument="int8", value=True)
     if options.int8:
         text = f"torch computes {path}, as it has no ONNX form; remove the option"
+        if device.type != "cpu":
+            text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
         raise UserError(text, argument="int8", value=True)
     if options.float16 and device.type != "cuda":
         text = f"needs a CUDA GPU, not {device}; remove it"

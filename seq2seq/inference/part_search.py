@@ -31,7 +31,6 @@ class PartSearch:
     """Translates parts of lines by the searches of one model."""
 
     def __init__(self, loaded: LoadedModel, steps: LineSteps, requirements: Requirements) -> None:
-        """Take what prepared the parts."""
         self._loaded, self._steps, self._requirements = loaded, steps, requirements
 
     def translate(
@@ -97,13 +96,7 @@ class PartSearch:
         searched = self._search([*placed.values()], options._replace(returned=1))
         for (number, part), hypotheses in zip(placed.items(), searched, strict=True):
             (first,) = self._candidates(part, hypotheses)
-            below = [
-                candidate
-                for candidate in lists[number]
-                if candidate.text != first.text
-                and candidate.hypothesis.score <= first.hypothesis.score
-            ]
-            lists[number] = [first, *below]
+            lists[number] = [first, *nbest.below(first, lists[number])]
 
     def _wider(
         self, parts: Sequence[Part], options: SearchOptions, numbers: Sequence[int], size: int
@@ -258,10 +251,7 @@ class PartSearch:
 def _by_utility(
     candidates: Sequence[Candidate], metric: Metric, options: SearchOptions
 ) -> list[Candidate]:
-    """Return one candidate per text, by expected utility.
-
-    Samples are weighted equally, hypotheses of a beam by their probability.
-    """
+    """Rank by utility, with samples of equal weights, and hypotheses by their probability."""
     totals = [sum(candidate.hypothesis.log_probs) for candidate in candidates]
     weights = [1.0 if options.sampling else math.exp(total - max(totals)) for total in totals]
     utilities = nbest.expected_utilities(
@@ -272,7 +262,6 @@ def _by_utility(
 
 
 def _one_line(text: str) -> str:
-    """Replace line breaks by spaces and strip white space."""
     return LINE_BREAKS.sub(" ", text).strip()
 
 

@@ -37,11 +37,6 @@ class ScoredLine:
         return bool(self.log_probs) or self.log_prob > -math.inf
 
     @property
-    def finite(self) -> bool:
-        """Return True if the log-probability of every token is a finite number."""
-        return all(map(math.isfinite, self.log_probs))
-
-    @property
     def perplexity(self) -> float:
         """Return `exp(-log_prob / length)`; 1 for blank lines."""
         return perplexity(self.log_prob, len(self.log_probs))

@@ -140,6 +140,7 @@ class Translator(LoadedModel):
     ) -> Iterator[Translation]:
         """Translate lines; yield the translations in order, so that few are held in memory.
 
+        Arguments are checked at once; lines are searched when their translations are taken.
         A beam size of None is the config's, 1 is greedy search.
         Lines are any ordered iterable of strings, such as a list, a generator or an open text file:
         a line feed that ends a line is ignored.
@@ -211,26 +212,6 @@ class Translator(LoadedModel):
         texts = [entry.text for entry in self.translate(lines, beam_size, text_only=True)]
         words = segmentation.segmentation_of("", [answers])
         return metrics.score(texts, [answers], segmentation=words)
-
-    def check(
-        self,
-        lines: Iterable[str],
-        beam_size: int | None = None,
-        n_best: int = 1,
-        *,
-        prefixes: Iterable[str] | None = None,
-        constraints: Iterable[Sequence[str]] | None = None,
-        settings: SearchSettings = DEFAULT_SETTINGS,
-    ) -> None:
-        """Raise UserError for arguments that `stream` refuses, without a search.
-
-        Lines that are translated in several calls can be checked together: errors have the number
-        that a line has among those given.
-        """
-        lines = line_list(lines, "lines")
-        self._search_size(beam_size, n_best, constraints is not None, settings)
-        requirements = self._requirements(settings.forbidden)
-        LineSteps(self, requirements, settings).prepare(lines, prefixes, constraints)
 
     def check_phrases(
         self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings
