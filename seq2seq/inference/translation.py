@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference.attention_map import AttentionMap, by_words, entry_maps, notebook_maps
+from seq2seq.inference import attention_map
+from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.runtime.errors import UserError, not_installed
 from seq2seq.runtime.strict_json import json_text
@@ -93,7 +94,7 @@ class Translation:
 
         A source of None is spelled by `src_tokens`.
         """
-        return entry_maps(self.n_best[0], self.src_tokens, source)
+        return attention_map.entry_maps(self.n_best[0], self.src_tokens, source)
 
     def plot(self, words: bool = False) -> "Figure":
         """Return the attention weights as a matplotlib figure, by tokens or by words.
@@ -106,9 +107,7 @@ class Translation:
             raise UserError("there are no attention weights to plot; translate without text_only")
         if find_spec("matplotlib") is None:
             raise not_installed("plot needs matplotlib", "plot", "")
-        from seq2seq.inference.map_figure import map_figure
-
-        return map_figure(list(map(by_words, maps)) if words else maps)
+        return attention_map.map_figure(list(map(attention_map.by_words, maps)) if words else maps)
 
     def __str__(self) -> str:
         return self.text
@@ -119,7 +118,7 @@ class Translation:
 
     def _repr_html_(self) -> str:
         """Return the text and its attention weights as a heat map, for a notebook."""
-        return notebook_maps(self.text, self.score, self.attention_maps())
+        return attention_map.notebook_maps(self.text, self.score, self.attention_maps())
 
 
 def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) -> Translation:

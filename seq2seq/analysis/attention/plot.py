@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from seq2seq.inference import attention_map
 from seq2seq.inference.attention_map import AttentionMap, label_of, word_weights
-from seq2seq.inference.map_figure import map_figure
 from seq2seq.inference.nbest import AttentionBlocks
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError, not_installed
@@ -71,7 +70,7 @@ def write_attention(
             for text in page(chain([first], maps), model):
                 file.write(text.encode("utf-8"))
         else:
-            content, more = save(map_figure([first, *maps]), suffix)
+            content, more = save(attention_map.map_figure([first, *maps]), suffix)
             file.write(content)
             notes += more
     return notes
@@ -147,7 +146,7 @@ def _blocks_by_words(parts: Iterable[tuple[NDArray[Any], AttentionMap]]) -> Atte
 
 def as_text(attention: AttentionMap) -> str:
     """Draw a map: a row for each target token, a column for each source token, numbered below."""
-    labels = attention_map.labels_of(attention.tgt_tokens)
+    labels = list(map(label_of, attention.tgt_tokens))
     width, columns = max(map(_width, labels)), len(attention.src_tokens)
     cell = len(str(columns)) + 1
     lines = [*attention.headings(), ""]
