@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
 from seq2seq.inference.lines import counted, line_list
@@ -23,6 +23,16 @@ from seq2seq.runtime.errors import UserError, argument
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.metrics import Scores
+
+
+class LineOptions(TypedDict, total=False):
+    """Further arguments of `Translator.translate`: those of `stream`."""
+
+    prefixes: Iterable[str] | None
+    text_only: bool
+    on_translated: Callable[[int], object] | None
+    constraints: Iterable[Sequence[str]] | None
+    settings: SearchSettings
 
 
 class Translator(LoadedModel):
@@ -68,16 +78,7 @@ class Translator(LoadedModel):
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a str is an iterable, too
-        self,
-        lines: str,
-        beam_size: int | None = None,
-        n_best: int = 1,
-        *,
-        prefixes: str | None = None,
-        text_only: bool = False,
-        on_translated: Callable[[int], object] | None = None,
-        constraints: Sequence[str] | None = None,
-        settings: SearchSettings = DEFAULT_SETTINGS,
+        self, lines: str, beam_size: int | None = None, n_best: int = 1, **more: Unpack[LineOptions]
     ) -> Translation: ...
     @overload
     def translate(
@@ -85,24 +86,10 @@ class Translator(LoadedModel):
         lines: Iterable[str],
         beam_size: int | None = None,
         n_best: int = 1,
-        *,
-        prefixes: Iterable[str] | None = None,
-        text_only: bool = False,
-        on_translated: Callable[[int], object] | None = None,
-        constraints: Iterable[Sequence[str]] | None = None,
-        settings: SearchSettings = DEFAULT_SETTINGS,
+        **more: Unpack[LineOptions],
     ) -> list[Translation]: ...
     def translate(
-        self,
-        lines: str | Iterable[str],
-        beam_size: int | None = None,
-        n_best: int = 1,
-        *,
-        prefixes: Any = None,
-        text_only: bool = False,
-        on_translated: Callable[[int], object] | None = None,
-        constraints: Any = None,
-        settings: SearchSettings = DEFAULT_SETTINGS,
+        self, lines: Any, beam_size: int | None = None, n_best: int = 1, **more: Any
     ) -> Translation | list[Translation]:
         """Translate lines, in order, to a list; or one string to one `Translation`.
 
@@ -110,21 +97,12 @@ class Translator(LoadedModel):
         `prefixes` is its prefix, a string, and `constraints` the list of its phrases. A string with
         line breaks is one line; pass `text.splitlines()` to translate its lines.
         """
-        single = isinstance(lines, str)
-        if single:
-            prefixes = None if prefixes is None else [argument_types.text(prefixes, "prefixes")]
-            constraints = None if constraints is None else [constraints]
-        translations = self.stream(
-            [lines] if isinstance(lines, str) else lines,
-            beam_size,
-            n_best,
-            prefixes=prefixes,
-            text_only=text_only,
-            on_translated=on_translated,
-            constraints=constraints,
-            settings=settings,
-        )
-        return next(translations) if single else list(translations)
+        if not isinstance(lines, str):
+            return list(self.stream(lines, beam_size, n_best, **more))
+        for name in ("prefixes", "constraints"):
+            if (value := more.get(name)) is not None:
+                more[name] = [argument_types.text(value, name) if name == "prefixes" else value]
+        return next(self.stream([lines], beam_size, n_best, **more))
 
     def stream(
         self,
@@ -140,30 +118,28 @@ class Translator(LoadedModel):
     ) -> Iterator[Translation]:
         """Translate lines; yield the translations in order, so that few are held in memory.
 
-        Arguments are checked at once; lines are searched when their translations are taken.
-        A beam size of None is the config's, 1 is greedy search.
         Lines are any ordered iterable of strings, such as a list, a generator or an open text file:
-        a line feed that ends a line is ignored.
-
-        `text_only` gives the same text and tokens sooner, without attention weights and, for greedy
-        search, with nan for a score.
+        a line feed that ends a line is ignored. Arguments are checked at once; lines are searched
+        when their translations are taken.
 
         Lines with more sentences than those of the training text, and lines of more than
         data.max_length tokens (see `split_line`) are split, and the translations of their parts
         joined; a line without a final mark is translated as if it had one, if those of the training
-        text have. `notes` say so. Blank lines stay blank. With prefixes, one per line and blank for
-        none, each translation starts with its prefix (NFC, with spaces and line breaks as single
-        spaces); the last word of a prefix may continue unless a space follows it.
+        text have. `notes` say so. Blank lines stay blank.
 
-        An n-best list has `n_best` different texts, best first, each with its best tokens; a beam
-        of up to 8 times the size is searched for those that are missing. Only if even that finds
-        fewer, or the line is blank, the last one is repeated.
-
-        With constraints, for each line the phrases that its translation must contain ([] for none),
-        and with the `glossary` of the settings, search allocates the beam dynamically (Post & Vilar
-        2018). A phrase that is given twice occurs twice.
-
-        `on_translated` is called with the number of further lines whenever some are translated.
+        Args:
+            beam_size: hypotheses; 1 is greedy search, None the size of the config.
+            n_best: different texts of each line, best first, each with its best tokens; a beam of
+                up to 8 times the size is searched for those that are missing. Only if even that
+                finds fewer, or the line is blank, the last one is repeated.
+            prefixes: start of each translation, blank for none (NFC, with spaces and line breaks
+                as single spaces); its last word may continue unless a space follows it.
+            text_only: the same text and tokens sooner, without attention weights and, for greedy
+                search, with nan for a score.
+            on_translated: called with the number of further lines whenever some are translated.
+            constraints: the phrases that each translation must contain ([] for none); one that is
+                given twice occurs twice. With these and the `glossary` of the settings, search
+                allocates the beam dynamically (Post & Vilar 2018).
 
         Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
         anything but strings, such as None or a single string in place of lines. Raises RunError if
