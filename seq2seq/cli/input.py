@@ -107,7 +107,7 @@ class LineReport(AbstractContextManager["LineReport"]):
     ) -> None:
         """Report on a file or another source, or on stdin if None; markup is refused by default.
 
-        With numbers, the line with number n in the input is the one that is called `numbers[n-1]`.
+        With numbers, line n of the input is called `numbers[n-1]`.
         """
         self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"

@@ -56,10 +56,7 @@ class SourceDocument:
         return any(segment.nodes for segment in self._segments)
 
     def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
-        """Return the document with a translation of each line: that of a rank, from 0.
-
-        Without attention weights, inline markup is placed in proportion.
-        """
+        """Return the document with a translation of each line: that of a rank, from 0."""
         remaining = iter(translations)
         return "".join(
             part.translated(next(remaining), rank, self._escape)
@@ -183,10 +180,7 @@ def read_html(text: str) -> Iterator[str | Segment]:
 
 
 def escaping(text: str) -> Callable[[str], str]:
-    """Return how characters are written: those that the document has as entities alone, as these.
-
-    `&`, `<` and `>` are always entities.
-    """
+    """Write `&<>` as entities, and others that the document only has as entities as these."""
     fragments = [fragment for fragment in _html_fragments(text) if fragment.kind == "text"]
     entities = {e: unescape(e) for fragment in fragments for e in _ENTITY.findall(fragment.raw)}
     raw = frozenset("".join(_ENTITY.sub("", fragment.raw) for fragment in fragments))

@@ -42,7 +42,7 @@ class Node:
     raw: str
     start: int
     end: int
-    name: str = ""  # of the element
+    name: str = ""  # the element's
     closing: str = ""
     children: list["Node"] = field(default_factory=list)
     is_break: bool = False
@@ -159,10 +159,7 @@ class _Links:
         return weights
 
     def within(self, start: int, end: int) -> Gains:
-        """Return the share of each word's attention that is on characters of the source.
-
-        Without attention, words are where they are in proportion.
-        """
+        """Return the share of each word's attention that is on characters, else of its place."""
         if self._attention is None:
             first, last = self._bounds[:, 0], self._bounds[:, 1]
             common = (np.minimum(last, end) - np.maximum(first, start)).clip(0)

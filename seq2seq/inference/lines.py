@@ -14,10 +14,7 @@ MAX_SQUARED_LENGTHS = 10_000_000  # searched at once, to bound the memory of att
 
 
 def line_list(lines: Iterable[str], name: str) -> list[str]:
-    """Return the lines of an ordered iterable, without their line ends (as of an open file).
-
-    Raises TypeError for anything but strings.
-    """
+    """Return lines without line ends, as of an open file; raises TypeError for other types."""
     return [
         line[:-1].removesuffix("\r") if line.endswith("\n") else line
         for line in argument_types.text_list(lines, name)
@@ -27,10 +24,7 @@ def line_list(lines: Iterable[str], name: str) -> list[str]:
 def counted(
     parts: Sequence[int], on_translated: Callable[[int], object] | None
 ) -> Callable[[int], None] | None:
-    """Return a function to call with the number of each part; it reports completed lines.
-
-    `parts` has the number of parts of each line.
-    """
+    """Return a function of a part's number that reports complete lines, of some `parts` each."""
     if on_translated is None:
         return None
     if blank := parts.count(0):

@@ -75,10 +75,7 @@ class Candidate(NamedTuple):
 
 
 def merged(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best hypothesis of each text, best first, of candidates that are best first.
-
-    Other segmentations of a text into tokens are other hypotheses.
-    """
+    """Return the best hypothesis, in whatever tokens, of each text; candidates are best first."""
     best: dict[str, Candidate] = {}
     for candidate in candidates:
         best.setdefault(candidate.text, candidate)

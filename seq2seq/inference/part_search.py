@@ -109,10 +109,7 @@ class PartSearch:
     def _repair(
         self, parts: list[Part], lists: list[list[Hypothesis]], options: SearchOptions
     ) -> None:
-        """Search the parts again, once, whose best translations lack what they must have.
-
-        A repair that makes forbidden text is not taken.
-        """
+        """Search the parts again, once, whose best translations lack what they must have."""
         repaired = {
             number: better
             for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True))
@@ -163,10 +160,7 @@ class PartSearch:
         on_found: Callable[[int], None] | None = None,
         first: int = 0,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each part, the `first` of all parts and the next ones.
-
-        Raises RunError if the model's output overflows.
-        """
+        """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         loaded, most = self._loaded, self._loaded.decoding.max_length
         requests = [
             Request(
@@ -190,10 +184,7 @@ class PartSearch:
     def _head_blocks(
         self, parts: Sequence[Part], lists: Sequence[Sequence[Candidate]]
     ) -> list[AttentionBlocks | None]:
-        """Return the weights of each head for the best candidate of each part, decoded again.
-
-        Search keeps the mean of the heads alone.
-        """
+        """Decode the best candidates again for the weights of heads: search keeps their mean."""
         pairs = [
             (part.ids, candidates[0].hypothesis.ids[:-1])
             for part, candidates in zip(parts, lists, strict=True)
@@ -268,11 +259,7 @@ def _one_line(text: str) -> str:
 def text_with_words(
     part: Part, hypothesis: Hypothesis, vocabulary: Vocabulary, requirements: Requirements
 ) -> str:
-    """Return the text of a hypothesis with the source's words for unknown ones, unless forbidden.
-
-    Jean et al. (2015) translate the most attended word by a dictionary if they can; here it is
-    copied.
-    """
+    """Return the text, with attended source words for unknown ones (Jean et al. 2015)."""
     prefix = part.prefix.words
     copied = [
         UNKNOWN if requirements.is_forbidden(word) else word

@@ -93,10 +93,7 @@ class Requirements:
 
 
 def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[str]:
-    """Return the prefix of each line, "" for none.
-
-    Raises UserError for another number of lines or a prefix that is too long.
-    """
+    """Return the prefix of each line, "" for none; raises UserError for others, or TypeError."""
     if prefixes is None:
         return [""] * len(lines)
     prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
@@ -108,10 +105,7 @@ def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[s
 def phrase_lists(
     lines: Sequence[str], constraints: Iterable[Sequence[str]] | None
 ) -> list[Sequence[str]]:
-    """Return the phrases of each line; raises UserError for another number of lines.
-
-    Raises TypeError for anything but an ordered iterable of phrases for each line.
-    """
+    """Return the phrases of each line; raises UserError for another number, or TypeError."""
     if constraints is None:
         return [()] * len(lines)
     constraints = argument_types.ordered(

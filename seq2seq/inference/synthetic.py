@@ -42,9 +42,8 @@ class Journal:
     def open(cls, path: Path, settings: str, overwrite: bool = False) -> Iterator[Self]:
         """Open a journal, or begin one if there is none or it is to be overwritten.
 
-        A journal with the same settings is resumed, also with `overwrite`. Raises UserError if it
-        has other settings, is another file or is written by another process, and RunError if
-        writing fails.
+        One with the same settings is resumed in any case. Raises UserError if it has others, is
+        another file or is written by another process, and RunError if writing fails.
         """
         with write_errors(path), path.open("a+b") as file:
             lock_file(file, path)

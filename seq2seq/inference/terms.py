@@ -1,8 +1,7 @@
 """Places of glossary terms: a term replaces the words that attend to its source phrase.
 
-A free translation shows where a source phrase is translated. Its tokens, with the terms in place of
-the words that attend to their source phrases, are the translation. (Hasler et al., 2018, place
-constraints by attention within one search.)
+A free translation shows which these are; with the terms in their place, its tokens are required.
+(Hasler et al., 2018, place constraints by attention within one search.)
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,10 +36,15 @@ def placed(part: Part, hypothesis: Hypothesis, vocabularies: Vocabularies) -> Pa
     if places is None:
         return None
     ids = vocabularies.tgt.encode([term.target for term in part.terms])
-    path = _with_terms(tokens, places, ids)
+    path, done = Ids(), 0
+    for place, of_term in sorted(zip(places, ids, strict=True), key=lambda pair: pair[0].start):
+        path += [*tokens[done : place.start], *of_term]
+        done = place.stop
+    path += [*tokens[done:], EOS_ID]
     if UNK_ID in path:
         return None
-    return replace(part, prefix=_fixed(path), lexical=part.phrases, terms=())
+    states = [PrefixState(np.array([i]), {i: number}) for number, i in enumerate(path, start=1)]
+    return replace(part, prefix=Prefix(states, []), lexical=part.phrases, terms=())
 
 
 def _token_spans(
@@ -103,22 +107,3 @@ def _places(
         taken[first : last + 1] = True
         places[int(term)] = range(words[first].start, words[last].stop)
     return [places[term] for term in range(len(spans))]
-
-
-def _with_terms(tokens: Ids, places: Sequence[range], terms: Sequence[Ids]) -> Ids:
-    """Return tokens with the terms in their places."""
-    path: Ids = []
-    done = 0
-    for place, ids in sorted(zip(places, terms, strict=True), key=lambda pair: pair[0].start):
-        path += [*tokens[done : place.start], *ids]
-        done = place.stop
-    return path + tokens[done:]
-
-
-def _fixed(tokens: Ids) -> Prefix:
-    """Return the prefix of these tokens alone, after which the translation ends."""
-    states = [
-        PrefixState(np.array([token]), {token: place + 1})
-        for place, token in enumerate([*tokens, EOS_ID])
-    ]
-    return Prefix(states, [])

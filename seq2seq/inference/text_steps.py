@@ -177,10 +177,7 @@ class LineSteps:
         line.notes.append(_COPIED)
 
     def _set_affixes_aside(self, line: SourceLine) -> None:
-        """Set aside labels before a sentence, and symbols after its final mark.
-
-        Nothing is set aside before a prefix, nor a symbol of the vocabulary.
-        """
+        """Set aside labels and symbols around a sentence, but no prefix and symbol of its own."""
         for place, part in enumerate(line.parts):
             tag = f"{line.tag} " if line.tag else ""
             text = part.masked.text
@@ -205,10 +202,7 @@ class LineSteps:
                 line.parts[place] = part.with_text(text)
 
     def _add_final_marks(self, line: SourceLine) -> None:
-        """Give parts without a final mark the usual one, if the training text always has one.
-
-        The mark of the translation stays where a prefix ends in one.
-        """
+        """Add the usual final mark, removed again unless a prefix ends in one."""
         for place, part in enumerate(line.parts):
             text = self._source.with_final_mark(part.masked.text, line.tag)
             if text == part.masked.text:

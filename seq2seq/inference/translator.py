@@ -50,15 +50,13 @@ class Translator(LoadedModel):
         overrides: Iterable[str] = (),
         float16: bool = False,
     ) -> Self:
-        """Load a run folder, or several as an ensemble.
+        """Load a run folder or an exported one, which needs no torch; several are an ensemble.
 
-        For speed, `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a
-        CUDA GPU.
-
-        Folders that `seq2seq export` wrote are loaded without torch. Overrides of the config's
-        `decoding` section are such as "decoding.length_penalty=0.6". An ensemble uses the
-        `decoding` section and the length limits of its first run. Raises UserError if the runs do
-        not fit together, or the device does not compute in the precision.
+        `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a CUDA GPU:
+        both are faster. Overrides of the config's `decoding` section are such as
+        "decoding.length_penalty=0.6". An ensemble uses the `decoding` section and the length limits
+        of its first run. Raises UserError if the runs do not fit together, or the device does not
+        compute in the precision.
         """
         return cls.load_with(runs, ModelOptions(device, int8, float16, overrides))
 
