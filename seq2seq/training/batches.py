@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.alignment_targets import alignment_targets
-from seq2seq.data.batching import Batch, EpochOrder, make_batch, sampled_pairs
+from seq2seq.data.batching import EpochOrder, sampled_pairs
 from seq2seq.data.length_windows import Rows
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.runtime.device import derive_seed
 from seq2seq.runtime.workers import WorkerPool, available_cores
 from seq2seq.training.session import TrainingSession

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config, DataConfig
-from seq2seq.data.batching import Batch, EncodedPairs, encode_pairs, length_ratio
+from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.copied_words import NameInventor
 from seq2seq.data.corpus import ParallelText, check_directions, read_pairs, usable
+from seq2seq.data.padding import Batch
 from seq2seq.data.source_profile import LengthLimit, SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine

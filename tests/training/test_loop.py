@@ -24,8 +24,9 @@ from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
-from seq2seq.data.batching import Batch, EpochOrder, make_batch
+from seq2seq.data.batching import EpochOrder
 from seq2seq.data.corpus import read_pairs
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.evaluation.metrics import chrf_score
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
