@@ -46,7 +46,7 @@ class Counters:
 
 
 class SavedProgress(NamedTuple):
-    """What the training state of a run records beside its tensors."""
+    """Record of a training state, but for its tensors."""
 
     path: Path
     header: Header

@@ -69,7 +69,7 @@ def _is_trained(config: Config, state: SavedProgress | None) -> bool:
 
 
 def _check_training(config: Config) -> None:
-    """Raise UserError if training cannot start or go on: its score class, and saved tensors."""
+    """Raise UserError if training cannot start or resume: its score class, and saved tensors."""
     from seq2seq.runs import checkpoint, training_state
 
     checkpoint.check_score_class(config)
