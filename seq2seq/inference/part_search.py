@@ -43,8 +43,8 @@ class PartSearch:
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
         mbr = settings.mbr
-        returned = None if n_best > 1 or mbr or options.sampling else 1
-        if returned and self._requirements.forbidden is None:
+        is_single = not (n_best > 1 or mbr or options.sampling)
+        if is_single and self._requirements.forbidden is None:
             options = options._replace(returned=1)
         lengths = [(len(part.ids) + 1, len(part.prefix.states)) for part in parts]
         for rows in bounded_slices([source * (source + prefix) for source, prefix in lengths]):
@@ -52,12 +52,8 @@ class PartSearch:
             placed = self._with_placed_terms(chunk, options) if mbr is None else {}
             for number, part in placed.items():
                 chunk[number] = part if n_best == 1 else replace(chunk[number], terms=())
-            hypotheses = self._search(chunk, options, on_found, rows.start)
-            self._repair(chunk, hypotheses, options)
-            lists = [
-                self._candidates(part, ranked[:returned])
-                for part, ranked in zip(chunk, hypotheses, strict=True)
-            ]
+            lists = self._search(chunk, options, on_found, rows.start)
+            self._repair(chunk, lists, options)
             if mbr is not None:
                 lists = [_by_utility(candidates, mbr, options) for candidates in lists]
             elif options.sampling is None:
@@ -79,8 +75,8 @@ class PartSearch:
         free = [replace(parts[number], lexical=parts[number].phrases) for number in numbers]
         options = options._replace(returned=1, return_attention=True)
         placed = {}
-        for number, hypotheses in zip(numbers, self._search(free, options), strict=True):
-            part = terms.placed(parts[number], hypotheses[0], self._loaded.vocabularies)
+        for number, (best,) in zip(numbers, self._search(free, options), strict=True):
+            part = terms.placed(parts[number], best.hypothesis, self._loaded.vocabularies)
             if part is None or len(part.prefix.states) <= options.min_length:
                 continue
             tokens = [int(state.tokens[0]) for state in part.prefix.states]  # all are fixed
@@ -94,34 +90,30 @@ class PartSearch:
     ) -> None:
         """Let the translations with placed terms lead the lists of required ones."""
         searched = self._search([*placed.values()], options._replace(returned=1))
-        for (number, part), hypotheses in zip(placed.items(), searched, strict=True):
-            (first,) = self._candidates(part, hypotheses)
+        for number, (first,) in zip(placed, searched, strict=True):
             lists[number] = [first, *nbest.below(first, lists[number])]
 
     def _wider(
         self, parts: Sequence[Part], options: SearchOptions, numbers: Sequence[int], size: int
     ) -> list[list[Candidate]]:
-        """Search some of the parts with a larger beam."""
-        chosen = [parts[number] for number in numbers]
-        lists = self._search(chosen, options._replace(size=size))
-        return list(map(self._candidates, chosen, lists))
+        return self._search([parts[number] for number in numbers], options._replace(size=size))
 
     def _repair(
-        self, parts: list[Part], lists: list[list[Hypothesis]], options: SearchOptions
+        self, parts: list[Part], lists: list[list[Candidate]], options: SearchOptions
     ) -> None:
         """Search the parts again, once, whose best translations lack what they must have."""
         repaired = {
             number: better
-            for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True))
-            if (better := self._repaired(part, hypotheses, options)) != part
+            for number, (part, candidates) in enumerate(zip(parts, lists, strict=True))
+            if (better := self._repaired(part, candidates, options)) != part
         }
         searched = self._search([*repaired.values()], options) if repaired else []
-        for (number, part), hypotheses in zip(repaired.items(), searched, strict=True):
-            if not self._requirements.is_forbidden(self._text(part, hypotheses[0])):
-                parts[number], lists[number] = part, hypotheses
+        for (number, part), candidates in zip(repaired.items(), searched, strict=True):
+            if not self._requirements.is_forbidden(candidates[0].text):
+                parts[number], lists[number] = part, candidates
 
     def _repaired(
-        self, part: Part, hypotheses: Sequence[Hypothesis], options: SearchOptions
+        self, part: Part, candidates: Sequence[Candidate], options: SearchOptions
     ) -> Part:
         """Return a part as it is to be searched again: unchanged if nothing is missing.
 
@@ -131,9 +123,9 @@ class PartSearch:
         """
         names = self._loaded.vocabularies.names
         if names is not None:
-            if self._makes_forbidden_text(part, hypotheses):
+            if self._makes_forbidden_text(part, candidates):
                 return self._steps.encoded(part, Masked(part.masked.written, {}))
-            if names.loses(part.masked, self._text(part, hypotheses[0])):
+            if names.loses(part.masked, candidates[0].text):
                 masked = self._requirements.allowed(names.mask_more(part.masked), part.masked.names)
                 if masked.names != part.masked.names:
                     part = self._steps.encoded(part, masked)
@@ -141,17 +133,17 @@ class PartSearch:
             return part
         words = self._loaded.source.copied.copied_in(normalized(part.masked.text))
         words = [word for word in words if not self._requirements.is_forbidden(word)]
-        if words and any(word not in self._text(part, hypotheses[0]) for word in words):
+        text = self._text(part, candidates[0].hypothesis) if words else ""
+        if any(word not in text for word in words):
             return replace(part, lexical=self._requirements.with_words(part.lexical, words))
         return part
 
-    def _makes_forbidden_text(self, part: Part, hypotheses: Sequence[Hypothesis]) -> bool:
+    def _makes_forbidden_text(self, part: Part, candidates: Sequence[Candidate]) -> bool:
         """Return whether masked names make forbidden text, and nothing requires that they do."""
         required = any(token in NAME_IDS for phrase in part.lexical.phrases for token in phrase)
-        if self._requirements.forbidden is None or part.prefix.states or required:
+        if not part.masked.names or part.prefix.states or required:
             return False
-        texts = (self._text(part, hypothesis) for hypothesis in hypotheses if part.masked.names)
-        return any(map(self._requirements.is_forbidden, texts))
+        return any(self._requirements.is_forbidden(candidate.text) for candidate in candidates)
 
     def _search(
         self,
@@ -159,7 +151,7 @@ class PartSearch:
         options: SearchOptions,
         on_found: Callable[[int], None] | None = None,
         first: int = 0,
-    ) -> list[list[Hypothesis]]:
+    ) -> list[list[Candidate]]:
         """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         loaded, most = self._loaded, self._loaded.decoding.max_length
         requests = [
@@ -170,16 +162,17 @@ class PartSearch:
         ]
         try:
             shifted = None if on_found is None else (lambda number: on_found(first + number))
-            return search(loaded.engine, requests, options, shifted)
+            lists = search(loaded.engine, requests, options, shifted)
         except NonFiniteError as error:
             text = loaded.vocabularies.src.decode(requests[error.sentence].source)
             raise RunError(
                 f"{loaded.name}: the best next token of a translation has the log-probability "
                 f"{error.value}, not a finite number, for the text {text[:60]!r}; use another model"
             ) from None
-
-    def _candidates(self, part: Part, hypotheses: Sequence[Hypothesis]) -> list[Candidate]:
-        return [Candidate(self._text(part, hypothesis), hypothesis) for hypothesis in hypotheses]
+        return [
+            [Candidate(self._text(part, hypothesis), hypothesis) for hypothesis in hypotheses]
+            for part, hypotheses in zip(parts, lists, strict=True)
+        ]
 
     def _head_blocks(
         self, parts: Sequence[Part], lists: Sequence[Sequence[Candidate]]
