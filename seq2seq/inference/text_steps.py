@@ -147,6 +147,8 @@ class LineSteps:
         """Change a line by all steps before its length, and say so in its notes."""
         self._add_tag(line)
         self._copy(line)
+        if line.is_copied:
+            return
         self._set_affixes_aside(line)
         self._write_usual_characters(line)
         self._add_final_marks(line)
