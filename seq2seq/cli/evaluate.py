@@ -19,7 +19,6 @@ from seq2seq.cli.output import as_tree, check_output, open_output, progress, wri
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
@@ -69,10 +68,10 @@ def run(options: argparse.Namespace) -> int:
         check_tokenizer(options.tokenize)
     seed_name()
     texts, references = _read(options, data)
-    files = [*texts, *references] if options.hyp else references
-    sources = texts if options.model else []
+    files, table = [*texts, *references], dict[str, list[str]]()
     if options.model:
-        texts = [("translation", _translate(options, texts[0][1]))]
+        files, table["source"] = references, texts[0][1]
+        texts = [("translation", _translate(options, table["source"]))]
     lists = [lines for _, lines in references]
     segmentation = segmentation_of(language, lists, options.tokenize)
     _log_notes(files, texts, references, segmentation)
@@ -88,9 +87,8 @@ def run(options: argparse.Namespace) -> int:
     if options.sentences:
         scored = metrics.sentence_scores(hypotheses[0], *how)
         names = [f"reference {n}" for n in range(1, 1 + len(lists))]
-        table = {"source": sources[0][1]} if sources else {}
-        table |= {"hypothesis": hypotheses[0]}
-        table |= zip(["reference"] if len(lists) == 1 else names, lists, strict=True)
+        names = ["reference"] if len(lists) == 1 else names
+        table |= {"hypothesis": hypotheses[0], **dict(zip(names, lists, strict=True))}
         with open_output(options.sentences) as output:
             output.write(sentence_table(scored, table))
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
@@ -171,28 +169,22 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
 
 def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts, Texts]:
     """Read the sources (with -m) or the hypotheses, and the references."""
-    from seq2seq.data.corpus import paths_of, read_pairs
+    from seq2seq.data.corpus import read_pairs
 
     if options.ref:
         paths = [*(options.hyp or [options.input]), *options.ref]
-        rows = in_step([(name_of(path), text_lines(path)) for path in paths])
-        sides = map(list, zip(*rows, strict=True))
-        named = list(zip(map(name_of, paths), sides, strict=True))
+        names = list(map(name_of, paths))
+        rows = in_step(list(zip(names, map(text_lines, paths), strict=True)))
+        named = list(zip(names, map(list, zip(*rows, strict=True)), strict=True))
         return named[: -len(options.ref)], named[-len(options.ref) :]
     files = None if data is None else data.valid if options.split == "valid" else data.test
     if files is None:
         exported = "is an exported model, which records no text"
         reason = "its config has no data.test" if data else exported
         raise UserError(f"{options.model[0]}: {reason}; give -i FILE and -r FILE")
-    check_paths(*paths_of(files).values())
-    for path in paths_of(files).values():
-        if not path.exists():
-            record = f"the run {options.model[0]} records it as its {options.split} text"
-            remedy = "Restore it, or give -i FILE and -r FILE"
-            raise UserError(f"{path}: no such file; {record}. {remedy}")
     text = read_pairs(files)
-    names = (f"{text.source_name}, source", f"{text.source_name}, target")
-    return [(names[0], list(text.src))], [(names[1], list(text.tgt))]
+    name = text.source_name
+    return [(f"{name}, source", list(text.src))], [(f"{name}, target", list(text.tgt))]
 
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
