@@ -128,7 +128,6 @@ def _check(options: argparse.Namespace) -> None:
 def _write(
     options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
 ) -> list[str]:
-    """Write the output in the format of its suffix; return notes."""
     from seq2seq.analysis.attention.plot import as_text, write_attention
 
     suffix = _suffix(options)

@@ -125,7 +125,6 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
 def _translate(
     translator: "Translator", corpus: "SyntheticCorpus", journal: "Journal", count: int
 ) -> None:
-    """Translate the lines that the journal lacks, and log notes on them."""
     bar = output.progress("translated", count, done=journal.done)
     with LineReport(corpus.inputs[0]) as report, bar as advance:
         for translations in corpus.translate(translator, journal, BATCH_LINES, advance):

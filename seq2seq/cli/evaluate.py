@@ -188,7 +188,6 @@ def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts
 
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
-    """Translate the sources and write the translations to `-o`, if given."""
     translator = arguments.load_translator(options)
     with progress("translated", len(sources)) as advance:
         translations = translator.translate(
@@ -229,7 +228,6 @@ def as_table(scores: "metrics.Scores", comparison: "metrics.Comparison | None" =
 def _tables(
     head: Sequence[str], values: Mapping[str, Any], cells: Callable[[Any], Sequence[str]]
 ) -> list[list[Sequence[str]]]:
-    """Return a table with a row for each metric, and one of the signatures."""
     from seq2seq.evaluation.metrics import METRICS
 
     rows, signatures = [head], list[Sequence[str]]()

@@ -227,7 +227,6 @@ def _is_broken(link: Path) -> bool:
 
 
 def _belongs_to(model: Path, path: Path) -> bool:
-    """Return whether a path is a file of a run folder or of an exported model."""
     from seq2seq.runs.engine_folder import is_export
 
     if is_export(model):

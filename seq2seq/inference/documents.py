@@ -114,7 +114,6 @@ def _lines(text: str, is_vtt: bool) -> Iterator[tuple[int, str, str, bool]]:
 
 
 def _continues(said: str, following: str) -> bool:
-    """Return whether a text continues the sentence of the text before it."""
     said, following = (_TAG.sub("", text).strip() for text in (said, following))
     letter = next(filter(str.isalpha, following), "")
     return bool(said) and letter.islower() and said[-1] not in MARKS

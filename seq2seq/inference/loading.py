@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -117,11 +118,9 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
         folders, [(model.vocabularies, " to ".join(model.languages)) for model in described]
     )
     vocabularies = load_vocabularies(folders[0] / VOCABULARY, checksums=first.vocabularies)
-    networks = [
-        network
-        for folder, description in zip(folders, described, strict=True)
-        for network in _networks(folder, description, len(vocabularies.tgt), options.int8)
-    ]
+    networks: list[Network] = []
+    for folder, description in zip(folders, described, strict=True):
+        networks += _networks(folder, description, len(vocabularies.tgt), options.int8)
     return {
         "engine": OnnxEngine(networks),
         "vocabularies": vocabularies,
@@ -135,12 +134,10 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
 def _networks(
     folder: Path, description: Description, vocabulary_size: int, int8: bool
 ) -> Iterator[Network]:
-    sums = description.sha256
+    sums, read = description.sha256, partial(engine_folder.read_graph, folder)
     for names in description.models:
         files = (names[part] for part in GraphFiles._fields)
-        graphs = GraphFiles(
-            *(engine_folder.read_graph(folder, name, sums.get(name)) for name in files)
-        )
+        graphs = GraphFiles(*(read(name, sums.get(name)) for name in files))
         try:
             yield load_network(graphs, vocabulary_size, int8 and not description.int8)
         except GraphError as error:
@@ -166,7 +163,6 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
 
 
 def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
-    """Return the fields of run folders with the plain models."""
     with _needs_train(paths[0]):
         from seq2seq.engines.torch.engine import Ensemble
         from seq2seq.engines.torch.graphs import engine_for
@@ -187,7 +183,6 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
 
 
 def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:
-    """Raise UserError for options that torch does not compute on the device."""
     if options.int8:
         text = f"torch computes {path}, as it has no ONNX form; remove the option"
         if device.type != "cpu":

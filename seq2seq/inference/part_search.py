@@ -88,7 +88,6 @@ class PartSearch:
     def _put_first(
         self, placed: dict[int, Part], lists: list[list[Candidate]], options: SearchOptions
     ) -> None:
-        """Let the translations with placed terms lead the lists of required ones."""
         searched = self._search([*placed.values()], options._replace(returned=1))
         for number, (first,) in zip(placed, searched, strict=True):
             lists[number] = [first, *nbest.below(first, lists[number])]
@@ -223,10 +222,8 @@ class PartSearch:
         else:
             text = tgt.decode(hypothesis.ids, part.prefix.words)
         text = self._steps.undo(part, _one_line(text))
-        return self._source_text(part) if is_blank(text) else text
-
-    def _source_text(self, part: Part) -> str:
-        """Return the source of a part as its translation, unless it is forbidden."""
+        if not is_blank(text):
+            return text
         text = " ".join(part.words) or self._loaded.vocabularies.src.decode(part.ids)
         text = self._steps.undo(part, _one_line(text))
         return UNKNOWN if self._requirements.is_forbidden(text) else text

@@ -22,16 +22,13 @@ class Requirements:
     def __init__(self, vocabularies: Vocabularies, words: tuple[str, ...] = ()) -> None:
         """Take the vocabularies, and words and phrases that no translation contains."""
         self._vocabularies = vocabularies
+        self._phrases = lexical_constraints.LexicalMaker(vocabularies.tgt)
         is_free = all(map(is_blank, words))
         self.forbidden = None if is_free else Forbidden(vocabularies.tgt, words)
 
     @cached_property
     def _prefixes(self) -> lexical_constraints.PrefixMaker:
         return lexical_constraints.PrefixMaker(self._vocabularies.tgt)
-
-    @cached_property
-    def _phrases(self) -> lexical_constraints.LexicalMaker:
-        return lexical_constraints.LexicalMaker(self._vocabularies.tgt)
 
     @cached_property
     def _marks(self) -> tuple[int, ...]:

@@ -33,7 +33,6 @@ class Journal:
     """Open journal: the number of lines that are translated, and their translations."""
 
     def __init__(self, path: Path, file: IO[bytes], done: int) -> None:
-        """Take a file whose position is the end of its last complete line."""
         self.path, self.done = path, done
         self._file = file
 

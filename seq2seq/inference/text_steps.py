@@ -160,7 +160,6 @@ class LineSteps:
         self._complete(line)
 
     def _complete(self, line: SourceLine) -> None:
-        """Add to parts what lines of the training text have."""
         self._add_tag(line)
         self._add_final_marks(line)
 
@@ -273,7 +272,6 @@ class LineSteps:
         return masked._replace(given={**given, **spelled})
 
     def _encode(self, lines: Sequence[SourceLine]) -> None:
-        """Set the ids of all parts, in one call."""
         texts = [part.masked.text for line in lines for part in line.parts]
         ids = iter(self._vocabularies.src.encode(texts))
         for line in lines:

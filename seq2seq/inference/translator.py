@@ -125,19 +125,17 @@ class Translator(LoadedModel):
         joined; a line without a final mark is translated as if it had one, if those of the training
         text have. `notes` say so. Blank lines stay blank.
 
-        Args:
-            beam_size: hypotheses; 1 is greedy search, None the size of the config.
-            n_best: different texts of each line, best first, each with its best tokens; a beam of
-                up to 8 times the size is searched for those that are missing. Only if even that
-                finds fewer, or the line is blank, the last one is repeated.
-            prefixes: start of each translation, blank for none (NFC, with spaces and line breaks
-                as single spaces); its last word may continue unless a space follows it.
-            text_only: the same text and tokens sooner, without attention weights and, for greedy
-                search, with nan for a score.
-            on_translated: called with the number of further lines whenever some are translated.
-            constraints: the phrases that each translation must contain ([] for none); one that is
-                given twice occurs twice. With these and the `glossary` of the settings, search
-                allocates the beam dynamically (Post & Vilar 2018).
+        A beam size of None is the config's, 1 is greedy search. An n-best list has `n_best`
+        different texts, best first, each with its best tokens; a beam of up to 8 times the size is
+        searched for those that are missing. If even that finds fewer, or the line is blank, the
+        last one is repeated. `text_only` gives the same text and tokens sooner, without attention
+        weights and, for greedy search, with nan for a score.
+
+        Each translation starts with its prefix, blank for none (NFC, with spaces and line breaks as
+        single spaces), whose last word may continue unless a space follows it. Constraints are for
+        each line the phrases that its translation contains; one that is given twice occurs twice.
+        With these, and the `glossary` of the settings, search allocates the beam dynamically (Post
+        & Vilar 2018). `on_translated` is called with the number of further lines when there are.
 
         Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
         anything but strings, such as None or a single string in place of lines. Raises RunError if
@@ -231,7 +229,6 @@ class Translator(LoadedModel):
 def _joined(
     lines: Iterable[SourceLine], parts: Iterator[Translation], n_best: int, by_score: bool
 ) -> Iterator[Translation]:
-    """Yield the translation of each line, from those of its parts."""
     for line in lines:
         translation = (
             copied(line.text, n_best)
