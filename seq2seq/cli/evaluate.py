@@ -203,17 +203,14 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
     return hypotheses
 
 
-def as_json(
-    scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None
-) -> dict[str, Any]:
+def as_json(scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None) -> Any:
     """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
     from seq2seq.evaluation.metrics import METRICS
 
     tree: dict[str, Any] = {key: scores.get(key) for key in METRICS}
     if comparison is not None:
         tree["paired"] = {key: comparison.get(key) for key in METRICS}
-    converted: dict[str, Any] = as_tree(tree)
-    return converted
+    return as_tree(tree)
 
 
 def as_table(scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None) -> str:

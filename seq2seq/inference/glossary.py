@@ -27,9 +27,7 @@ class Glossary:
     """
 
     def __init__(
-        self,
-        terms: Mapping[str, str] | Iterable[Sequence[str]],
-        places: Sequence[str] | None = None,
+        self, terms: Mapping[str, str] | Iterable[Sequence[str]], places: Sequence[str] = ()
     ) -> None:
         """Take pairs of source and target, or a dict, and the place of each to name in errors.
 
@@ -38,7 +36,7 @@ class Glossary:
         self._targets: dict[str, str] = {}
         pairs = terms.items() if isinstance(terms, Mapping) else terms
         for number, (src, tgt) in enumerate(pairs):
-            place = f"glossary term {number + 1}" if places is None else places[number]
+            place = places[number] if places else f"glossary term {number + 1}"
             key = _joined(src)
             if is_blank(key) or is_blank(tgt):
                 raise UserError(f"{place}: a side is blank; give both")

@@ -18,7 +18,8 @@ from seq2seq.inference.attention_map import EOS
 from seq2seq.inference.search.lexical import is_letter
 from seq2seq.inference.translation import Translation
 
-Gains = NDArray[np.float32]  # one for each word of a translation
+Weights = NDArray[np.float32]
+Gains = Weights  # one for each word of a translation
 MAX_DEPTH = 50  # levels of elements; deeper tags are placed one by one
 MAX_FRAGMENTS = 500  # maximum of a segment, whose time grows with their square
 MAX_COMPARED = 500  # characters by which a text and its tokens may differ
@@ -137,7 +138,7 @@ class _Links:
         self.source_words = list(_words(source))
         bounds = np.array([(word.start, word.stop) for word in self.words], np.float32)
         self._bounds = bounds.reshape(-1, 2) * (max(1, len(source)) / max(1, len(entry.text)))
-        self._attention: NDArray[np.float32] | None = None
+        self._attention: Weights | None = None
         if entry.attention is not None and entry.attention.size:
             columns = _spelled(source, translation.src_tokens)
             rows = _spelled(entry.text, entry.tokens)
@@ -145,9 +146,7 @@ class _Links:
             self._first = np.cumsum([0, *(column >= 0 for column in columns)])
             self._attention = self._by_word(rows, entry.attention)
 
-    def _by_word(
-        self, rows: Sequence[int], attention: NDArray[np.float32]
-    ) -> NDArray[np.float32] | None:
+    def _by_word(self, rows: Sequence[int], attention: Weights) -> Weights | None:
         """Return the attention [words, S + 1] of words to tokens, summed from the first one."""
         if not self._columns:
             return None

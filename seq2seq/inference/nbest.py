@@ -116,9 +116,7 @@ Metric = Literal["chrf", "bleu"]
 METRICS = ("chrf", "bleu")
 
 
-def expected_utilities(
-    texts: Sequence[str], weights: Sequence[float], metric: Metric
-) -> list[float]:
+def expected_utilities(texts: list[str], weights: list[float], metric: Metric) -> list[float]:
     """Return the expected utility of each text against all texts, weighted (Kumar & Byrne 2004).
 
     `U(h) = sum over r of p(r) u(h, r)`, where `u` is sacrebleu's sentence chrF, or BLEU with

@@ -24,6 +24,7 @@ from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
 
+Lists = list[list[Candidate]]
 _UNPLACED = "terms of the glossary that replace no word, but are required: "
 
 
@@ -62,9 +63,8 @@ class PartSearch:
                 if n_best > 1 and placed:
                     self._put_first(placed, lists, options)
             lists = [candidates[:n_best] for candidates in lists]
-            heads = (
-                self._head_blocks(chunk, lists) if settings.head_attention else [None] * len(chunk)
-            )
+            no_heads = [None] * len(chunk)
+            heads = self._head_blocks(chunk, lists) if settings.head_attention else no_heads
             yield from map(self._translation, chunk, lists, heads)
 
     def _with_placed_terms(self, parts: Sequence[Part], options: SearchOptions) -> dict[int, Part]:
@@ -85,21 +85,17 @@ class PartSearch:
                 placed[number] = part
         return placed
 
-    def _put_first(
-        self, placed: dict[int, Part], lists: list[list[Candidate]], options: SearchOptions
-    ) -> None:
+    def _put_first(self, placed: dict[int, Part], lists: Lists, options: SearchOptions) -> None:
         searched = self._search([*placed.values()], options._replace(returned=1))
         for number, (first,) in zip(placed, searched, strict=True):
             lists[number] = [first, *nbest.below(first, lists[number])]
 
     def _wider(
         self, parts: Sequence[Part], options: SearchOptions, numbers: Sequence[int], size: int
-    ) -> list[list[Candidate]]:
+    ) -> Lists:
         return self._search([parts[number] for number in numbers], options._replace(size=size))
 
-    def _repair(
-        self, parts: list[Part], lists: list[list[Candidate]], options: SearchOptions
-    ) -> None:
+    def _repair(self, parts: list[Part], lists: Lists, options: SearchOptions) -> None:
         """Search the parts again, once, whose best translations lack what they must have."""
         repaired = {
             number: better
@@ -111,9 +107,7 @@ class PartSearch:
             if not self._requirements.is_forbidden(candidates[0].text):
                 parts[number], lists[number] = part, candidates
 
-    def _repaired(
-        self, part: Part, candidates: Sequence[Candidate], options: SearchOptions
-    ) -> Part:
+    def _repaired(self, part: Part, candidates: list[Candidate], options: SearchOptions) -> Part:
         """Return a part as it is to be searched again: unchanged if nothing is missing.
 
         Its names are words if one makes forbidden text, by its ending or with the text beside it;
@@ -150,14 +144,13 @@ class PartSearch:
         options: SearchOptions,
         on_found: Callable[[int], None] | None = None,
         first: int = 0,
-    ) -> list[list[Candidate]]:
+    ) -> Lists:
         """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         loaded, most = self._loaded, self._loaded.decoding.max_length
+        limits = [most or loaded.limit(len(part.ids)) for part in parts]
         requests = [
-            Request(
-                part.ids, most or loaded.limit(len(part.ids)), part.prefix, part.lexical, part.marks
-            )
-            for part in parts
+            Request(part.ids, limit, part.prefix, part.lexical, part.marks)
+            for part, limit in zip(parts, limits, strict=True)
         ]
         try:
             shifted = None if on_found is None else (lambda number: on_found(first + number))
@@ -235,9 +228,8 @@ def _by_utility(
     """Rank by utility, with samples of equal weights, and hypotheses by their probability."""
     totals = [sum(candidate.hypothesis.log_probs) for candidate in candidates]
     weights = [1.0 if options.sampling else math.exp(total - max(totals)) for total in totals]
-    utilities = nbest.expected_utilities(
-        [candidate.text for candidate in candidates], weights, metric
-    )
+    texts = [candidate.text for candidate in candidates]
+    utilities = nbest.expected_utilities(texts, weights, metric)
     order = sorted(range(len(candidates)), key=lambda number: -utilities[number])
     return nbest.merged([candidates[number] for number in order])
 

@@ -93,10 +93,8 @@ def attend(
             if pair.has_attention:
                 log_probs, *weights = next(decoded)
                 scored = _scored_line(translator, pair, log_probs)
-                tokens, blocks = scored.src_tokens, map(as_blocks, weights)
-                entry = NBestEntry(
-                    pair.translation, scored.score, scored.tokens, log_probs, *blocks
-                )
+                tokens, values = scored.src_tokens, (scored.score, scored.tokens, log_probs)
+                entry = NBestEntry(pair.translation, *values, *map(as_blocks, weights))
             yield Translation([entry], tokens)
 
 
@@ -149,13 +147,12 @@ def _scored_line(translator: LoadedModel, pair: _EncodedPair, log_probs: list[fl
     total = total_of(log_probs)
     norm = length_penalty(np.array(len(log_probs)), translator.decoding.length_penalty)
     src, tgt, names = translator.vocabularies
+    spelled = names.spellings(pair.source) if names else {}
     return ScoredLine(
         total / float(norm),
         total,
         with_names(src.tokens([*pair.src_ids, EOS_ID]), pair.source.names),
-        with_names(
-            tgt.tokens([*pair.tgt_ids, EOS_ID]), names.spellings(pair.source) if names else {}
-        ),
+        with_names(tgt.tokens([*pair.tgt_ids, EOS_ID]), spelled),
         log_probs,
     )
 

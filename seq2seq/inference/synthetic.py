@@ -132,12 +132,10 @@ class SyntheticCorpus(NamedTuple):
         files = [*self.inputs, *(Path(run) / BEST for run in runs)]
         return {path: checksum_of_file(path) for path in files}
 
-    def settings(
-        self, checksums: Iterable[str], decoding: DecodingConfig, options: ModelOptions
-    ) -> str:
+    def settings(self, sums: Iterable[str], decoding: DecodingConfig, options: ModelOptions) -> str:
         """Return a checksum of all that decides the translations."""
         how = decoding, [*options.overrides], options.int8, options.float16
-        facts = [*checksums, self.beam_size, self.search.sampling, *how]
+        facts = [*sums, self.beam_size, self.search.sampling, *how]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def translate(

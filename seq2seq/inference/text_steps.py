@@ -183,9 +183,8 @@ class LineSteps:
             tag = f"{line.tag} " if line.tag else ""
             text = part.masked.text
             head, body, tail = self._source.affixes(text.removeprefix(tag))
-            if (line.prefix and place == 0) or any(
-                symbol in head for symbol in self._vocabularies.src.symbols
-            ):
+            symbols = self._vocabularies.src.symbols
+            if (line.prefix and place == 0) or any(symbol in head for symbol in symbols):
                 head, body = "", head + body
             if head or tail:
                 start = tag if text.startswith(tag) else ""
@@ -208,11 +207,8 @@ class LineSteps:
             text = self._source.with_final_mark(part.masked.text, line.tag)
             if text == part.masked.text:
                 continue
-            if (
-                len(line.parts) == 1
-                and not line.left_out
-                and not part.tail.startswith(tuple(MARKS))
-            ):
+            is_alone = len(line.parts) == 1 and not line.left_out
+            if is_alone and not part.tail.startswith(tuple(MARKS)):
                 line.notes.append(_NO_MARK)
             lacks = place > 0 or not self._source.ends_in_mark(line.prefix)
             line.parts[place] = replace(part.with_text(text), lacks_mark=lacks)

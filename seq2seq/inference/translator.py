@@ -146,7 +146,7 @@ class Translator(LoadedModel):
         requirements = self._requirements(settings.forbidden)
         steps = LineSteps(self, requirements, settings)
         prepared = steps.prepare(lines, prefixes, constraints, not text_only)
-        options = _search_options(self, settings, size, text_only, requirements.forbidden)
+        options = self._search_options(settings, size, text_only, requirements.forbidden)
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         on_part = counted([len(line.parts) for line in prepared], on_translated)
@@ -225,6 +225,30 @@ class Translator(LoadedModel):
             )
         return size if sampling is None else 1
 
+    def _search_options(
+        self, settings: SearchSettings, size: int, text_only: bool, forbidden: Forbidden | None
+    ) -> SearchOptions:
+        """Combine the settings of one call with the config; `size`: the beam size."""
+        decoding, vocabularies = self.decoding, self.vocabularies
+        # Weights cost hardly any time on a CPU; coverage needs them.
+        attention = self.device == "cpu" or not text_only or decoding.replace_unknown
+        never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)
+        if settings.sampling is not None:  # bytes that are drawn seldom spell characters
+            never += (*vocabularies.tgt.byte_ids,)
+        of_config, of_call = (
+            {name: getattr(keys, name) for name in SearchOptions._fields if hasattr(keys, name)}
+            for keys in (decoding, settings)
+        )
+        return SearchOptions(
+            size,
+            **of_config,
+            **of_call | {"forbidden": forbidden},
+            forbidden_ids=never,
+            return_scores=not text_only or settings.mbr is not None,
+            return_attention=attention,
+            kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
+        )
+
 
 def _joined(
     lines: Iterable[SourceLine], parts: Iterator[Translation], n_best: int, by_score: bool
@@ -237,32 +261,3 @@ def _joined(
         )
         notes = line.notes + translation.notes
         yield replace(translation, left_out=line.left_out, notes=notes)
-
-
-def _search_options(
-    loaded: LoadedModel,
-    settings: SearchSettings,
-    size: int,
-    text_only: bool,
-    forbidden: Forbidden | None,
-) -> SearchOptions:
-    """Combine the settings of one call with the config; `size`: the beam size."""
-    decoding, vocabularies = loaded.decoding, loaded.vocabularies
-    # Weights cost hardly any time on a CPU; coverage needs them.
-    attention = loaded.device == "cpu" or not text_only or decoding.replace_unknown
-    never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)
-    if settings.sampling is not None:  # bytes that are drawn seldom spell characters
-        never += (*vocabularies.tgt.byte_ids,)
-    of_config, of_call = (
-        {name: getattr(keys, name) for name in SearchOptions._fields if hasattr(keys, name)}
-        for keys in (decoding, settings)
-    )
-    return SearchOptions(
-        size,
-        **of_config,
-        **of_call | {"forbidden": forbidden},
-        forbidden_ids=never,
-        return_scores=not text_only or settings.mbr is not None,
-        return_attention=attention,
-        kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
-    )
