@@ -14,7 +14,7 @@ bidirectional controls are shown as \\uXXXX.
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -157,12 +157,12 @@ def _translate(
     name = "the arguments" if options.text else options.input
     report = LineReport(name, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
-    written, lines_of_each = _writer(options)
     visible = not (options.text or options.stream or output.on_terminal)
     part = _part(options, visible and sys.stderr.isatty())
     first, total = (1, None) if part is None else (1 + part.start, len(part))
     rows = rows if part is None else islice(rows, part.start, part.stop)
-    partial = output.kept_on_failure("the translations of the first", "line", lines_of_each)
+    per_line = 1 if options.json else n_best
+    partial = output.kept_on_failure("the translations of the first", "line", per_line)
     with partial, report, progress("translated", total, visible=visible) as advance:
         by_line = _arrives_by_line(options)
         size = 1 if by_line else options.batch_size or BATCH_LINES
@@ -180,25 +180,20 @@ def _translate(
             )
             for index, translation in enumerate(translations):
                 report.note_translations(number + index, [translation], [prefixes[index]])
-                output.write(written(translation, number + index - 1))
+                output.write(_formatted(options, translation, number + index - 1))
             output.flush()
             if by_line:
                 report.log()
 
 
-def _writer(options: argparse.Namespace) -> "tuple[Callable[[Translation, int], str], int]":
-    """Return the format of a translation, by its index, and its number of lines."""
+def _formatted(options: argparse.Namespace, translation: "Translation", index: int) -> str:
+    """Return the lines to write for the translation of a line of an index."""
     if options.json:
         from seq2seq.inference.translation import translation_as_json
 
-        with_nbest = options.n_best is not None
-        return lambda translation, _: f"{translation_as_json(translation, with_nbest)}\n", 1
-    if options.n_best is not None:
-        return _as_nbest_list, options.n_best
-    return lambda translation, _: f"{translation.text}\n", 1
-
-
-def _as_nbest_list(translation: "Translation", index: int) -> str:
+        return f"{translation_as_json(translation, options.n_best is not None)}\n"
+    if options.n_best is None:
+        return f"{translation.text}\n"
     return "".join(
         f"{index} ||| {entry.text.replace(SEPARATOR, ESCAPED)} ||| {entry.score:.6f}\n"
         for entry in translation.n_best

@@ -219,23 +219,18 @@ def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
 
 def heat_map(attention: AttentionMap) -> str:
     """Return the table of attention weights, which scrolls where it is too wide."""
-    src, tgt = attention.src_tokens, attention.tgt_tokens
+    src, tgt = (list(map(label_of, t)) for t in (attention.src_tokens, attention.tgt_tokens))
     columns = "".join(
         f'<th scope="col"{word_class}><span dir="auto"'
-        f"{' class=upright' if is_upright(label_of(token)) else ''}>"
-        f"{escape(label_of(token))}</span></th>"
-        for token, word_class in zip(src, _word_classes(src), strict=True)
+        f"{' class=upright' if is_upright(label) else ''}>{escape(label)}</span></th>"
+        for label, word_class in zip(src, _word_classes(attention.src_tokens), strict=True)
     )
-    rows = []
-    for token, word_class, values in zip(
-        tgt, _word_classes(tgt), attention.weights.tolist(), strict=True
-    ):
-        cells = "".join(
-            _cell(f"{label_of(token)} \N{LEFTWARDS ARROW} {label_of(source)}", value)
-            for source, value in zip(src, values, strict=True)
-        )
-        label = f'<th scope="row" dir="auto"{word_class}>{escape(label_of(token))}</th>'
-        rows.append(f"<tr>{label}{cells}</tr>\n")
+    rows, classes = [], _word_classes(attention.tgt_tokens)
+    for label, word_class, values in zip(tgt, classes, attention.weights.tolist(), strict=True):
+        hints = (f"{label} \N{LEFTWARDS ARROW} {source}" for source in src)
+        cells = "".join(map(_cell, hints, values))
+        head = f'<th scope="row" dir="auto"{word_class}>{escape(label)}</th>'
+        rows.append(f"<tr>{head}{cells}</tr>\n")
     return (
         '<div class="attention-scroll"><table class="attention-map"><thead><tr>'
         f"<td></td>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
