@@ -47,7 +47,11 @@ class AttentionBlocks:
 
 @dataclass(frozen=True)
 class NBestEntry:
-    """One translation of an n-best list, of T target tokens; see `Translation`."""
+    """One translation of an n-best list, of T target tokens; see `Translation`.
+
+    The score of a beam has the coverage penalty, too; that of a line in parts is the mean of their
+    scores, weighted by their numbers of target tokens.
+    """
 
     text: str
     score: float  # log-probability in nats / T ** length_penalty
@@ -58,12 +62,12 @@ class NBestEntry:
 
     @property
     def attention(self) -> NDArray[np.float32] | None:
-        """Return the attention weights [T, S] of this entry, or None."""
+        """Return the attention weights [T, S], rows of sum 1 (at most 1 with local_p), or None."""
         return None if self.attention_blocks is None else self.attention_blocks.matrix()
 
     @property
     def head_attention(self) -> NDArray[np.float32] | None:
-        """Return the attention weights [M, T, S] of each head for this entry, or None."""
+        """Return the attention weights [M, T, S] of each head, whose mean `attention` is."""
         return None if self.head_blocks is None else self.head_blocks.matrix()
 
 

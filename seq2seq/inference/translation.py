@@ -50,11 +50,7 @@ class Translation:
 
     @property
     def score(self) -> float:
-        """Return the log-probability in nats / T ** length_penalty; nan if not requested.
-
-        Beam search adds the coverage penalty, if there is one. A line in parts has the mean of
-        their scores, weighted by their numbers of target tokens.
-        """
+        """Return the score of the best entry; nan if not requested."""
         return self.n_best[0].score
 
     @property
@@ -69,11 +65,7 @@ class Translation:
 
     @property
     def attention(self) -> NDArray[np.float32] | None:
-        """Return the attention weights [T, S]: a row for each target token, of sum 1.
-
-        With a local_p window the sum is at most 1. None for a model without attention, for very
-        long lines, and if not requested.
-        """
+        """Return the attention weights [T, S]; None without, as for very long lines."""
         return self.n_best[0].attention
 
     @property
@@ -83,24 +75,17 @@ class Translation:
 
     @property
     def head_attention(self) -> NDArray[np.float32] | None:
-        """Return the attention weights [M, T, S] of M heads, whose mean is `attention`.
-
-        None unless requested by `SearchSettings(head_attention=True)`, and where `attention` is.
-        """
+        """Return the weights [M, T, S] of M heads, by `SearchSettings(head_attention=True)`."""
         return self.n_best[0].head_attention
 
     def attention_maps(self, source: str | None = None) -> Iterator[AttentionMap]:
-        """Yield the attention weights of each part of the line, or of each head of each part.
-
-        A source of None is spelled by `src_tokens`.
-        """
+        """Yield the weights of each part or of its heads; `src_tokens` spell a source of None."""
         return attention_map.entry_maps(self.n_best[0], self.src_tokens, source)
 
     def plot(self, words: bool = False) -> "Figure":
-        """Return the attention weights as a matplotlib figure, by tokens or by words.
+        """Return the attention weights by tokens or words as a figure, which a notebook shows.
 
-        A notebook shows it; `figure.savefig("attention.pdf")` writes it. Raises UserError if there
-        are no weights or matplotlib is missing.
+        Raises UserError if there are none, or matplotlib is missing.
         """
         maps = list(self.attention_maps())
         if not maps:
