@@ -97,20 +97,17 @@ def _use_of(path: Path) -> str:
 @contextmanager
 def writing(path: Path, folder: Path | None = None) -> Iterator[None]:
     """Convert a failure to write into a RunError; the run folder is that of the file if None."""
+    folder = folder or path.parent
     try:
         yield
     except OSError as error:
-        raise write_failure(path, folder or path.parent, error) from None
-
-
-def write_failure(path: Path, folder: Path, error: OSError) -> RunError:
-    """Return the error for a file of a run that cannot be written: what is left was verified."""
-    remedy = "Fix the problem and start again"
-    if not folder.is_dir():
-        remedy = f"The run folder {folder} does not exist"
-    elif existing(folder, (LAST, PREVIOUS, BEST)):
-        remedy = recovery_hint(folder)
-    return RunError(f"{path}: cannot be written ({error.strerror or error}). {remedy}")
+        remedy = "Fix the problem and start again"
+        if not folder.is_dir():
+            remedy = f"The run folder {folder} does not exist"
+        elif existing(folder, (LAST, PREVIOUS, BEST)):
+            remedy = recovery_hint(folder)
+        text = f"{path}: cannot be written ({error.strerror or error})"
+        raise RunError(f"{text}. {remedy}") from None
 
 
 def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:
@@ -131,21 +128,19 @@ def _is_intact(path: Path) -> bool | None:
     return True
 
 
+def is_reserved(name: str) -> bool:
+    """Return whether a run writes a file or folder of this name, or of this temporary name."""
+    name = name.removesuffix(PART_SUFFIX)
+    return name in RESERVED or snapshot_step(Path(name)) is not None
+
+
 def belongs_to_run(path: Path, folder: Path) -> bool:
     """Return whether a path is, by name or by a link, a file that the run in `folder` writes."""
     target, root = path.resolve(), folder.resolve()
-    if target.is_relative_to(root) and target != root:
-        name = target.relative_to(root).parts[0].removesuffix(PART_SUFFIX)
-        if name in RESERVED or snapshot_step(root / name) is not None:
-            return True
-    return any(same_file(path, file) for file in _files_of_run(root))
-
-
-def _files_of_run(folder: Path) -> Iterator[Path]:
-    for name in existing(folder, RESERVED):
-        yield folder / name
-        if (folder / name).is_dir():
-            yield from (folder / name).rglob("*")
+    if root in target.parents and is_reserved(target.relative_to(root).parts[0]):
+        return True
+    files = [root / name for name in existing(root, RESERVED)]
+    return any(same_file(path, file) for top in files for file in (top, *top.rglob("*")))
 
 
 def existing(folder: Path, names: Sequence[str]) -> list[str]:

@@ -131,7 +131,7 @@ def router(service: Service) -> APIRouter:
     @routes.get("/health", responses={503: _STOPPING})
     async def health() -> dict[str, str | int]:
         """Return 200 while the server accepts requests, with its lines that wait or are done."""
-        if not service.queue.is_alive:
+        if not service.queue.is_open:
             raise HTTPException(503, "the server is shutting down")
         queue = service.queue
         return {"status": "ok", "waiting": queue.waiting, "translated": queue.translated}

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from pathlib import Path
 from typing import IO, Any, Self
@@ -291,13 +291,9 @@ class ReportFiles:
             with self.closing(name, earlier):
                 file.close()
 
-    @contextmanager
-    def writing(self, name: str) -> Iterator[None]:
+    def writing(self, name: str) -> AbstractContextManager[None]:
         """Convert a failure to write a file of the run into a RunError."""
-        try:
-            yield
-        except OSError as error:
-            raise layout.write_failure(self._folder / name, self._folder, error) from None
+        return layout.writing(self._folder / name)
 
     @contextmanager
     def closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:
