@@ -8,7 +8,6 @@ engine/                the best weights as ONNX graphs, for translation without 
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
 metrics.jsonl          losses and scores, which the seed determines
-metrics.csv            the same as a table, a row for each step
 samples.jsonl          a few validation sentences and their translations at each validation
 timing.jsonl           speed and times
 train.log              log of the training
@@ -39,9 +38,9 @@ DESCRIPTION = "export.json"  # in an exported model
 _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
 _OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
-METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
+SAMPLES = "samples.jsonl"
 PAGE = "report.html"
-FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
+FIGURES = (METRICS, SAMPLES, TIMING, LOG, TENSORBOARD)
 RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, ENGINE, LOCK, *FIGURES)  # names of files
 
 
