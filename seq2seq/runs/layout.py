@@ -36,7 +36,7 @@ CONFIG, VOCABULARY = "config.yaml", "vocabulary"
 ENGINE = "engine"  # folder of the graphs
 DESCRIPTION = "export.json"  # in an exported model
 _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
-_OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
+MOMENTS = "optimizer."  # prefix of those in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
 SAMPLES = "samples.jsonl"
 PAGE = "report.html"
@@ -46,7 +46,7 @@ RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, ENGINE, LOCK, *FIGURES)  #
 
 def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """Return the tensors of a checkpoint or training state that are weights or their averages."""
-    return {name: tensor for name, tensor in tensors.items() if not name.startswith(_OPTIMIZER)}
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(MOMENTS)}
 
 
 def snapshot_step(path: Path) -> int | None:
