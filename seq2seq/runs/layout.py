@@ -18,7 +18,7 @@ report.html            page about the run, which `seq2seq report` writes
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,6 +107,18 @@ def writing(path: Path, folder: Path | None = None) -> Iterator[None]:
             remedy = recovery_hint(folder)
         text = f"{path}: cannot be written ({error.strerror or error})"
         raise RunError(f"{text}. {remedy}") from None
+
+
+def remove_snapshots(folder: Path, after: int) -> None:
+    """Remove the snapshots of later steps, which training will repeat."""
+    remove(path for path in snapshots(folder) if (snapshot_step(path) or 0) > after)
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files of a run; raises RunError."""
+    for path in paths:
+        with writing(path):
+            path.unlink(missing_ok=True)
 
 
 def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:

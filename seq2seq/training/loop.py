@@ -11,7 +11,7 @@ import torch
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.layout import BEST
-from seq2seq.runs.run_folder import OpenFolder, open_folder
+from seq2seq.runs.training_state import OpenFolder, open_folder
 from seq2seq.runtime.console import console, fixed
 from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import choose_device, deterministic

@@ -7,7 +7,7 @@ import math
 from typing import NamedTuple
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.runs.training_state import Progress
+from seq2seq.runs.progress import Counters
 from seq2seq.runtime.console import fixed
 
 FLOORS = {"bleu": 2.0, "chrf": 20.0}  # percentage points
@@ -33,7 +33,7 @@ class ValidationScores(NamedTuple):
         return f"{text}, chrF {chrf[0]:.1f}" if chrf else text
 
 
-def record(progress: Progress, settings: TrainingConfig, scores: ValidationScores) -> bool:
+def record(progress: Counters, settings: TrainingConfig, scores: ValidationScores) -> bool:
     """Record the validation of the current step, with finite scores; return whether it is the best.
 
     The better of two validations has the higher score; below the floor, and at equal scores, the
@@ -55,7 +55,7 @@ def record(progress: Progress, settings: TrainingConfig, scores: ValidationScore
     return best
 
 
-def _improves(progress: Progress, settings: TrainingConfig, score: float, loss: float) -> bool:
+def _improves(progress: Counters, settings: TrainingConfig, score: float, loss: float) -> bool:
     """Return whether the scores improve on those of the last improvement."""
     before, loss_before = progress.improved_score, progress.improved_loss
     if before < 0:  # the first validation
@@ -72,7 +72,7 @@ def _rank(settings: TrainingConfig, score: float, loss: float) -> tuple[float, f
     return max(score, FLOORS.get(settings.metric.name, 0.0)), -loss
 
 
-def best_note(progress: Progress, settings: TrainingConfig) -> str:
+def best_note(progress: Counters, settings: TrainingConfig) -> str:
     """Describe the best validation for the log."""
     if settings.metric.name == "loss":
         return f"Best validation loss {progress.best_loss:.3f}"
@@ -80,7 +80,7 @@ def best_note(progress: Progress, settings: TrainingConfig) -> str:
     return f"Best validation {name} {progress.best_score:.1f} (greedy)"
 
 
-def decay_on_plateau(progress: Progress, settings: TrainingConfig) -> str | None:
+def decay_on_plateau(progress: Counters, settings: TrainingConfig) -> str | None:
     """Decay the rate after `patience` validations without improvement; return a note if so.
 
     Below MIN_DECAY of the peak the rate is not decayed again: patience then ends training.

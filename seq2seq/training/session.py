@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.config.schema import Config, DataConfig
-from seq2seq.data.batching import Batch, EncodedPairs, encode_pairs, length_ratio
+from seq2seq.config.schema import Config
+from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.copied_words import NameInventor
-from seq2seq.data.corpus import ParallelText, check_directions, read_pairs, usable
+from seq2seq.data.corpus import ParallelText, usable
+from seq2seq.data.padding import Batch
 from seq2seq.data.source_profile import LengthLimit, SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
@@ -163,13 +164,6 @@ def call_on_device(
 
     key = function.__name__, *shapes
     return session.graphs.call(key, call, *(part for part in parts if part is not None))
-
-
-def valid_text(data: DataConfig, train: ParallelText) -> ParallelText:
-    """Read the validation text; check it and the test text against the training text."""
-    texts = [read_pairs(files) for files in (data.valid, data.test) if files]
-    check_directions(train, texts, data.src_lang)
-    return texts[0]
 
 
 def session_data(

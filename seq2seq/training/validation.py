@@ -7,8 +7,9 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from seq2seq.data.batching import Batch, EpochOrder, make_batch
+from seq2seq.data.batching import EpochOrder
 from seq2seq.data.corpus import ParallelText
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator

@@ -7,7 +7,8 @@ import pytest
 
 from seq2seq.runs.layout import METRICS
 from seq2seq.runs.metrics_file import LineCount, read_metrics
-from seq2seq.runs.training_state import Progress, read_saved_metrics, restore_metrics
+from seq2seq.runs.progress import read_saved_metrics, restore_metrics
+from seq2seq.runs.training_state import Progress
 
 LINES = [f'{{"step": {step}, "train_loss": {9 - step}.5}}\n'.encode() for step in range(1, 9)]
 LATER = [b'{"step": 9, "train_loss": 0.5}\n', b'{"step": 10, "train_loss": 0.25}\n']

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.batching import Batch
 from seq2seq.data.corpus import ParallelText, read_pairs
+from seq2seq.data.padding import Batch
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import LOG, METRICS, SAMPLES
 from seq2seq.training import loop as training

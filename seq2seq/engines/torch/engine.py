@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq.data.batching import pad_sources
+from seq2seq.data.padding import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids
 from seq2seq.engines.engine import (
     MAY_NOT_END,
