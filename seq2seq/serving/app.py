@@ -75,7 +75,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return Guard(app, limits, access)
+    return Guard(app, access)
 
 
 class Connection(H11Protocol):

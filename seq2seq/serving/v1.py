@@ -102,7 +102,7 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         client = service.access.client(request)
-        body = await requests.read_json(request, TranslateLines)
+        body = await service.read_json(request, TranslateLines)
         texts, documents = requests.text_list(body.text), list[Document]()
         if body.format is not None:
             documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
