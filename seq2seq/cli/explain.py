@@ -50,7 +50,6 @@ def explanations(name: str) -> list[str]:
 
 
 def _keys(section: Schema, schema: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
-    """Yield all keys with their schemas, section by section."""
     for name, value in section["properties"].items():
         yield prefix + name, value
         if inner := section_of(value, schema):

@@ -62,7 +62,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _note_sizes(sizes: Mapping[str, int | None], division: Division) -> None:
-    """Say which sizes were chosen by default, and if they leave little to train on."""
     train, *held_out = [division.count(number) for number in range(3)]
     if options := [f"--{part}" for part, size in sizes.items() if size is None]:
         text = "a twentieth, at most 1,000 pairs; choose with"

@@ -312,7 +312,6 @@ def _ending(text: str) -> int:
 
 
 def _replace(text: str, spans: Sequence[tuple[int, int]], marks: Sequence[str]) -> str:
-    """Replace spans of a text by marks."""
     for (start, end), mark in sorted(zip(spans, marks, strict=True), reverse=True):
         text = f"{text[:start]}{mark}{text[end:]}"
     return text

@@ -57,7 +57,6 @@ def write_lines(path: Path, lines: Sequence[bytes]) -> None:
 
 
 def _values(line: bytes) -> dict[str, Any] | None:
-    """Return the values of a line; None if it is damaged."""
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):

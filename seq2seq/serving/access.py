@@ -143,7 +143,6 @@ HANDLED = (AnyHTTPException, ValidationError, UserError, RunError, TimeoutError,
 
 
 def _described(mistake: Mapping[str, Any]) -> str:
-    """Return a mistake with its place in the request."""
     place, kind = ".".join(map(str, mistake["loc"])), mistake["type"]
     message = str(mistake["msg"]).removeprefix("Value error, ")
     if kind == "json_invalid":
@@ -204,7 +203,6 @@ class Guard:
         return None
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
-        """Log a request, where the log is for machines."""
         figures = {"path": scope["path"], "status": status, "seconds": round(seconds, 3)}
         if client := scope.get("state", {}).get("client"):
             figures["client"] = client
@@ -212,7 +210,6 @@ class Guard:
 
 
 def _host_name(host: str) -> str:
-    """Return the name in a Host header, without port and brackets."""
     name, _, port = host.lower().rpartition(":")
     return (name if port.isdecimal() else host.lower()).strip("[]")
 

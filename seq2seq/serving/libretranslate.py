@@ -150,7 +150,6 @@ async def _read(service: Service, request: Request, model: type[Body]) -> tuple[
 
 
 def _form(header: str, body: bytes) -> dict[str, object]:
-    """Return the fields of a form; raises HTTPException."""
     try:
         is_multipart = header.strip().lower().startswith(_MULTIPART)
         return _fields(_multipart(header, body) if is_multipart else _urlencoded(body))
@@ -159,7 +158,6 @@ def _form(header: str, body: bytes) -> dict[str, object]:
 
 
 def _urlencoded(body: bytes) -> dict[str, list[str]]:
-    """Return the values of each field of a form; raises ValueError."""
     text = body.decode()
     form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     for name in form:

@@ -244,6 +244,5 @@ class Service:
 
 
 async def _disconnected(request: Request) -> None:
-    """Wait until the client disconnects; its body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

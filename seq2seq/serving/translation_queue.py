@@ -94,8 +94,6 @@ class _Waiting:
 
 
 class _Share(NamedTuple):
-    """Lines of one request in a batch."""
-
     waiting: _Waiting
     lines: Sequence[QueuedLine]
 

@@ -135,7 +135,6 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
 
 
 def _search(service: Service, pair: LanguagePair, body: TranslateLines) -> Search:
-    """Return the search of a request; raises UserError."""
     return Search(
         str(pair),
         service.pairs[pair],
