@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import NodeProto, helper
 from onnxruntime import InferenceSession
 
 from seq2seq.engines.engine import Array, EngineStep, Rows
+from seq2seq.engines.onnx import int8 as quantizing
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
-from seq2seq.engines.onnx.graph import CONTRIB, FLOAT, Graph, attribute, bounds_of, make
-from seq2seq.engines.onnx.int8 import UNDEFINED, ZERO, quantize_graphs, quantize_rows
+from seq2seq.engines.onnx.graph import FLOAT, Graph, bounds_of, declare, make
 from seq2seq.runtime.errors import RunError
 
 
@@ -104,8 +103,10 @@ class Network:
         values = {"ids": ids, **rows.memory, **rows.state}
         inputs = Arrays((value.name, values[value.name]) for value in decoder.get_inputs())
         results = dict(zip(names, computed(decoder, names, inputs), strict=True))
-        scores = results[LOG_PROBS] if LOG_PROBS in results else results[LOGITS]
-        undefined = np.isnan(results[UNDEFINED] if UNDEFINED in results else scores[:, 0])
+        scores = results[LOG_PROBS if LOG_PROBS in results else LOGITS]
+        undefined = np.isnan(
+            results[quantizing.UNDEFINED] if quantizing.UNDEFINED in results else scores[:, 0]
+        )
         after = (name for name in names if name.startswith(_NEXT))
         state = Arrays((name.removeprefix(_NEXT), results[name]) for name in after)
         weights = results.get(ATTENTION), results.get(HEADS)
@@ -166,7 +167,7 @@ class GraphFiles(NamedTuple):
 def quantized(graphs: GraphFiles) -> GraphFiles:
     """Return the graphs with products in int8."""
     encoder, decoder = (Graph.of(onnx.load_from_string(content).graph) for content in graphs)
-    quantize_graphs(encoder, decoder)
+    quantizing.quantize_graphs(encoder, decoder)
     return GraphFiles(encoder.content(), decoder.content())
 
 
@@ -196,7 +197,7 @@ class ApproximateProjection:
 
     def __init__(self, weight: Array, bias: Array, step: float) -> None:
         self.weight, self.bias = weight, bias
-        integers, scales = quantize_rows(weight)
+        integers, scales = quantizing.quantize_rows(weight)
         self.integers, self.scales = integers, scales[:, 0]
         with np.errstate(over="ignore", invalid="ignore"):  # such an error has no bound
             values = integers * scales
@@ -262,7 +263,7 @@ def split_projection(content: bytes) -> tuple[bytes | None, ApproximateProjectio
     approximate = _quantized(graph, logits)
     graph.nodes.remove(softmax)
     place = next(n for n, value in enumerate(graph.outputs) if value.name == "log_probs")
-    graph.outputs[place] = helper.make_tensor_value_info("logits", FLOAT, graph.dims("log_probs"))
+    graph.outputs[place] = declare("logits", FLOAT, graph.dims("log_probs"))
     graph.nodes.append(make("Identity", [logits], ["logits"]))
     graph.prune()
     return graph.content(), approximate
@@ -270,58 +271,31 @@ def split_projection(content: bytes) -> tuple[bytes | None, ApproximateProjectio
 
 def _quantized(graph: Graph, logits: str) -> ApproximateProjection | None:
     """Replace the product of the logits by one in int8; None if its error has no bound."""
-    producers = graph.producers()
-    last = producers[logits]
-    parts = _product(graph, last, producers)
-    if parts is None:
+    last, products = graph.producers()[logits], quantizing.products_of(graph)
+    product = products[-1] if products else last
+    is_added = last.op_type == "Add" and product.output[0] in last.input
+    if not products or not (is_added or product == last):
         return None
-    source, weight, bias = parts
+    source, weight = product.input[:2]
+    names = [name for name in (*last.input, *product.input[2:]) if name in graph.weights]
+    bias = next((name for name in names if graph.weights[name].ndim == 1), None)
     bound = bounds_of(graph, {}).get(source)
-    if not bound:
+    if bias is None or not bound:
         return None
-    approximate = ApproximateProjection(weight, bias, bound / 127)
+    matrix = graph.weights[weight] if quantizing.is_transposed(product) else graph.weights[weight].T
+    matrix = np.ascontiguousarray(matrix)
+    approximate = ApproximateProjection(matrix, graph.weights[bias], bound / 127)
     if not approximate.is_bounded:
         return None
-    scale = graph.weight(np.array(bound / 127, np.float32))
-    zero = graph.weight(np.array(ZERO, np.uint8))
-    rows = graph.fresh("rows")
-    product = [
-        rows,
-        graph.weight(np.ascontiguousarray(approximate.integers.T)),
-        scale,
-        graph.weight(approximate.scales),
-        zero,
-        "",
-        graph.weight(approximate.bias),
-    ]
-    graph.nodes.remove(last)
-    graph.nodes += [
-        make("QuantizeLinear", [source, scale, zero], [rows]),
-        make("MatMulIntegerToFloat", product, [logits], domain=CONTRIB),
-        make("Identity", [source], ["outputs"]),
-    ]
-    dims = ["rows", weight.shape[1]]
-    graph.outputs.append(helper.make_tensor_value_info("outputs", FLOAT, dims))
+    quantizer = quantizing.Quantizer(graph, {})
+    columns = quantizer.constant(np.ascontiguousarray(approximate.integers.T))
+    scales = quantizer.constant(approximate.scales)
+    result = quantizer.bounded(source, bound, (columns, scales), bias)
+    quantizer.op("Identity", result, result=logits)
+    quantizer.op("Identity", source, result=OUTPUTS)
+    graph.nodes = [node for node in graph.nodes if node != last] + quantizer.nodes
+    graph.outputs.append(declare(OUTPUTS, FLOAT, ["rows", matrix.shape[1]]))
     return approximate
-
-
-def _product(
-    graph: Graph, node: NodeProto, producers: dict[str, NodeProto]
-) -> tuple[str, Array, Array] | None:
-    """Return the input, the matrix [V, R] and the bias [V] of a product in float32."""
-    weights = graph.weights
-    if node.op_type == "Gemm" and len(node.input) == 3 and attribute(node, "transB", 0):
-        source, weight, bias = node.input
-        return (source, weights[weight], weights[bias]) if weight in weights else None
-    if node.op_type != "Add":
-        return None
-    for name, bias in (node.input, node.input[::-1]):
-        before = producers.get(name)
-        if bias in weights and before is not None and before.op_type == "MatMul":
-            source, weight = before.input
-            if weight in weights:
-                return source, np.ascontiguousarray(weights[weight].T), weights[bias]
-    return None
 
 
 def _max_norm(rows: Array) -> float:
