@@ -200,7 +200,7 @@ class _Sound(NamedTuple):
     script: str
     consonant: str  # without its inherent vowel, such as "KH"
     vowel: str  # such as "AA"
-    is_sign: bool  # whether it is a vowel sign
+    is_sign: bool  # a vowel sign
     is_nasal: bool
 
 
