@@ -160,12 +160,6 @@ class WarmStart(NamedTuple):
     vocabularies: Vocabularies
     note: str  # for the log
 
-    def initialise(self, model: Seq2Seq) -> None:
-        """Give a model of the new run the weights."""
-        weights = named_weights(model)
-        for name, weight in named_weights(self.model).items():
-            weights[name].copy_(weight)
-
 
 def read_warm_start(folder: Path, config: Config) -> WarmStart:
     """Load vocabulary and best weights of a run to start one of this config; raises UserError."""

@@ -107,22 +107,15 @@ def check_config(config: Config, path: Path, header: Header) -> None:
         )
 
 
-class SavedMetrics(NamedTuple):
-    """The lines of metrics.jsonl that a state counts, as far as they are there."""
-
-    lines: list[bytes]
-    lost: str | None  # description of the damage; None if all of them are intact
-
-
-def read_saved_metrics(folder: Path, progress: Counters) -> SavedMetrics:
-    """Read the lines of metrics.jsonl that a state counts. Raises OSError."""
+def read_saved_metrics(folder: Path, progress: Counters) -> tuple[list[bytes], str | None]:
+    """Return the lines of metrics.jsonl that a state counts, and what is lost. Raises OSError."""
     lines, counted = raw_lines(folder / layout.METRICS), progress.metrics_lines
     count = LineCount(lines[:counted])
     if (count.lines, count.checksum) == (counted, progress.metrics_checksum):
-        return SavedMetrics(lines[:counted], None)
+        return lines[:counted], None
     intact = lines_up_to(lines, progress.step)
     text = f"{len(intact):,} of {counted:,} lines are left"
-    return SavedMetrics(intact, f"not as it was saved at step {progress.step} ({text})")
+    return intact, f"not as it was saved at step {progress.step} ({text})"
 
 
 def restore_metrics(folder: Path, progress: Counters) -> str | None:

@@ -12,9 +12,6 @@ from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import PART_SUFFIX, check_paths, check_readable, part_of, refused_link
 from seq2seq.runtime.locks import LOCK
 
-# Files that a run writes under another name and renames.
-_REPLACED = (layout.LAST, layout.BEST, layout.METRICS, layout.METRICS_TABLE, layout.SAMPLES)
-
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
     """Raise UserError if the folder holds another run, or one that cannot be resumed.
@@ -112,25 +109,19 @@ def _is_empty(folder: Path) -> bool:
 
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
-    with layout.writing(folder, folder):
-        for name in (*_REPLACED, layout.PREVIOUS, layout.TIMING, layout.LOG):
-            (folder / name).unlink(missing_ok=True)
-        for name in (layout.VOCABULARY, layout.ENGINE, layout.TENSORBOARD):
-            if (folder / name).is_symlink():
-                (folder / name).unlink()
-            elif (folder / name).is_dir():
-                shutil.rmtree(folder / name)
-    layout.remove_snapshots(folder, after=0)
     remove_parts(folder)
-    with layout.writing(folder, folder):  # last: until then the rest counts as a run
-        (folder / layout.CONFIG).unlink(missing_ok=True)
+    with layout.writing(folder, folder):
+        for name in reversed(layout.existing(folder, layout.RESERVED)):
+            path = folder / name  # the config is the last: until then the rest counts as a run
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif name != LOCK:
+                path.unlink(missing_ok=True)
 
 
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
     with layout.writing(folder, folder):
-        for name in (*_REPLACED, layout.CONFIG):
-            (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
-        for path in folder.glob(f"step-*{PART_SUFFIX}"):
-            if layout.snapshot_step(path.with_suffix("")) is not None:
+        for path in folder.glob(f"*{PART_SUFFIX}"):
+            if layout.is_reserved(path.name):
                 path.unlink()

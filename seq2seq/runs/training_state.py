@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,7 +32,6 @@ from seq2seq.runtime.locks import FolderLock, exclusive_lock
 
 INITIAL_LOSS_SCALE = 2.0**12  # in fp16
 
-T = TypeVar("T")
 OptimizerState = MutableMapping[Tensor, dict[str, Tensor]]  # moments of each parameter
 
 
@@ -113,15 +112,18 @@ def save_state(
     folder: Path, state: StateTensors, progress: Progress, limit: LengthLimit, provenance: Header
 ) -> None:
     """Write last.safetensors, the one before as previous.safetensors; raises RunError."""
-    weights, averages, optimizer = state
-    layout.check_weights(folder / layout.LAST, {**weights, **averages})
-    tensors = {f"weights.{name}": tensor for name, tensor in weights.items()}
-    tensors |= {f"averages.{name}": tensor for name, tensor in averages.items()}
-    for name, moments in zip(weights, optimizer.values(), strict=True):
-        tensors |= {f"optimizer.{key}.{name}": value for key, value in moments.items()}
+    layout.check_weights(folder / layout.LAST, {**state.weights, **state.averages})
+    tensors = _weights_of(state)
+    for name, moments in zip(state.weights, state.optimizer.values(), strict=True):
+        tensors |= {f"{layout.MOMENTS}{key}.{name}": value for key, value in moments.items()}
     header = {FORMAT: STATE_FORMAT, **progress.to_header(), "limit": asdict(limit), **provenance}
     with layout.writing(folder / layout.LAST):
         tensor_file.save_tensors(folder / layout.LAST, tensors, header, folder / layout.PREVIOUS)
+
+
+def _weights_of(state: StateTensors) -> dict[str, Tensor]:
+    weights = {f"weights.{name}": tensor for name, tensor in state.weights.items()}
+    return weights | {f"averages.{name}": tensor for name, tensor in state.averages.items()}
 
 
 def read_state(folder: Path) -> TrainingState | None:
@@ -141,27 +143,19 @@ def read_state(folder: Path) -> TrainingState | None:
 def restore_tensors(state: TrainingState, into: StateTensors) -> None:
     """Copy a state into the tensors of a training, and release it; raises UserError for others."""
     path, tensors = state.path, state.tensors
-    weights, averages, optimizer = into
-    tensor_file.check_shapes(path, _group(tensors, "weights."), weights)
-    tensor_file.check_shapes(path, _group(tensors, "averages."), averages)
-    moments: dict[str, dict[str, Tensor]] = {name: {} for name in weights}
-    for key, tensor in tensors.items():
-        group, *names = key.split(".", 1)
-        moment, _, name = "".join(names).partition(".")
-        if group == "optimizer" and name in weights and tensor.shape in ((), weights[name].shape):
-            moments[name][moment] = tensor
-        elif group not in ("weights", "averages"):
+    stored, weights = layout.model_tensors(tensors), _weights_of(into)
+    tensor_file.check_shapes(path, stored, weights)
+    moments: dict[str, dict[str, Tensor]] = {name: {} for name in into.weights}
+    for key in (key for key in tensors if key not in stored):
+        moment, _, name = key.removeprefix(layout.MOMENTS).partition(".")
+        if name not in moments or tensors[key].shape not in ((), into.weights[name].shape):
             raise tensor_file.shape_mismatch(path, key)
-    tensor_file.copy_into(_group(tensors, "weights."), weights, path)
-    tensor_file.copy_into(_group(tensors, "averages."), averages, path)
-    for parameter, values in zip(list(optimizer), moments.values(), strict=True):
-        device = parameter.device
-        optimizer[parameter] = {name: value.to(device, copy=True) for name, value in values.items()}
+        moments[name][moment] = tensors[key]
+    tensor_file.copy_into(stored, weights, path)
+    for parameter, values in zip(list(into.optimizer), moments.values(), strict=True):
+        placed = {key: value.to(parameter.device, copy=True) for key, value in values.items()}
+        into.optimizer[parameter] = placed
     tensors.clear()
-
-
-def _group(named: Mapping[str, T], prefix: str) -> dict[str, T]:
-    return {k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)}
 
 
 class OpenFolder(NamedTuple):

@@ -104,7 +104,7 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         client = service.access.client(request)
-        body = await requests.read_json(request, TranslateLines)
+        body = await service.read_json(request, TranslateLines)
         texts, documents = requests.text_list(body.text), list[SourceDocument]()
         if body.format is not None:
             documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
@@ -137,7 +137,6 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
 
 
 def _search(service: Service, pair: LanguagePair, body: TranslateLines) -> Search:
-    """Return the search of a request; raises UserError."""
     return Search(
         str(pair),
         service.pairs[pair],

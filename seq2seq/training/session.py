@@ -23,6 +23,7 @@ from seq2seq.runs.checkpoint import CheckpointHeader, WarmStart
 from seq2seq.runs.graphs import store_engine
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.run_config import SOURCE, provenance_of
+from seq2seq.runs.tensor_file import copy_into
 from seq2seq.runs.training_state import (
     Progress,
     StateTensors,
@@ -197,7 +198,7 @@ def new_session(
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, data.vocabularies)
     if start is not None:
-        start.initialise(model)
+        copy_into(named_weights(start.model), named_weights(model), layout.BEST)
     model = model.to(device)
     averages = {name: weight.clone() for name, weight in named_weights(model).items()}
     progress = Progress(metrics_checksum=LineCount().checksum)

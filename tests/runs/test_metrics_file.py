@@ -79,8 +79,7 @@ def test_damage_anywhere_is_reported_in_one_line(
     progress = state(LINES)
     if not later:
         assert (
-            read_saved_metrics(tmp_path, progress).lost
-            == f"not as it was saved at step 8 ({found})"
+            read_saved_metrics(tmp_path, progress)[1] == f"not as it was saved at step 8 ({found})"
         )
         assert (tmp_path / METRICS).read_bytes() == content
     note = restore_metrics(tmp_path, progress)

@@ -161,7 +161,7 @@ def _score_run(
     folder, state = config.run_dir, state or read_progress(config)
     assert state is not None, "a trained run has a state"
     output = _score(plan, task, variant, [folder], f"{variant.name}-seed{config.seed}")
-    lost = read_saved_metrics(folder, state.counters).lost
+    _, lost = read_saved_metrics(folder, state.counters)
     if lost is not None and plan.trained_as(variant) == variant:  # once for each run
         logger.info(f"warning: {folder / METRICS}: {lost}; its curve lacks what is damaged or lost")
     curve = {
