@@ -69,8 +69,8 @@ def write_corpus(
 
     sampling = arguments.sampling_options(options) if translates_targets else None
     search = SearchSettings(sampling=sampling, written_names=False)
-    how = translates_targets, search, options.beam
-    corpus = SyntheticCorpus(text, options.output, languages, *how)
+    files = text, options.output, languages
+    corpus = SyntheticCorpus(*files, translates_targets, search, options.beam)
     _check(corpus, options)
     count = sum(1 for _ in corpus.lines())
     checksums = corpus.checksums(options.model)
@@ -92,8 +92,7 @@ def write_corpus(
     except KeyboardInterrupt:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
-    names = " ".join(map(str, corpus.outputs))
-    logger.info(f"{names}: {counted(pairs, 'pair')}")
+    logger.info(f"{' '.join(map(str, corpus.outputs))}: {counted(pairs, 'pair')}")
     logger.info(f"To train on them, list in data.train: {show_flow(corpus.config_entry())}")
     return 0
 

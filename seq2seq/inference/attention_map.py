@@ -227,8 +227,7 @@ def heat_map(attention: AttentionMap) -> str:
     )
     rows, classes = [], _word_classes(attention.tgt_tokens)
     for label, word_class, values in zip(tgt, classes, attention.weights.tolist(), strict=True):
-        hints = (f"{label} \N{LEFTWARDS ARROW} {source}" for source in src)
-        cells = "".join(map(_cell, hints, values))
+        cells = "".join(map(_cell, (f"{label} \N{LEFTWARDS ARROW} {name}" for name in src), values))
         head = f'<th scope="row" dir="auto"{word_class}>{escape(label)}</th>'
         rows.append(f"<tr>{head}{cells}</tr>\n")
     return (

@@ -45,9 +45,8 @@ class Glossary:
                     f"{place}: {key!r} has two translations, "
                     f"{self._targets[key]!r} and {tgt!r}; keep one"
                 )
-        lengths = sorted({(key[0], len(key)) for key in self._targets}, reverse=True)
         self._lengths: dict[str, list[int]] = {}  # by the first character, longest first
-        for first, length in lengths:
+        for first, length in sorted({(key[0], len(key)) for key in self._targets}, reverse=True):
             self._lengths.setdefault(first, []).append(length)
 
     @classmethod

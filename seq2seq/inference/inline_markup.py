@@ -79,8 +79,7 @@ def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[No
                 if fragment.kind == "text":
                     stack[-1].children.append(Node(" ", len(text), len(text)))
             if fragment.kind == "break":
-                place = len(text)
-                stack[-1].children.append(Node(fragment.raw, place, place, is_break=True))
+                stack[-1].children.append(Node(fragment.raw, len(text), len(text), is_break=True))
             text += content
         elif fragment.kind == "open" and are_paired:
             if len(stack) > MAX_DEPTH:
@@ -122,8 +121,7 @@ def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segme
         yield "".join(fragment.raw for fragment in fragments)
         return
     for start in range(0, len(fragments), MAX_FRAGMENTS):
-        chosen = fragments[start : start + MAX_FRAGMENTS]
-        yield Segment(*_read(chosen, are_paired=True), number)
+        yield Segment(*_read(fragments[start : start + MAX_FRAGMENTS], are_paired=True), number)
 
 
 class _Links:
@@ -293,8 +291,7 @@ class _Area:
             return self._end
         before = self._links.source[: node.start]
         if not before[-1].isspace():
-            word = self._gains(before.rfind(" ") + 1, node.start)
-            return self._words[int(word.argmax())].stop
+            return self._words[int(self._gains(before.rfind(" ") + 1, node.start).argmax())].stop
         scores = self._near(node.start) + self._sums(node.start) / len(self._words)
         number = int(scores.argmax())
         return self._words[number].start if number < len(self._words) else self._end

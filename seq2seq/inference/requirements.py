@@ -23,8 +23,8 @@ class Requirements:
         """Take the vocabularies, and words and phrases that no translation contains."""
         self._vocabularies = vocabularies
         self._phrases = lexical_constraints.LexicalMaker(vocabularies.tgt)
-        is_free = all(map(is_blank, words))
-        self.forbidden = None if is_free else Forbidden(vocabularies.tgt, words)
+        tgt = vocabularies.tgt
+        self.forbidden = None if all(map(is_blank, words)) else Forbidden(tgt, words)
 
     @cached_property
     def _prefixes(self) -> lexical_constraints.PrefixMaker:
