@@ -18,38 +18,33 @@ from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import as_blocks, forced_decodings
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.search import search
-from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.text_steps import LineSteps, Part
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
 
 Lists = list[list[Candidate]]
+OnFound = Callable[[int], None] | None
 _UNPLACED = "terms of the glossary that replace no word, but are required: "
 
 
 class PartSearch:
     """Translates parts of lines by the searches of one model."""
 
-    def __init__(self, loaded: LoadedModel, steps: LineSteps, requirements: Requirements) -> None:
-        self._loaded, self._steps, self._requirements = loaded, steps, requirements
+    def __init__(self, loaded: LoadedModel, steps: LineSteps) -> None:
+        self._loaded, self._steps, self._requirements = loaded, steps, steps.requirements
 
     def translate(
-        self,
-        parts: Sequence[Part],
-        options: SearchOptions,
-        n_best: int,
-        on_found: Callable[[int], None] | None,
-        settings: SearchSettings,
+        self, parts: list[Part], options: SearchOptions, n_best: int, on_found: OnFound
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
-        mbr = settings.mbr
+        settings, mbr = self._steps.settings, self._steps.settings.mbr
         is_single = not (n_best > 1 or mbr or options.sampling)
         if is_single and self._requirements.forbidden is None:
             options = options._replace(returned=1)
         lengths = [(len(part.ids) + 1, len(part.prefix.states)) for part in parts]
         for rows in bounded_slices([source * (source + prefix) for source, prefix in lengths]):
-            chunk = list(parts[rows])
+            chunk = parts[rows]
             placed = self._with_placed_terms(chunk, options) if mbr is None else {}
             for number, part in placed.items():
                 chunk[number] = part if n_best == 1 else replace(chunk[number], terms=())
@@ -91,7 +86,7 @@ class PartSearch:
             lists[number] = [first, *nbest.below(first, lists[number])]
 
     def _wider(
-        self, parts: Sequence[Part], options: SearchOptions, numbers: Sequence[int], size: int
+        self, parts: list[Part], options: SearchOptions, numbers: list[int], size: int
     ) -> Lists:
         return self._search([parts[number] for number in numbers], options._replace(size=size))
 
@@ -139,11 +134,7 @@ class PartSearch:
         return any(self._requirements.is_forbidden(candidate.text) for candidate in candidates)
 
     def _search(
-        self,
-        parts: Sequence[Part],
-        options: SearchOptions,
-        on_found: Callable[[int], None] | None = None,
-        first: int = 0,
+        self, parts: list[Part], options: SearchOptions, on_found: OnFound = None, first: int = 0
     ) -> Lists:
         """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         loaded, most = self._loaded, self._loaded.decoding.max_length

@@ -146,17 +146,12 @@ class SyntheticCorpus(NamedTuple):
         on_translated: Callable[[int], object] | None = None,
     ) -> Iterator[list[Translation]]:
         """Translate the lines that the journal lacks; yield each batch before it is recorded."""
-        sampling = self.search.sampling
-        n_best = 1 if sampling is None else sampling.samples
+        search, size = self.search, self.beam_size
+        n_best = 1 if search.sampling is None else search.sampling.samples
         lines = islice(self.lines(), journal.done, None)
         while batch := list(islice(lines, batch_lines)):
             translations = translator.translate(
-                batch,
-                self.beam_size,
-                n_best,
-                text_only=True,
-                on_translated=on_translated,
-                settings=self.search,
+                batch, size, n_best, text_only=True, on_translated=on_translated, settings=search
             )
             yield translations
             journal.append([[entry.text for entry in line.n_best] for line in translations])

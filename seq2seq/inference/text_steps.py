@@ -99,7 +99,7 @@ class LineSteps:
         self, loaded: LoadedModel, requirements: Requirements, settings: SearchSettings
     ) -> None:
         self._vocabularies, self._max_length = loaded.vocabularies, loaded.max_length
-        self._source, self._requirements, self._settings = loaded.source, requirements, settings
+        self._source, self.requirements, self.settings = loaded.source, requirements, settings
         self._prefix = cache(requirements.prefix)
 
     def prepare(
@@ -245,15 +245,15 @@ class LineSteps:
         ]
         line.prefix = names.mask_target(normalized(line.prefix), masked[0][0].names)
         line.parts = [
-            replace(split, masked=self._requirements.allowed(split.masked, line.prefix))
+            replace(split, masked=self.requirements.allowed(split.masked, line.prefix))
             for part, texts in zip(line.parts, masked, strict=True)
             for split in part.with_texts(texts)
         ]
 
     def _as_required(self, masked: Masked, names: Names) -> Masked:
         """Spell names as the glossary does; mask none where it has a phrase with a name."""
-        given = {} if self._settings.written_names else names.spellings(masked)
-        glossary = self._settings.glossary
+        given = {} if self.settings.written_names else names.spellings(masked)
+        glossary = self.settings.glossary
         if glossary is None or not masked.names:
             return masked._replace(given=given)
         terms = {name: glossary.targets(name) for name in masked.names.values()}
@@ -301,7 +301,7 @@ class LineSteps:
                 part,
                 words=[] if src.has_byte_fallback else src.words(part.masked.text),
                 prefix=NO_PREFIX if place else self._prefix(line.prefix),
-                marks=self._requirements.waiting_marks(part.masked.text),
+                marks=self.requirements.waiting_marks(part.masked.text),
                 return_attention=return_attention,
             )
 
@@ -309,18 +309,18 @@ class LineSteps:
         self, part: Part, line: SourceLine, phrases: Sequence[str], number: int
     ) -> Part:
         """Require phrases of the translation of a part, and the terms of the glossary."""
-        glossary = self._settings.glossary
+        glossary = self.settings.glossary
         occurrences = [] if glossary is None else glossary.occurrences(part.masked.text)
         terms = [term.target for term in occurrences]
         if not phrases and not terms:
             return part
         place = f"constraints of line {number}"
-        lexical = self._requirements.lexical(phrases, part.masked, place, terms)
+        lexical = self.requirements.lexical(phrases, part.masked, place, terms)
         is_complete = sum(lexical.counts) == len(phrases) + len(terms)
         if terms and not is_complete:
             line.notes.append(_MANY_TERMS)
         marked = any(map(self._source.ends_in_mark, (*phrases, *terms)))
-        alone = self._requirements.lexical(phrases, part.masked, place) if terms else lexical
+        alone = self.requirements.lexical(phrases, part.masked, place) if terms else lexical
         return replace(
             part,
             lexical=lexical,

@@ -67,11 +67,8 @@ class Translator(LoadedModel):
             size = argument_types.count(requested, "beam_size")
         n_best = argument_types.count(n_best, "n_best")
         if n_best > size:
-            raise UserError(
-                f"larger than the beam ({size}); increase {argument('beam_size')}",
-                argument="n_best",
-                value=n_best,
-            )
+            text = f"larger than the beam ({size}); increase {argument('beam_size')}"
+            raise UserError(text, argument="n_best", value=n_best)
         return size
 
     @overload
@@ -150,9 +147,7 @@ class Translator(LoadedModel):
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         on_part = counted([len(line.parts) for line in prepared], on_translated)
-        translated = PartSearch(self, steps, requirements).translate(
-            parts, options, n_best, on_part, settings
-        )
+        translated = PartSearch(self, steps).translate(parts, options, n_best, on_part)
         return _joined(prepared, translated, n_best, by_score)
 
     @overload
@@ -205,24 +200,17 @@ class Translator(LoadedModel):
         sampling = settings.sampling
         size = self.beam_size(requested, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:
-            raise UserError(
-                "there is only one translation to choose from; increase "
-                f"{argument('beam_size')} or {argument('samples')}",
-                argument="mbr",
-                value=settings.mbr,
-            )
+            more = f"increase {argument('beam_size')} or {argument('samples')}"
+            text = f"there is only one translation to choose from; {more}"
+            raise UserError(text, argument="mbr", value=settings.mbr)
         if constrained and (sampling is not None or settings.groups > 1):
             refuse_together("constraints", **{"groups" if sampling is None else "sampling": True})
         if size % settings.groups:
-            raise UserError(
-                f"must divide the beam size ({size})", argument="groups", value=settings.groups
-            )
+            text = f"must divide the beam size ({size})"
+            raise UserError(text, argument="groups", value=settings.groups)
         if n_best > size:
-            raise UserError(
-                f"more than the samples ({size}); increase {argument('samples')}",
-                argument="n_best",
-                value=n_best,
-            )
+            text = f"more than the samples ({size}); increase {argument('samples')}"
+            raise UserError(text, argument="n_best", value=n_best)
         return size if sampling is None else 1
 
     def _search_options(
@@ -254,10 +242,9 @@ def _joined(
     lines: Iterable[SourceLine], parts: Iterator[Translation], n_best: int, by_score: bool
 ) -> Iterator[Translation]:
     for line in lines:
-        translation = (
-            copied(line.text, n_best)
-            if line.is_copied
-            else join_parts([next(parts) for _ in line.parts], n_best, by_score)
-        )
+        if line.is_copied:
+            translation = copied(line.text, n_best)
+        else:
+            translation = join_parts([next(parts) for _ in line.parts], n_best, by_score)
         notes = line.notes + translation.notes
         yield replace(translation, left_out=line.left_out, notes=notes)
