@@ -41,10 +41,8 @@ class Glossary:
             if is_blank(key) or is_blank(tgt):
                 raise UserError(f"{place}: a side is blank; give both")
             if self._targets.setdefault(key, tgt) != tgt:
-                raise UserError(
-                    f"{place}: {key!r} has two translations, "
-                    f"{self._targets[key]!r} and {tgt!r}; keep one"
-                )
+                targets = f"{self._targets[key]!r} and {tgt!r}"
+                raise UserError(f"{place}: {key!r} has two translations, {targets}; keep one")
         self._lengths: dict[str, list[int]] = {}  # by the first character, longest first
         for first, length in sorted({(key[0], len(key)) for key in self._targets}, reverse=True):
             self._lengths.setdefault(first, []).append(length)

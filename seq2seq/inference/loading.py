@@ -68,10 +68,8 @@ class LoadedModel:
         options = replace(options, device=str(options.device))
         exported = [path for path in paths if is_export(path)]
         if exported and len(exported) < len(paths):
-            raise UserError(
-                f"{exported[0]}: is an exported model, which forms ensembles with other exported "
-                "models only; give the run folders of all"
-            )
+            text = "is an exported model, which forms ensembles with other exported models only"
+            raise UserError(f"{exported[0]}: {text}; give the run folders of all")
         on_cpu = bool(exported) or is_cpu(options.device)
         if options.float16 and on_cpu:
             text = f"needs a CUDA GPU; remove it, or use {argument('int8', True)} on a CPU"
@@ -141,10 +139,8 @@ def _networks(
         try:
             yield load_network(graphs, vocabulary_size, int8 and not description.int8)
         except GraphError as error:
-            raise UserError(
-                f"{folder}: {' and '.join(names.values())} cannot be used: {error}; export the "
-                "run again"
-            ) from None
+            text = f"{' and '.join(names.values())} cannot be used: {error}"
+            raise UserError(f"{folder}: {text}; export the run again") from None
 
 
 def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | None:

@@ -75,10 +75,8 @@ class Requirements:
         """
         for phrase in (*phrases, *terms):
             if self.is_forbidden(" ".join(normalized(phrase).split())):
-                raise UserError(
-                    f"{place}: {phrase[:60]!r} is required and contains a forbidden word; allow "
-                    "the word, or do not require it"
-                )
+                text = f"{place}: {phrase[:60]!r} is required and contains a forbidden word"
+                raise UserError(f"{text}; allow the word, or do not require it")
         if (names := self._vocabularies.names) is not None:
             phrases = [names.mask_target(phrase, masked.names) for phrase in phrases]
             terms = [names.mask_target(term, masked.names) for term in terms]

@@ -49,9 +49,8 @@ class Journal:
             file.seek(0)
             begun, expected = file.readline(), _MARK + f"{settings}\n".encode()
             if not (begun.startswith(_MARK) or _MARK.startswith(begun)):
-                raise UserError(
-                    f"{path}: is not a journal of translations. Remove the file to begin again"
-                )
+                text = "is not a journal of translations. Remove the file to begin again"
+                raise UserError(f"{path}: {text}")
             end, done = len(begun), 0
             for line in file:
                 if line.endswith(b"\n"):
@@ -60,10 +59,9 @@ class Journal:
             file.seek(end)
             if begun != expected:
                 if done and not overwrite:
-                    raise UserError(
-                        f"{path}: was begun with other settings. Repeat that command, or pass "
-                        f"{argument('overwrite', True)} to begin again"
-                    )
+                    remedy = f"Repeat that command, or pass {argument('overwrite', True)}"
+                    text = f"was begun with other settings. {remedy} to begin again"
+                    raise UserError(f"{path}: {text}")
                 journal.done = file.seek(0)
                 journal._append(expected)
             yield journal
@@ -82,9 +80,8 @@ class Journal:
                 try:
                     yield json.loads(line)
                 except ValueError:
-                    raise UserError(
-                        f"{self.path}:{number}: is damaged. Remove the file to begin again"
-                    ) from None
+                    text = "is damaged. Remove the file to begin again"
+                    raise UserError(f"{self.path}:{number}: {text}") from None
 
     def _append(self, content: bytes) -> None:
         with write_errors(self.path):
