@@ -132,10 +132,11 @@ def _translate_documents(options: argparse.Namespace, settings: "SearchSettings"
             report = LineReport(name, document.numbers)
             visible = not options.text and not output.on_terminal
             with progress("translated", len(document.lines), visible=visible) as advance:
+                lines, is_plain = document.lines, not document.has_inline_markup
                 translations = translator.translate(
-                    document.lines,
+                    lines,
                     options.beam,
-                    text_only=not document.has_inline_markup,
+                    text_only=is_plain,
                     on_translated=advance,
                     settings=settings,
                 )

@@ -88,11 +88,9 @@ def by_words(attention: AttentionMap) -> AttentionMap:
 
     The weight of a source word is the sum over its tokens, that of a target word the mean.
     """
-    return attention._replace(
-        src_tokens=words_of_tokens(attention.src_tokens),
-        tgt_tokens=words_of_tokens(attention.tgt_tokens),
-        weights=word_weights(attention.weights, attention),
-    )
+    src, tgt = map(words_of_tokens, (attention.src_tokens, attention.tgt_tokens))
+    weights = word_weights(attention.weights, attention)
+    return attention._replace(src_tokens=src, tgt_tokens=tgt, weights=weights)
 
 
 def word_weights(weights: NDArray[Any], attention: AttentionMap) -> NDArray[np.float64]:
@@ -118,12 +116,9 @@ EOS, UNKNOWN_WORD = "</s>", "<unk>"
 def word_spans(tokens: Sequence[str]) -> list[range]:
     """Return the indices of each word's tokens; EOS and unknown words are words."""
     starts = [
-        index
-        for index, token in enumerate(tokens)
-        if index == 0
-        or token.startswith(SPACE)
-        or token == UNKNOWN_WORD
-        or EOS in tokens[index - 1 : index + 1]
+        i
+        for i, token in enumerate(tokens)
+        if i == 0 or token.startswith(SPACE) or token in (EOS, UNKNOWN_WORD) or tokens[i - 1] == EOS
     ]
     return [range(*span) for span in pairwise([*starts, len(tokens)])]
 

@@ -59,9 +59,7 @@ class SourceDocument:
         """Return the document with a translation of each line: that of a rank, from 0."""
         remaining = iter(translations)
         return "".join(
-            part.translated(next(remaining), rank, self._escape)
-            if isinstance(part, Segment)
-            else part
+            part if isinstance(part, str) else part.translated(next(remaining), rank, self._escape)
             for part in self._parts
         )
 

@@ -171,11 +171,8 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     runs = [load_model(path, device) for path in paths]
     check_runs(runs)
     models = [run.model.half() if options.float16 else run.model for run in runs]
-    return {
-        "engine": engine_for(models[0] if len(models) == 1 else Ensemble(models), device),
-        "device": device,
-        **_of_run(runs[0], options),
-    }
+    engine = engine_for(models[0] if len(models) == 1 else Ensemble(models), device)
+    return {"engine": engine, "device": device, **_of_run(runs[0], options)}
 
 
 def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:

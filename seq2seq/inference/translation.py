@@ -207,31 +207,20 @@ def translation_as_json(
     The weights of a line in parts are one matrix per part: a single one would be all zeros but for
     these blocks on its diagonal.
     """
-    fields: dict[str, Any] = {
-        "text": translation.text,
-        "score": round(translation.score, 6),
-        "src_tokens": translation.src_tokens,
-        "tgt_tokens": translation.tokens,
-        "log_probs": _rounded(translation.log_probs),
-    }
-    text = json_text(fields)[:-1]
-    text += _weights_field("attention", translation.attention_blocks if with_attention else None)
-    if with_attention and (heads := translation.n_best[0].head_blocks):
+    best, src_tokens = translation.n_best[0], translation.src_tokens
+    text = json_text(_fields(best, src_tokens=src_tokens, tgt_tokens=best.tokens))[:-1]
+    text += _weights_field("attention", best.attention_blocks if with_attention else None)
+    if with_attention and (heads := best.head_blocks):
         text += _weights_field("head", heads)
     if with_nbest:
-        fields = {
-            "n_best": [
-                {
-                    "text": entry.text,
-                    "score": round(entry.score, 6),
-                    "tokens": entry.tokens,
-                    "log_probs": _rounded(entry.log_probs),
-                }
-                for entry in translation.n_best
-            ]
-        }
-        text += f", {json_text(fields)[1:-1]}"
+        entries = [_fields(entry, tokens=entry.tokens) for entry in translation.n_best]
+        text += f', "n_best": {json_text(entries)}'
     return text + "}"
+
+
+def _fields(entry: NBestEntry, **tokens: list[str]) -> dict[str, Any]:
+    score, log_probs = round(entry.score, 6), _rounded(entry.log_probs)
+    return {"text": entry.text, "score": score, **tokens, "log_probs": log_probs}
 
 
 def _weights_field(name: str, blocks: AttentionBlocks | None) -> str:
