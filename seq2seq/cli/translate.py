@@ -28,7 +28,7 @@ from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_l
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DOCUMENT_FORMATS, document_format
-from seq2seq.runtime.files import LONE_SURROGATE
+from seq2seq.runtime.files import LONE_SURROGATE, is_stream
 
 if TYPE_CHECKING:
     from seq2seq.inference.settings import SearchSettings
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     input_lines.check_texts("translate", options.input)
     inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
     inputs.append(options.forbidden)
-    check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
+    check_output(options.output, *inputs, runs=options.model)
     form = options.format or document_format(options.input)
     _check(options, form)
     settings = arguments.search_settings(options)
@@ -265,5 +265,8 @@ def _check(options: argparse.Namespace, form: str) -> None:
         if options.stream and getattr(options, option) is not None:
             text = "cannot be used with --stream (the number of input lines is unknown)"
             raise UserError(f"{arguments.option(option)} {text}; use {remedy}")
+    path = options.output
+    if options.stream and path and str(path) != "-" and not is_stream(path):
+        raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
     if LONE_SURROGATE.search(options.prefix or ""):
         raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
