@@ -74,8 +74,8 @@ def _read_lines(text: str) -> Iterator[str | Segment]:
 def _read_subtitles(text: str, is_vtt: bool) -> Iterator[str | Segment]:
     """Yield the segments of subtitles, and what is between them.
 
-    The lines of a cue are a segment, as are cues that a sentence without an end and its
-    continuation in lower case join; a line that begins with a dash begins one.
+    The lines of a cue are a segment, as are cues that share a sentence: the next one goes on in
+    lower case. A line that begins with a dash begins one.
     """
     fragments: list[Fragment] = []
     between, said, begun, cues = "", "", 1, 1

@@ -100,9 +100,9 @@ def fill(
 ) -> None:
     """Extend lists of merged candidates, in place, until each has `n_best` texts.
 
-    `search(numbers, size)` returns the candidates of these lists for a beam of `size`. The beam is
-    doubled up to MAX_WIDENING times the size and MAX_BEAM; what it finds then enters the list only
-    below its first entry, so that the best translation does not depend on `n_best`.
+    `search(numbers, size)` returns the candidates of these lists for a beam of `size`, which is
+    doubled up to MAX_WIDENING times and MAX_BEAM. What it finds enters the list below its first
+    entry only: the best translation does not depend on `n_best`.
     """
     size = beam_size
     while size < MAX_WIDENING * beam_size and 2 * size <= MAX_BEAM:

@@ -105,9 +105,8 @@ class PartSearch:
     def _repaired(self, part: Part, candidates: list[Candidate], options: SearchOptions) -> Part:
         """Return a part as it is to be searched again: unchanged if nothing is missing.
 
-        Its names are words if one makes forbidden text, by its ending or with the text beside it;
-        all are masked if the translation lost one; all words are required that are to be copied, if
-        one is missing.
+        Its names are words if one makes forbidden text; all are masked if the translation lost one;
+        all words are required that are to be copied, if one is missing.
         """
         names = self._loaded.vocabularies.names
         if names is not None:

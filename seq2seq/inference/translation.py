@@ -109,8 +109,7 @@ class Translation:
 def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) -> Translation:
     """Join the translations of a line's parts; attention weights become diagonal blocks.
 
-    With `by_score` the entries are the best combinations of those of the parts, else the first of
-    all parts, the second of all parts and so on.
+    The entries are the first of all parts, the second and so on; `by_score`, the best combinations.
     """
     if not parts:
         return Translation([_BLANK] * n_best)
@@ -138,9 +137,8 @@ def copied(text: str, n_best: int) -> Translation:
 def _best_joined(lists: Sequence[Sequence[NBestEntry]], n_best: int) -> list[NBestEntry]:
     """Return the best combinations of entries, one of each list, with different texts.
 
-    The first joins the first ones. With its score `s`, a combination of L tokens and score `r`
-    has L (r - s), a sum over its entries; of many combinations those with the MAX_COMBINATIONS
-    largest sums are compared.
+    The first joins the first ones, with the score `s`. One of L tokens and score `r` has
+    L (r - s), a sum over its entries: those with the MAX_COMBINATIONS largest are compared.
     """
     first = _join_entries([entries[0] for entries in lists])
     combined: list[tuple[float, list[NBestEntry]]] = [(0.0, [])]
@@ -204,8 +202,7 @@ def translation_as_json(
 ) -> str:
     """Format a translation with its tokens and attention weights (null without) as a JSON object.
 
-    The weights of a line in parts are one matrix per part: a single one would be all zeros but for
-    these blocks on its diagonal.
+    The weights of a line in parts are one matrix per part, without the zeros between them.
     """
     best, src_tokens = translation.n_best[0], translation.src_tokens
     text = json_text(_fields(best, src_tokens=src_tokens, tgt_tokens=best.tokens))[:-1]

@@ -119,24 +119,24 @@ class Translator(LoadedModel):
 
         Lines with more sentences than those of the training text, and lines of more than
         data.max_length tokens (see `split_line`) are split, and the translations of their parts
-        joined; a line without a final mark is translated as if it had one, if those of the training
+        joined; one without a final mark is translated as if it had one, if those of the training
         text have. `notes` say so. Blank lines stay blank.
 
         A beam size of None is the config's, 1 is greedy search. An n-best list has `n_best`
         different texts, best first, each with its best tokens; a beam of up to 8 times the size is
-        searched for those that are missing. If even that finds fewer, or the line is blank, the
-        last one is repeated. `text_only` gives the same text and tokens sooner, without attention
-        weights and, for greedy search, with nan for a score.
+        searched for missing ones. If even that finds fewer, or the line is blank, the last one is
+        repeated. `text_only` gives the same text and tokens sooner, without attention weights and,
+        for greedy search, with nan for a score.
 
         Each translation starts with its prefix, blank for none (NFC, with spaces and line breaks as
         single spaces), whose last word may continue unless a space follows it. Constraints are for
-        each line the phrases that its translation contains; one that is given twice occurs twice.
-        With these, and the `glossary` of the settings, search allocates the beam dynamically (Post
-        & Vilar 2018). `on_translated` is called with the number of further lines when there are.
+        each line the phrases that its translation contains, as often as they are given; with these,
+        and the `glossary` of the settings, search allocates the beam dynamically (Post & Vilar
+        2018). `on_translated` is called with the number of further lines when there are.
 
-        Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
-        anything but strings, such as None or a single string in place of lines. Raises RunError if
-        the model computes log-probabilities that are not finite.
+        Raises UserError if n_best exceeds the beam size or a prefix is refused, TypeError for
+        anything but strings, such as a single string in place of lines, and RunError if the model
+        computes log-probabilities that are not finite.
         """
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
@@ -168,9 +168,7 @@ class Translator(LoadedModel):
         """Translate lines and score them by sacrebleu against a reference each.
 
         Returns BLEU, chrF2 and TER by "bleu", "chrf" and "ter", each with `score`, its 95% interval
-        `ci` and its `signature`, as `seq2seq evaluate` prints them.
-
-        Raises UserError for unequal numbers of lines, and TypeError as `stream` does.
+        `ci` and its `signature`. Raises UserError for unequal numbers of lines, and TypeError.
         """
         from seq2seq.evaluation import metrics, segmentation
 
