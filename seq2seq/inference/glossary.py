@@ -98,14 +98,8 @@ def _joined(text: str) -> str:
 
 def _is_bounded(phrase: str, text: str, start: int) -> bool:
     """Return whether no word of a script with spaces continues beyond the phrase at `start`."""
-    end = start + len(phrase)
-    before, after = text[max(0, start - 1) : start], text[end : end + 1]
-    return not (
-        (is_letter(phrase[0]) and _is_of_word(before))
-        or (is_letter(phrase[-1]) and _is_of_word(after))
+    before, after = text[max(0, start - 1) : start], text[start + len(phrase) :][:1]
+    return not any(
+        is_letter(letter) and (c == "_" or (c != "" and unicodedata.category(c)[0] in "LMN"))
+        for letter, c in ((phrase[0], before), (phrase[-1], after))
     )
-
-
-def _is_of_word(character: str) -> bool:
-    """Return whether a character, "" at an end of the text, is a part of a word."""
-    return character == "_" or (character != "" and unicodedata.category(character)[0] in "LMN")

@@ -8,13 +8,12 @@ from functools import partial
 import numpy as np
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Vocabulary, normalized
+from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, normalized
 from seq2seq.inference import nbest, terms
 from seq2seq.inference.attention_map import notes_on_coverage
 from seq2seq.inference.lines import bounded_slices
 from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
-from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import as_blocks, forced_decodings
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.search import search
@@ -200,7 +199,7 @@ class PartSearch:
         """Return the text of a hypothesis, or the source if it is blank."""
         tgt = self._loaded.vocabularies.tgt
         if self._loaded.decoding.replace_unknown:
-            text = text_with_words(part, hypothesis, tgt, self._requirements)
+            text = self._text_with_words(part, hypothesis)
         else:
             text = tgt.decode(hypothesis.ids, part.prefix.words)
         text = self._steps.undo(part, _one_line(text))
@@ -209,6 +208,22 @@ class PartSearch:
         text = " ".join(part.words) or self._loaded.vocabularies.src.decode(part.ids)
         text = self._steps.undo(part, _one_line(text))
         return UNKNOWN if self._requirements.is_forbidden(text) else text
+
+    def _text_with_words(self, part: Part, hypothesis: Hypothesis) -> str:
+        """Return the text, with attended source words for unknown ones (Jean et al. 2015)."""
+        decode, prefix = self._loaded.vocabularies.tgt.decode, part.prefix.words
+        words, weights = list[str](), hypothesis.attention_weights
+        if weights is not None and part.words:
+            unknown = np.array(hypothesis.ids) == UNK_ID
+            attended = weights[unknown, : len(part.words)].argmax(axis=1)  # not end-of-sentence
+            words = [part.words[column] for column in attended.tolist()]
+        is_forbidden = self._requirements.is_forbidden
+        copied = [UNKNOWN if is_forbidden(word) else word for word in words[len(prefix) :]]
+        text = decode(hypothesis.ids, prefix + copied)
+        if copied and is_forbidden(text):  # as a phrase with words beside, or in a prefix
+            without = decode(hypothesis.ids, prefix)
+            return text if is_forbidden(without) else without
+        return text
 
 
 def _by_utility(
@@ -225,29 +240,3 @@ def _by_utility(
 
 def _one_line(text: str) -> str:
     return LINE_BREAKS.sub(" ", text).strip()
-
-
-def text_with_words(
-    part: Part, hypothesis: Hypothesis, vocabulary: Vocabulary, requirements: Requirements
-) -> str:
-    """Return the text, with attended source words for unknown ones (Jean et al. 2015)."""
-    prefix = part.prefix.words
-    copied = [
-        UNKNOWN if requirements.is_forbidden(word) else word
-        for word in _attended_words(part, hypothesis)[len(prefix) :]
-    ]
-    text = vocabulary.decode(hypothesis.ids, prefix + copied)
-    if copied and requirements.is_forbidden(text):  # as a phrase with words beside, or in a prefix
-        without = vocabulary.decode(hypothesis.ids, prefix)
-        return text if requirements.is_forbidden(without) else without
-    return text
-
-
-def _attended_words(part: Part, hypothesis: Hypothesis) -> Sequence[str]:
-    """Return the most attended source word of each unknown token."""
-    weights = hypothesis.attention_weights
-    if weights is None or not part.words:
-        return []
-    unknown = np.array(hypothesis.ids) == UNK_ID
-    attended = weights[unknown, : len(part.words)].argmax(axis=1)  # not end-of-sentence
-    return [part.words[column] for column in attended.tolist()]
