@@ -87,33 +87,29 @@ class Requirements:
         return lexical_constraints.merge(lexical, self._phrases.possible(words))
 
 
-def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[str]:
-    """Return the prefix of each line, "" for none; raises UserError for others, or TypeError."""
+def prefix_texts(count: int, prefixes: Iterable[str] | None) -> list[str]:
+    """Return the prefixes of lines, "" for none; raises UserError for others, or TypeError."""
     if prefixes is None:
-        return [""] * len(lines)
+        return [""] * count
     prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
-    _check_count(prefixes, "prefixes", lines, "one per line, '' for none")
+    _check_count(prefixes, "prefixes", count, "one per line, '' for none")
     lexical_constraints.check_prefixes(prefixes)
     return prefixes
 
 
-def phrase_lists(
-    lines: Sequence[str], constraints: Iterable[Sequence[str]] | None
-) -> list[Sequence[str]]:
-    """Return the phrases of each line; raises UserError for another number, or TypeError."""
+def phrase_lists(count: int, constraints: Iterable[Sequence[str]] | None) -> list[Sequence[str]]:
+    """Return the phrases of lines; raises UserError for another number, or TypeError."""
     if constraints is None:
-        return [()] * len(lines)
-    constraints = argument_types.ordered(
-        constraints, "constraints", "a list with a list of str for each line, [] for none"
-    )
+        return [()] * count
+    rule = "a list with a list of str for each line, [] for none"
     phrases = [
         argument_types.text_list(texts, f"constraints[{number}]", "phrases, [] for none")
-        for number, texts in enumerate(constraints)
+        for number, texts in enumerate(argument_types.ordered(constraints, "constraints", rule))
     ]
-    _check_count(phrases, "constraints", lines, "one list per line, [] for none")
+    _check_count(phrases, "constraints", count, "one list per line, [] for none")
     return [[phrase for phrase in texts if not is_blank(phrase)] for texts in phrases]
 
 
-def _check_count(values: Sequence[object], name: str, lines: Sequence[str], rule: str) -> None:
-    if len(values) != len(lines):
-        raise UserError(f"{len(values)} {name} for {len(lines)} lines; give {rule}")
+def _check_count(values: Sequence[object], name: str, count: int, rule: str) -> None:
+    if len(values) != count:
+        raise UserError(f"{len(values)} {name} for {count} lines; give {rule}")

@@ -110,11 +110,10 @@ class LineSteps:
         return_attention: bool = True,
     ) -> list[SourceLine]:
         """Return the lines with their parts; arguments are those of `Translator.stream`."""
-        starts = prefix_texts(lines, prefixes)
-        required = phrase_lists(lines, constraints)
+        required = prefix_texts(len(lines), prefixes), phrase_lists(len(lines), constraints)
         prepared = [
             SourceLine(*texts, parts=[Part(Masked(texts[0], {}))])
-            for texts in zip(lines, starts, required, strict=True)
+            for texts in zip(lines, *required, strict=True)
         ]
         for line in prepared:
             line.notes += self._source.notes(line.text)
