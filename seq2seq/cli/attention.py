@@ -45,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "print the alignment error rate of a .align output against FILE: 0-0 sure, 0?1 possible"
     parser.add_argument("--gold", type=Path, metavar="FILE", help=text)
     arguments.add_beam(parser)
-    arguments.add_device(parser)
-    arguments.add_decoding(parser)
+    arguments.add_model_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
