@@ -33,11 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=("valid", "test"), default="test", help=text)
     arguments.add_output(parser, "write the translations to FILE")
     text = "score FILE instead of a run; repeat to test the second system against the first"
-    parser.add_argument("--hyp", type=Path, action="append", default=[], metavar="FILE", help=text)
+    files: dict[str, Any] = {"type": Path, "action": "append", "default": [], "metavar": "FILE"}
+    parser.add_argument("--hyp", help=text, **files)
     text = "reference, may be repeated (default: the text of --split)"
-    parser.add_argument(
-        "-r", "--ref", type=Path, action="append", default=[], metavar="FILE", help=text
-    )
+    parser.add_argument("-r", "--ref", help=text, **files)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
     text = "sacreBLEU tokenizer (default: by the script of the references, 13a for most)"
@@ -107,17 +106,15 @@ def sentence_table(
     return "".join(f"{row}\n" for row in rows)
 
 
-def _log_notes(
-    files: Texts, hypotheses: Texts, references: Texts, segmentation: "Segmentation"
-) -> None:
+def _log_notes(files: Texts, hypotheses: Texts, references: Texts, words: "Segmentation") -> None:
     """Log what affects the scores; `files` are those read."""
     from seq2seq.evaluation import metrics
 
     notes = (
         *(metrics.tokenized_note(lines) for _, lines in hypotheses),
         *(metrics.not_nfc_note(*file) for file in files),
-        segmentation.note(),
-        metrics.long_line_note([*hypotheses, *references], segmentation),
+        words.note(),
+        metrics.long_line_note([*hypotheses, *references], words),
         metrics.few_lines_note(len(references[0][1])),
     )
     for note in filter(None, notes):
@@ -188,11 +185,9 @@ def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts
 
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
-    translator = arguments.load_translator(options)
+    translate = arguments.load_translator(options).translate
     with progress("translated", len(sources)) as advance:
-        translations = translator.translate(
-            sources, options.beam, text_only=True, on_translated=advance
-        )
+        translations = translate(sources, options.beam, text_only=True, on_translated=advance)
     report = LineReport(options.input)
     report.note_translations(1, translations)
     report.log()

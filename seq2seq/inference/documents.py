@@ -5,13 +5,13 @@ everything but the texts of SubRip and WebVTT stays as it is.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape, unescape
 from io import StringIO
 
 from seq2seq.data.sentences import MARKS
-from seq2seq.inference.inline_markup import Fragment, Segment, segments
+from seq2seq.inference.inline_markup import Escape, Fragment, Segment, segments
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DOCUMENT_FORMATS
@@ -27,7 +27,7 @@ class SourceDocument:
 
     def __init__(self, text: str, format: str) -> None:
         """Read a document; raises UserError for an unknown format."""
-        self._escape: Callable[[str], str] = str
+        self._escape: Escape = str
         if format == "html":
             self._parts, self._escape = list(read_html(text)), escaping(text)
         elif format in ("srt", "vtt"):
@@ -176,7 +176,7 @@ def read_html(text: str) -> Iterator[str | Segment]:
     yield from _segment(fragments, number)
 
 
-def escaping(text: str) -> Callable[[str], str]:
+def escaping(text: str) -> Escape:
     """Write `&<>` as entities, and others that the document only has as entities as these."""
     fragments = [fragment for fragment in _html_fragments(text) if fragment.kind == "text"]
     entities = {e: unescape(e) for fragment in fragments for e in _ENTITY.findall(fragment.raw)}

@@ -18,6 +18,7 @@ from seq2seq.inference.attention_map import EOS
 from seq2seq.inference.search.lexical import is_letter
 from seq2seq.inference.translation import Translation
 
+Escape = Callable[[str], str]
 Weights = NDArray[np.float32]
 Gains = Weights  # one for each word of a translation
 MAX_DEPTH = 50  # levels of elements; deeper tags are placed one by one
@@ -56,9 +57,7 @@ class Segment(NamedTuple):
     nodes: Sequence[Node] = ()
     number: int = 1  # line of the document where it begins
 
-    def translated(
-        self, translation: Translation, rank: int = 0, escape: Callable[[str], str] = str
-    ) -> str:
+    def translated(self, translation: Translation, rank: int, escape: Escape) -> str:
         """Return an entry of an n-best list with the markup, and its text escaped."""
         target = translation.n_best[rank].text
         if not self.nodes:
@@ -127,9 +126,7 @@ def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segme
 class _Links:
     """Links from the words of a translation to the characters of its source."""
 
-    def __init__(
-        self, source: str, translation: Translation, rank: int, escape: Callable[[str], str]
-    ) -> None:
+    def __init__(self, source: str, translation: Translation, rank: int, escape: Escape) -> None:
         entry = translation.n_best[rank]
         self.source, self.target, self.escape = source, entry.text, escape
         self.words = list(_words(entry.text))

@@ -167,23 +167,19 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
         from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
-    _check_computed(paths[0], device, options)
-    runs = [load_model(path, device) for path in paths]
-    check_runs(runs)
-    models = [run.model.half() if options.float16 else run.model for run in runs]
-    engine = engine_for(models[0] if len(models) == 1 else Ensemble(models), device)
-    return {"engine": engine, "device": device, **_of_run(runs[0], options)}
-
-
-def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:
     if options.int8:
-        text = f"torch computes {path}, as it has no ONNX form; remove the option"
+        text = f"torch computes {paths[0]}, as it has no ONNX form; remove the option"
         if device.type != "cpu":
             text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
         raise UserError(text, argument="int8", value=True)
     if options.float16 and device.type != "cuda":
         text = f"needs a CUDA GPU, not {device}; remove it"
         raise UserError(text, argument="float16", value=True)
+    runs = [load_model(path, device) for path in paths]
+    check_runs(runs)
+    models = [run.model.half() if options.float16 else run.model for run in runs]
+    engine = engine_for(models[0] if len(models) == 1 else Ensemble(models), device)
+    return {"engine": engine, "device": device, **_of_run(runs[0], options)}
 
 
 def _of_run(run: "StoredRun", options: ModelOptions) -> dict[str, Any]:

@@ -73,21 +73,18 @@ def score_lines(
 
 
 def attend(
-    translator: LoadedModel,
-    lines: Iterable[str],
-    translations: Iterable[str],
-    head_attention: bool = False,
+    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str], heads: bool = False
 ) -> Iterator[Translation]:
     """Yield the given translation of each line with the attention weights of forced decoding.
 
-    Blank sides, and lines of more than MAX_ATTENTION_TOKENS, have no weights. With
-    `head_attention`, those of each head are returned, too. Raises errors as `score_lines` does.
+    Blank sides, and lines of more than MAX_ATTENTION_TOKENS, have no weights. With `heads`, those
+    of each head are returned, too. Raises errors as `score_lines` does.
     """
     pairs = _encoded(translator, lines, translations)
     for rows in bounded_slices([(len(p.src_ids) + 1) * (len(p.tgt_ids) + 1) for p in pairs]):
         attended = [pair for pair in pairs[rows] if pair.has_attention]
         ids = [pair.src_ids for pair in attended], [pair.tgt_ids for pair in attended]
-        decoded = iter(forced_decodings(translator.engine, *ids, True, head_attention))
+        decoded = iter(forced_decodings(translator.engine, *ids, True, heads))
         for pair in pairs[rows]:
             entry, tokens = NBestEntry(pair.translation, 0.0), list[str]()
             if pair.has_attention:
