@@ -94,9 +94,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def sentence_table(
-    scores: Sequence["metrics.SentenceScore"], columns: Mapping[str, Sequence[str]]
-) -> str:
+def sentence_table(scores: list["metrics.SentenceScore"], columns: dict[str, list[str]]) -> str:
     """Format sentences as TSV, those of the lowest BLEU first; tabs in texts become spaces."""
     rows = ["\t".join(("line", "BLEU", "chrF2", *columns))]
     for row in sorted(range(len(scores)), key=lambda row: (*scores[row], row)):

@@ -51,16 +51,15 @@ class Glossary:
     def read(cls, path: Path | str) -> Self:
         """Read a TSV of source and target phrases; raises UserError with the line."""
         path = Path(path)
-        terms, places = [], []
+        terms: dict[str, list[str]] = {}  # by their places
         for number, line in enumerate(read_lines(path), start=1):
             if is_blank(line):
                 continue
             place, columns = f"{path}:{number}", line.split("\t")
             if len(columns) != 2 or any(map(is_blank, columns)):
                 raise UserError(f"{place}: must be a source phrase, a tab and a target phrase")
-            terms.append((columns[0], columns[1]))
-            places.append(place)
-        return cls(terms, places)
+            terms[place] = columns
+        return cls(terms.values(), list(terms))
 
     def terms(self) -> Iterator[tuple[str, str]]:
         """Yield the source phrases and the target phrases that translate them."""

@@ -112,9 +112,8 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
         raise UserError(text, argument="device", value=options.device)
     described = [read_description(folder) for folder in folders]
     first = described[0]
-    engine_folder.check_fit(
-        folders, [(model.vocabularies, " to ".join(model.languages)) for model in described]
-    )
+    shared = [(model.vocabularies, " to ".join(model.languages)) for model in described]
+    engine_folder.check_fit(folders, shared)
     vocabularies = load_vocabularies(folders[0] / VOCABULARY, checksums=first.vocabularies)
     networks: list[Network] = []
     for folder, description in zip(folders, described, strict=True):
@@ -129,15 +128,13 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     }
 
 
-def _networks(
-    folder: Path, description: Description, vocabulary_size: int, int8: bool
-) -> Iterator[Network]:
+def _networks(folder: Path, description: Description, size: int, int8: bool) -> Iterator[Network]:
     sums, read = description.sha256, partial(engine_folder.read_graph, folder)
     for names in description.models:
         files = (names[part] for part in GraphFiles._fields)
         graphs = GraphFiles(*(read(name, sums.get(name)) for name in files))
         try:
-            yield load_network(graphs, vocabulary_size, int8 and not description.int8)
+            yield load_network(graphs, size, int8 and not description.int8)
         except GraphError as error:
             text = f"{' and '.join(names.values())} cannot be used: {error}"
             raise UserError(f"{folder}: {text}; export the run again") from None

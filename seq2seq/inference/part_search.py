@@ -107,9 +107,11 @@ class PartSearch:
         Its names are words if one makes forbidden text; all are masked if the translation lost one;
         all words are required that are to be copied, if one is missing.
         """
-        names = self._loaded.vocabularies.names
+        names, is_forbidden = self._loaded.vocabularies.names, self._requirements.is_forbidden
         if names is not None:
-            if self._makes_forbidden_text(part, candidates):
+            required = any(token in NAME_IDS for phrase in part.lexical.phrases for token in phrase)
+            is_free = part.masked.names and not part.prefix.states and not required
+            if is_free and any(is_forbidden(candidate.text) for candidate in candidates):
                 return self._steps.encoded(part, Masked(part.masked.written, {}))
             if names.loses(part.masked, candidates[0].text):
                 masked = self._requirements.allowed(names.mask_more(part.masked), part.masked.names)
@@ -118,18 +120,11 @@ class PartSearch:
         if options.sampling is not None or options.groups > 1:  # which cannot be constrained
             return part
         words = self._loaded.source.copied.copied_in(normalized(part.masked.text))
-        words = [word for word in words if not self._requirements.is_forbidden(word)]
+        words = [word for word in words if not is_forbidden(word)]
         text = self._text(part, candidates[0].hypothesis) if words else ""
         if any(word not in text for word in words):
             return replace(part, lexical=self._requirements.with_words(part.lexical, words))
         return part
-
-    def _makes_forbidden_text(self, part: Part, candidates: Sequence[Candidate]) -> bool:
-        """Return whether masked names make forbidden text, and nothing requires that they do."""
-        required = any(token in NAME_IDS for phrase in part.lexical.phrases for token in phrase)
-        if not part.masked.names or part.prefix.states or required:
-            return False
-        return any(self._requirements.is_forbidden(candidate.text) for candidate in candidates)
 
     def _search(
         self, parts: list[Part], options: SearchOptions, on_found: OnFound = None, first: int = 0

@@ -39,8 +39,7 @@ class Requirements:
 
     def waiting_marks(self, text: str) -> tuple[int, ...]:
         """Return the tokens of final marks for a source of one sentence, else none."""
-        is_single = sum(character in MARKS for character in text.strip()[:-1]) == 0
-        return self._marks if is_single else ()
+        return () if any(character in MARKS for character in text.strip()[:-1]) else self._marks
 
     def is_forbidden(self, text: str) -> bool:
         """Return whether a text has a forbidden word or phrase."""
