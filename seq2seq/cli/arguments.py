@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from os.path import isfile  # which, unlike Path.is_file, is False for impossible names
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,17 +148,9 @@ def positive(text: str) -> float:
     return number
 
 
-def is_file(text: str) -> bool:
-    """Return whether a text is the name of a file."""
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long, or with a NUL character
-        return False
-
-
 def is_override(text: str) -> bool:
     """Return whether a text is an override `section.key=value`, not the name of a file."""
-    return "=" in text and not is_file(text)
+    return "=" in text and not isfile(text)  # noqa: PTH113
 
 
 def parallel_files(

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -258,7 +259,7 @@ def _check(options: argparse.Namespace, form: str) -> None:
         raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
     if options.shard and options.stream:
         raise UserError("translate: --shard cannot be used with --stream")
-    if len(options.text) == 1 and arguments.is_file(options.text[0]):
+    if len(options.text) == 1 and isfile(options.text[0]):  # noqa: PTH113
         name = shlex.quote(options.text[0])
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
     for option, remedy in (("prefix_file", "--prefix"), ("constraints", "--glossary")):

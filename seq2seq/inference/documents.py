@@ -38,22 +38,10 @@ class SourceDocument:
         else:
             formats = ", ".join(DOCUMENT_FORMATS)
             raise UserError(f"use one of {formats}", argument="format", value=format)
-        self._segments = [part for part in self._parts if isinstance(part, Segment)]
-
-    @property
-    def lines(self) -> list[str]:
-        """Return the lines to translate, without markup."""
-        return [segment.text for segment in self._segments]
-
-    @property
-    def numbers(self) -> list[int]:
-        """Return the line of the document at which each of `lines` begins, from 1."""
-        return [segment.number for segment in self._segments]
-
-    @property
-    def has_inline_markup(self) -> bool:
-        """Return whether attention weights place markup in the translations."""
-        return any(segment.nodes for segment in self._segments)
+        texts = [part for part in self._parts if isinstance(part, Segment)]
+        self.lines = [segment.text for segment in texts]  # to translate, without markup
+        self.numbers = [segment.number for segment in texts]  # where they begin, from 1
+        self.has_inline_markup = any(segment.nodes for segment in texts)  # placed by attention
 
     def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
         """Return the document with a translation of each line: that of a rank, from 0."""
