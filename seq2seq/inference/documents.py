@@ -62,7 +62,7 @@ def _read_lines(text: str) -> Iterator[str | Segment]:
 def _read_subtitles(text: str, is_vtt: bool) -> Iterator[str | Segment]:
     """Yield the segments of subtitles, and what is between them.
 
-    The lines of a cue are a segment, as are cues that share a sentence: the next one goes on in
+    The lines of a cue are a segment, as are cues that share a sentence: the next one begins in
     lower case. A line that begins with a dash begins one.
     """
     fragments: list[Fragment] = []
