@@ -109,14 +109,12 @@ class SyntheticCorpus(NamedTuple):
     @property
     def columns(self) -> tuple[str, str]:
         """Return the names of the columns of a table: the codes of the languages."""
-        src, tgt = self.languages
-        return ("src", "tgt") if src == tgt else (src, tgt)
+        return self.languages if len({*self.languages}) == 2 else ("src", "tgt")
 
     @property
     def journal(self) -> Path:
         """Return the file of the translations so far."""
-        first = self.outputs[0]
-        return first.with_name(f"{first.name}.journal")
+        return self.outputs[0].with_name(f"{self.outputs[0].name}.journal")
 
     def lines(self) -> Iterator[str]:
         """Yield the lines to translate; raises UserError for text that cannot be read."""
