@@ -1,9 +1,9 @@
 """Search over parallel lists, as tests build them, by both engines."""
 
 import copy
-import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.vocabulary.vocabulary import Ids
-from seq2seq.engines.engine import Array
+from seq2seq.engines.engine import Array, Rows
 from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.onnx.network import ATTENTION, LOG_PROBS, Arrays, Stepped
+from seq2seq.engines.onnx.network import Arrays, HostStep
 from seq2seq.engines.torch.engine import Model, TorchEngine
 from seq2seq.inference.search import search as module
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
@@ -102,12 +102,6 @@ class HostNetwork:
         self.memory: Any = None  # templates of the classes
         self.state: Any = None
 
-    @functools.cached_property
-    def outputs(self) -> dict[str, list[Any]]:
-        engine = TorchEngine(copy.deepcopy(self.model), torch.device("cpu"))
-        found: dict[str, list[Any]] = {LOG_PROBS: ["rows", engine.vocabulary_size]}
-        return found | ({ATTENTION: []} if engine.attends else {})
-
     @torch.inference_mode()
     def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
         encoded = self.model.encode(torch.from_numpy(src), torch.from_numpy(src_lengths))
@@ -115,28 +109,28 @@ class HostNetwork:
         return _arrays(self.memory), _arrays(self.state)
 
     @torch.inference_mode()
-    def step(
-        self, ids: Array, state: Arrays, memory: Arrays, log_probs: bool, read: Sequence[str]
-    ) -> Stepped:
+    def step(self, rows: Rows, ids: Array) -> HostStep:
         parts = (
-            _rebuilt(self.state, iter(state.values())),
-            _rebuilt(self.memory, iter(memory.values())),
+            _rebuilt(self.state, iter(rows.state.values())),
+            _rebuilt(self.memory, iter(rows.memory.values())),
         )
         step = self.model.step(torch.from_numpy(ids), *parts)
         values = self.model.project(step.outputs).float()
-        values = (values.log_softmax(-1) if log_probs else values.clone()).numpy()
-        weights = step.attention_weights if ATTENTION in read else None
+        values = (values.log_softmax(-1) if rows.options.log_probs else values.clone()).numpy()
+        weights = step.attention_weights if rows.options.attention else None
         undefined = np.isnan(torch.from_numpy(values).log_softmax(-1).numpy()).any(axis=1)
-        return Stepped(
+        return HostStep(
+            replace(rows, state=_arrays(step.state)),
             values,
-            _arrays(step.state),
-            undefined,
             None if weights is None else weights.float().numpy(),
+            undefined=undefined,
         )
 
 
 def _arrays(parts: Any) -> Arrays:
-    return {str(n): part.contiguous().numpy().copy() for n, part in enumerate(_tensors(parts))}
+    return Arrays(
+        (str(n), part.contiguous().numpy().copy()) for n, part in enumerate(_tensors(parts))
+    )
 
 
 def _tensors(parts: Any) -> Iterator[Tensor]:

@@ -7,9 +7,11 @@ of the host. An engine may compute lazily, as one graph: the values of a step ar
 `draw` or `log_probs` returns.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,46 +79,62 @@ class Best(NamedTuple):
     log_probs: Array  # [G, M], float32: of the tokens, nats
 
 
-class EngineStep(Protocol):
-    """Result of one step for N rows; log-probabilities [N, V] stay on the engine's device."""
+@dataclass
+class EngineStep:
+    """Result of one step for N rows; attention weights are float32, and on the host once read.
 
-    @property
-    def rows(self) -> Rows:
-        """Return the rows after the step."""
-
-    @property
-    def attention(self) -> Array | None:
-        """Return the attention weights [N, S], float32, on the host, the mean over heads.
-
-        S is the padded width of the sources. None if they are not read, or the model has none.
-        """
-
-    @property
-    def heads(self) -> Array | None:
-        """Return the attention weights [N, M, S] of M heads, likewise."""
-
-
-class Engine(Protocol):
-    """A model, or an ensemble by the mean of probabilities, that advances hypotheses.
-
-    Steps are of a class of its own.
+    S is the padded width of the sources. Weights are None that are not read or that no model has.
     """
 
-    @property
-    def vocabulary_size(self) -> int:
-        """Return the number of target tokens, V."""
+    rows: Rows  # after the step
+    values: Any  # [N, V], log-probabilities, or logits if these suffice, where the engine computes
+    attention: Array | None = None  # [N, S], the mean over heads
+    heads: Array | None = None  # [N, M, S] of M heads
+
+
+class Parts(tuple[Any, ...]):
+    """Memory or state of each model of an ensemble, whose rows move together."""
+
+    def select(self, rows: Any) -> "Parts":
+        """Select rows, which may repeat, in every model's part."""
+        return Parts(part.select(rows) for part in self)
+
+    def put(self, rows: Any, source: "Parts", taken: Any) -> None:
+        """Overwrite `rows` by the rows `taken` of `source` in every model's part."""
+        for part, source_part in zip(self, source, strict=True):
+            part.put(rows, source_part, taken)
+
+
+class Engine(ABC):
+    """A model, or an ensemble by the mean of probabilities, that advances hypotheses.
+
+    Memory and state have `select(rows)` and `put(rows, source, taken)`, as `Parts` do.
+    """
+
+    @cached_property
+    def _trial(self) -> EngineStep:
+        """The first step for an empty source, to see which outputs the model has."""
+        options = StepOptions(attention=True, heads=True)
+        rows = self.spread(self.encode([[]], 1), 1, options)
+        step: EngineStep = self.step(rows, np.array([BOS_ID]))
+        self.log_probs(step, np.array([0]), np.array([BOS_ID]))
+        return step
 
     @property
     def attends(self) -> bool:
         """Return whether steps have attention weights."""
+        return self._trial.attention is not None
 
     @property
     def has_heads(self) -> bool:
         """Return whether steps have attention weights of several heads."""
+        return self._trial.heads is not None
 
-    def workers(self, sentences: int) -> int:
+    def workers(self, sentences: int) -> int:  # noqa: ARG002
         """Return how many threads of Python should search batches of their own side by side."""
+        return 1
 
+    @abstractmethod
     def slots(self, width: int, beam_size: int, count: int) -> int:
         """Return the number of slots for `count` sentences of this padded width, at least 1.
 
@@ -128,7 +146,13 @@ class Engine(Protocol):
 
         All rows are lost.
         """
+        return False
 
+    def places(self, rows: Array) -> Any:
+        """Return numbers of rows where the engine computes."""
+        return rows
+
+    @abstractmethod
     def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         """Return one row for each source, padded to `width` tokens, end-of-sentence included.
 
@@ -137,31 +161,47 @@ class Engine(Protocol):
 
     def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> Rows:
         """Return slots of K hypotheses: K rows for each row of `encode`, to be stepped."""
+        state = rows.state
+        if beam_size > 1:
+            state = state.select(self.places(np.arange(rows.count).repeat(beam_size)))
+        return Rows(rows.memory, state, rows.count, beam_size, options)
 
     def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
         """Return the rows with the encoded `sentences` [M] in these slots [M], at their start."""
+        rows.memory.put(self.places(slots), encoded.memory, self.places(sentences))
+        hypotheses = self.places(spread(slots, rows.size))
+        rows.state.put(hypotheses, encoded.state, self.places(sentences.repeat(rows.size)))
+        return rows
 
     def keep(self, rows: Rows, slots: Array) -> Rows:
         """Return the rows of these slots [M] alone, in this order."""
+        memory = rows.memory.select(self.places(slots))
+        state = rows.state.select(self.places(spread(slots, rows.size)))
+        return replace(rows, memory=memory, state=state, count=len(slots))
 
     def select(self, rows: Rows, parents: Array) -> Rows:
         """Return the rows whose states are those of `parents` [N], each a row of the same slot."""
+        return replace(rows, state=rows.state.select(self.places(parents)))
 
-    def step(self, rows: Rows, ids: Array) -> EngineStep:
-        """Advance all rows, given their last ids [N], by one target position.
+    @abstractmethod
+    def step(self, rows: Rows, ids: Array) -> Any:
+        """Advance all rows, given their last ids [N], by one target position: an `EngineStep`.
 
         The argument must not be used again.
         """
 
+    @abstractmethod
     def mask(self, step: Any, mask: Mask) -> None:
         """Change the log-probabilities of a step; called at most once, before all that follow."""
 
+    @abstractmethod
     def best(self, step: Any, scores: Array, count: int) -> Best:
         """Return the best continuations of groups of hypotheses with these scores [G, K'].
 
         G K' = N: a group is K' neighbouring rows. There are at most `count`, and K' V.
         """
 
+    @abstractmethod
     def draw(self, step: Any, sampling: Sampling, numbers: Array) -> Best:
         """Draw a token for each row by inverting its distribution function at `numbers` [N].
 
@@ -169,6 +209,7 @@ class Engine(Protocol):
         temperature, top-k and top-p; returned are the log-probabilities before these: [N, 1].
         """
 
+    @abstractmethod
     def log_probs(self, step: Any, rows: Array, tokens: Array) -> Array:
         """Return the log-probabilities [M] of places, float32, nats."""
 

@@ -80,7 +80,8 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
     _check_empty(folder)
     runs = [stored_run(path) for path in folders]
     check_runs(runs)
-    models, files = [], {engine_folder.TOPK: topk_graph().content()}
+    vocabulary_size = len(runs[0].vocabularies.tgt)
+    models, files = [], {engine_folder.TOPK: topk_graph(vocabulary_size).content()}
     for number, run in enumerate(runs, 1):
         graphs = graphs_of(run)
         if graphs is None:

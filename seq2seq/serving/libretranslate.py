@@ -14,9 +14,11 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from seq2seq.data.languages import language_name
+from seq2seq.inference.documents import SourceDocument
+from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES, Client, ErrorMessage
-from seq2seq.serving.service import AUTO, Body, Document, LanguagePair, Service
+from seq2seq.serving.service import AUTO, Body, LanguagePair, Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -29,7 +31,7 @@ class TranslateText(BaseModel):
     q: requests.Texts = Field(description="a text, or several; each of its lines is translated")
     source: str = Field(AUTO, description='code of the source language; "auto": the only one')
     target: str = Field(description="code of the target language")
-    format: requests.Format = Field("text", description=requests.FORMAT)
+    format: DocumentFormat = Field("text", description=requests.FORMAT)
     alternatives: Annotated[int, Field(ge=0, le=100)] = Field(
         0, description="further translations; at most one less than the beam size"
     )
@@ -198,7 +200,7 @@ def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
 
 
 def _search(
-    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[Document]
+    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[SourceDocument]
 ) -> Search:
     """Return the search of a request: alternatives must not change the translation itself."""
     translator = service.pairs[pair]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, FailFast, ValidationError, WrapValidator
@@ -21,6 +21,7 @@ from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.serving.access import Access, Client, Limits
 from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
@@ -118,7 +119,6 @@ def _checked(value: object, validate: Callable[[object], str | list[str]]) -> st
         raise PydanticCustomError("texts", "must be a string or a list of strings") from None
 
 
-Format = Literal["text", "html", "srt", "vtt"]
 FORMAT = "of the texts; the markup of HTML and the times of subtitles stay"
 Texts = Annotated[str | Items[str], WrapValidator(_checked)]
 
@@ -127,29 +127,13 @@ def text_list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-class PlainText:
-    """A text, each line of which is translated as a line of a file, without its line end."""
-
-    has_inline_markup = False
-
-    def __init__(self, text: str) -> None:
-        self.lines = [line.removesuffix("\r") for line in text.split("\n")]
-
-    def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
-        """Return the translations of a rank, from 0, as lines."""
-        return "\n".join(line.n_best[rank].text for line in translations)
-
-
-Document = PlainText | SourceDocument
-
-
-def read_documents(texts: Sequence[str], format: Format) -> list[Document]:
+def read_documents(texts: Sequence[str], format: DocumentFormat) -> list[SourceDocument]:
     """Return the texts of a request as documents, whose lines are translated."""
-    return [PlainText(text) if format == "text" else SourceDocument(text, format) for text in texts]
+    return [SourceDocument(text, format) for text in texts]
 
 
 def translated_documents(
-    documents: Sequence[Document], translations: Sequence[Translation], n_best: int = 1
+    documents: Sequence[SourceDocument], translations: Sequence[Translation], n_best: int = 1
 ) -> list[list[str]]:
     """Return for each document its translation, then different ones of other ranks."""
     remaining, answers = iter(translations), []

@@ -63,7 +63,7 @@ class Search:
 
     def check(self, lines: Sequence[QueuedLine]) -> None:
         """Raise UserError for what the translator refuses, with the number of its line."""
-        self.translator.check([line.text for line in lines], **self.arguments(lines))
+        self.translator.stream([line.text for line in lines], **self.arguments(lines))
 
     def arguments(self, lines: Sequence[QueuedLine]) -> dict[str, Any]:
         """Return the arguments by which the translator searches these lines."""

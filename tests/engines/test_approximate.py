@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from seq2seq.engines.engine import Rows
 from seq2seq.engines.onnx.engine import _mean
-from seq2seq.engines.onnx.network import ApproximateProjection, Stepped
+from seq2seq.engines.onnx.network import ApproximateProjection, HostStep
 
 Floats = NDArray[np.float32]
 BOUND = 1.0  # the largest absolute output, as after a tanh
@@ -61,7 +62,7 @@ def test_an_ensemble_has_the_mean_probability_and_shows_any_undefined_row() -> N
     probabilities = np.array([[[0.2, 0.8], [0.5, 0.5]], [[0.6, 0.4], [0.1, 0.9]]])
     undefined = np.array([[False, False], [False, True]])
     steps = [
-        Stepped(np.log(values).astype(np.float32), {}, rows)
+        HostStep(Rows(None, None, 2), np.log(values).astype(np.float32), undefined=rows)
         for values, rows in zip(probabilities, undefined, strict=True)
     ]
     mean = _mean(steps)

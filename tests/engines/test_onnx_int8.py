@@ -143,15 +143,21 @@ def test_an_int8_encoder_does_not_depend_on_other_sources_or_padding(
 def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
     level: int, layer_class: type[RecurrentLayer], gate: int
 ) -> None:
-    """Rounding to integers loses NaN, which the decoder's first state has to keep."""
+    """Rounding to integers loses NaN, which every step of the decoder has to show."""
     cases = (Case("luong", "general", True, 1), Case("bahdanau", "scaled_dot", False, 1))
     model = with_encoder(layer_class, case=cases[(level + gate) % 2])
     with torch.no_grad():
         layer: Any = model.encoder.directions[1][level]
         layer.bias[gate * H // 2] = torch.nan
     src = SRC.clamp(max=V - 1).numpy()
-    found = run(quantized(model)[0], src=src, src_lengths=LENGTHS.numpy())
-    assert np.isnan(found["hidden"]).all()
+    encoder, decoder = quantized(model)
+    values = run(encoder, src=src, src_lengths=LENGTHS.numpy())
+    for _ in range(2):
+        read = {value.name for value in decoder.inputs}
+        values |= {"ids": np.ones(len(src), np.int64)}
+        results = run(decoder, **{name: values[name] for name in read})
+        assert np.isnan(results[UNDEFINED]).all()
+        values |= {name.removeprefix("next_"): part for name, part in results.items()}
 
 
 @one_quick("case", [*ONE_OF_EACH, *UNITS], ids=str, quick={0, 3, 8})

@@ -552,7 +552,7 @@ def test_the_best_continuations_are_those_of_a_topk_over_everything(
     values[1, 0, -1] = 0
     scores[2, 1:] = -torch.inf
     expected, _ = (values + scores[:, :, None]).flatten(1).topk(min(count, hypotheses * width))
-    step = TorchStep(None, values.view(-1, width), (None, None))  # type: ignore[arg-type]
+    step = TorchStep(None, values.view(-1, width))  # type: ignore[arg-type]
     engine = TorchEngine(Oracle(1), CPU)
     best = engine.best(step, scores.numpy(), min(count, hypotheses * width))
     assert np.array_equal(best.scores, expected.numpy())

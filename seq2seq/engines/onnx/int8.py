@@ -5,7 +5,7 @@ are within known bounds, and with one scale for each row otherwise, so that the 
 does not depend on the others. Embedding tables are stored in int8, with a scale for each row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from onnx import NodeProto, TensorProto
@@ -30,8 +30,22 @@ def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
         for name, bound in encoded.items()
         if name in names
     }
-    _Quantizer(encoder, bounds).run_encoder()
-    _Quantizer(decoder, graphs.recurrent_bounds(decoder, input_bounds, successors)).run_step()
+    Quantizer(encoder, bounds).rewrite()
+    bounds = graphs.recurrent_bounds(decoder, input_bounds, successors)
+    Quantizer(decoder, bounds, products_of(decoder)[-1:]).rewrite()
+
+
+def products_of(graph: Graph) -> list[NodeProto]:
+    """Return the products with constant matrices [D, out]."""
+    return [
+        node
+        for node in graph.nodes
+        if node.op_type in ("MatMul", "Gemm")
+        and node.input[0] not in graph.weights
+        and (array := graph.weights.get(node.input[1])) is not None
+        and array.ndim == 2
+        and min(array.shape) > 1
+    ]
 
 
 def quantize_rows(array: Array) -> tuple[Array, Array]:
@@ -43,88 +57,46 @@ def quantize_rows(array: Array) -> tuple[Array, Array]:
         return np.rint(rows, out=rows).astype(np.int8), scales
 
 
-class _Quantizer:
-    """Rewriting of one graph, or of the body of a loop."""
+def is_transposed(node: NodeProto) -> bool:
+    """Return whether the matrix of a product is stored as [out, D]."""
+    return node.op_type == "Gemm" and bool(graphs.attribute(node, "transB", 0))
 
-    def __init__(self, graph: Graph, bounds: Bounds, inner: bool = False) -> None:
-        self.graph, self.bounds, self.inner = graph, bounds, inner
+
+class Quantizer:
+    """Rewriting of one graph, or of the body of a loop.
+
+    Rounding loses NaN, which is added to the results again. Those of the last product of a step are
+    large, so that the graph has the output UNDEFINED instead.
+    """
+
+    def __init__(self, graph: Graph, bounds: Bounds, last: Sequence[NodeProto] = ()) -> None:
+        self.graph, self.bounds, self.last = graph, bounds, last
         self.nodes: list[NodeProto] = []
-        self.rounded: list[str] = []  # values whose rounding loses NaN
-        self.loops: list[str] = []  # results [S, B, H] of loops that round their states
         self.tables: dict[str, tuple[str, str]] = {}  # integers and scales by rows
         self.quantized: dict[tuple[str, bool], tuple[str, str]] = {}  # likewise, by columns
-        self.inputs = {value.name for value in graph.inputs}
 
-    def rewrite(self) -> None:
+    def rewrite(self, states: Collection[str] = ()) -> None:
+        """Replace the products; the states of a loop keep NaN, whatever their products."""
+        products = products_of(self.graph)
         for node in self.graph.nodes:
+            if node in products:
+                self._product(node, node.input[0] not in states)
+                continue
             if node.op_type == "Scan":
                 self._loop(node)
-            elif (weight := self._weight(node)) is not None:
-                self._product(node, weight)
-                continue
             elif node.op_type == "Gather":
                 self._table(node)
             self.nodes.append(node)
         self.graph.nodes = self.nodes
-
-    def run_step(self) -> None:
-        """Rewrite the graph of a step; it has the output UNDEFINED."""
-        self.rewrite()
-        if self.rounded:
-            sums = [self._sum(name, [-1], flat=True) for name in dict.fromkeys(self.rounded)]
-            self._op("Identity", self._total(sums), result=UNDEFINED)
-            self.graph.outputs.append(graphs.declare(UNDEFINED, graphs.FLOAT, ["rows"]))
-        self.graph.nodes = self.nodes
         self.graph.prune()
 
-    def run_encoder(self) -> None:
-        """Rewrite the graph of the encoder; the first state is NaN where a rounded value was."""
-        types = graphs.types_of(self.graph)
-        self.rewrite()
-        ranks = {name: graphs.rank_of(types, name) or 2 for name in self.rounded}
-        sums = [self._sum(name, list(range(1, rank))) for name, rank in ranks.items()]
-        sums += [self._sum(name, [0, 2]) for name in self.loops]
-        if sums:
-            total = self._op("Mul", self._total(sums), self._constant(np.float32(0)))
-            column = self._op("Unsqueeze", total, self._constant(np.array([1, 2])))
-            self._replace_output("hidden", column)
-        self.graph.nodes = self.nodes
-        self.graph.prune()
-
-    def _replace_output(self, name: str, column: str) -> None:
-        """Add a column to an output."""
-        before = self.graph.fresh("hidden")
-        for node in self.nodes:
-            node.input[:] = [before if value == name else value for value in node.input]
-            node.output[:] = [before if value == name else value for value in node.output]
-        self._op("Add", before, column, result=name)
-
-    def _sum(self, name: str, axes: Sequence[int], flat: bool = False) -> str:
-        total = self._op("ReduceSum", name, self._constant(np.array(axes)), keepdims=0)
-        return self._op("Reshape", total, self._constant(np.array([-1]))) if flat else total
-
-    def _total(self, names: Sequence[str]) -> str:
-        total = names[0]
-        for name in names[1:]:
-            total = self._op("Add", total, name)
-        return total
-
-    def _op(self, kind: str, *inputs: str, result: str = "", **attributes: object) -> str:
+    def op(self, kind: str, *inputs: str, result: str = "", **attributes: object) -> str:
         result = result or self.graph.fresh(f"int8.{kind}")
         self.nodes.append(make(kind, inputs, [result], **attributes))
         return result
 
-    def _constant(self, array: Array | np.generic) -> str:
+    def constant(self, array: Array | np.generic) -> str:
         return self.graph.weight(np.asarray(array), "int8")
-
-    def _weight(self, node: NodeProto) -> tuple[str, bool] | None:
-        """Return the matrix [D, out] of a product, and whether it is stored transposed."""
-        if node.op_type not in ("MatMul", "Gemm") or node.input[0] in self.graph.weights:
-            return None
-        array = self.graph.weights.get(node.input[1])
-        if array is None or array.ndim != 2 or min(array.shape) == 1:
-            return None
-        return node.input[1], node.op_type == "Gemm" and bool(graphs.attribute(node, "transB", 0))
 
     def _quantized(self, weight: str, is_transposed: bool) -> tuple[str, str]:
         """Return a matrix [D, out] in int8, with the scales [out]."""
@@ -132,48 +104,53 @@ class _Quantizer:
         if key not in self.quantized:
             array = self.graph.weights[weight]
             rows, scales = quantize_rows(array if is_transposed else array.T)
-            names = self._constant(np.ascontiguousarray(rows.T)), self._constant(scales[:, 0])
+            names = self.constant(np.ascontiguousarray(rows.T)), self.constant(scales[:, 0])
             self.quantized[key] = names
         return self.quantized[key]
 
-    def _product(self, node: NodeProto, weight: tuple[str, bool]) -> None:
+    def _product(self, node: NodeProto, guarded: bool) -> None:
         """Replace a product with a constant matrix."""
         source, bias = node.input[0], node.input[2] if len(node.input) > 2 else None
-        matrix, bound = self._quantized(*weight), self.bounds.get(source)
-        guarded = self.inner and source not in self.inputs
-        if not guarded:
-            self.rounded.append(source)
+        matrix, bound = self._quantized(node.input[1], is_transposed(node)), self.bounds.get(source)
         if bound:
-            scale = self._constant(np.float32(bound / 127))
-            zero = self._constant(np.array(ZERO, np.uint8))
-            rows = self._op("QuantizeLinear", source, scale, zero)
-            product = self._multiply(rows, scale, matrix, bias)
+            product = self.bounded(source, bound, matrix, bias)
         else:
             product = self._by_rows(source, matrix, bias)
-        if guarded:
-            total = self._op("ReduceSum", source, self._constant(np.array([-1])), keepdims=1)
-            lost = self._op("Mul", total, self._constant(np.float32(0)))
-            product = self._op("Add", product, lost)
-        self._op("Identity", product, result=node.output[0])
+        last = self.constant(np.array([-1]))
+        if node in self.last:
+            self.op("ReduceSum", source, last, keepdims=0, result=UNDEFINED)
+            self.graph.outputs.append(graphs.declare(UNDEFINED, graphs.FLOAT, ["rows"]))
+        elif guarded:
+            total = self.op("ReduceSum", source, last, keepdims=1)
+            lost = self.op("Mul", total, self.constant(np.float32(0)))
+            product = self.op("Add", product, lost)
+        self.op("Identity", product, result=node.output[0])
+
+    def bounded(self, source: str, bound: float, weight: tuple[str, str], bias: str | None) -> str:
+        """Return the product of an input that is rounded with a fixed scale."""
+        scale = self.constant(np.float32(bound / 127))
+        zero = self.constant(np.array(ZERO, np.uint8))
+        rows = self.op("QuantizeLinear", source, scale, zero)
+        return self._multiply(rows, scale, weight, bias)
 
     def _multiply(self, rows: str, scale: str, weight: tuple[str, str], bias: str | None) -> str:
         """Return `W x + b` of unsigned rows x = scale (r - ZERO), in one pass over the results."""
-        zero = self._constant(np.array(ZERO, np.uint8))
+        zero = self.constant(np.array(ZERO, np.uint8))
         inputs = [rows, weight[0], scale, weight[1], zero, *(["", bias] if bias else [])]
-        return self._op("MatMulIntegerToFloat", *inputs, domain=graphs.CONTRIB)
+        return self.op("MatMulIntegerToFloat", *inputs, domain=graphs.CONTRIB)
 
     def _by_rows(self, source: str, matrix: tuple[str, str], bias: str | None) -> str:
         """Return the product of an input that is rounded with a scale for each row."""
-        last = self._constant(np.array([-1]))
-        largest = self._op("ReduceMax", self._op("Abs", source), last, keepdims=1)
-        scales = self._op("Mul", largest, self._constant(np.float32(1 / 127)))
-        scales = self._op("Max", scales, self._constant(np.float32(1e-30)))
-        rounded = self._op("Round", self._op("Div", source, scales))
-        shifted = self._op("Add", rounded, self._constant(np.float32(ZERO)))
-        rows = self._op("Cast", shifted, to=TensorProto.UINT8)
-        product = self._multiply(rows, self._constant(np.float32(1)), matrix, None)
-        product = self._op("Mul", product, scales)
-        return product if bias is None else self._op("Add", product, bias)
+        last = self.constant(np.array([-1]))
+        largest = self.op("ReduceMax", self.op("Abs", source), last, keepdims=1)
+        scales = self.op("Mul", largest, self.constant(np.float32(1 / 127)))
+        scales = self.op("Max", scales, self.constant(np.float32(1e-30)))
+        rounded = self.op("Round", self.op("Div", source, scales))
+        shifted = self.op("Add", rounded, self.constant(np.float32(ZERO)))
+        rows = self.op("Cast", shifted, to=TensorProto.UINT8)
+        product = self._multiply(rows, self.constant(np.float32(1)), matrix, None)
+        product = self.op("Mul", product, scales)
+        return product if bias is None else self.op("Add", product, bias)
 
     def _table(self, node: NodeProto) -> None:
         """Store a table in int8; the rows that are taken of it are floats."""
@@ -187,12 +164,12 @@ class _Quantizer:
             return
         if node.input[0] not in self.tables:
             parts = quantize_rows(table)
-            self.tables[node.input[0]] = self._constant(parts[0]), self._constant(parts[1])
+            self.tables[node.input[0]] = self.constant(parts[0]), self.constant(parts[1])
         integers, scales = (
-            self._op("Gather", name, node.input[1]) for name in self.tables[node.input[0]]
+            self.op("Gather", name, node.input[1]) for name in self.tables[node.input[0]]
         )
         node.CopyFrom(
-            make("Mul", [self._op("Cast", integers, to=graphs.FLOAT), scales], node.output)
+            make("Mul", [self.op("Cast", integers, to=graphs.FLOAT), scales], node.output)
         )
 
     def _loop(self, node: NodeProto) -> None:
@@ -200,14 +177,7 @@ class _Quantizer:
         body, successors = graphs.loop_body(self.graph.weights, node)
         body._count = self.graph._count
         bounds = graphs.recurrent_bounds(body, dict.fromkeys(successors, 1.0), successors)
-        inner = _Quantizer(body, bounds, inner=True)
-        inner.rewrite()
-        body.nodes = inner.nodes
+        Quantizer(body, bounds).rewrite(successors)
         self.graph._count = body._count
         (place,) = (place for place, item in enumerate(node.attribute) if item.HasField("g"))
         node.attribute[place].g.CopyFrom(body.proto({}))
-        count = len(successors)
-        names = [value.name for value in body.inputs[:count]]
-        self.loops += [
-            node.output[count + place] for place, name in enumerate(names) if name in inner.rounded
-        ]

@@ -7,21 +7,32 @@ error bound.
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import NodeProto, helper
+from onnxruntime import InferenceSession
 
-from seq2seq.engines.engine import Array
+from seq2seq.engines.engine import Array, EngineStep, Rows
+from seq2seq.engines.onnx import int8 as quantizing
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
-from seq2seq.engines.onnx.graph import CONTRIB, FLOAT, Graph, attribute, bounds_of, make
-from seq2seq.engines.onnx.int8 import UNDEFINED, ZERO, quantize_graphs, quantize_rows
+from seq2seq.engines.onnx.graph import FLOAT, Graph, bounds_of, declare, make
 from seq2seq.runtime.errors import RunError
 
-Arrays = dict[str, Array]  # parts of a memory or state by the names they have in the graphs
+
+class Arrays(dict[str, Array]):
+    """Parts of a memory or state by the names they have in the graphs; see `engine.Parts`."""
+
+    def select(self, rows: Array) -> "Arrays":
+        return Arrays((name, part.take(rows, axis=0)) for name, part in self.items())
+
+    def put(self, rows: Array, source: "Arrays", taken: Array) -> None:
+        for name, part in self.items():
+            part[rows] = source[name][taken]
+
 
 ENCODED_ROWS = 32  # sources encoded together
 LOG_PROBS, LOGITS, OUTPUTS = "log_probs", "logits", "outputs"
@@ -29,15 +40,12 @@ ATTENTION, HEADS = "attention_weights", "head_weights"
 _NEXT = "next_"  # prefix of the state after a step
 
 
-class Stepped(NamedTuple):
-    """Result of one step of one network for N hypotheses."""
+@dataclass
+class HostStep(EngineStep):
+    """Result of one step on the host."""
 
-    values: Array  # [N, V], log-probabilities, or logits, the caller's to overwrite
-    state: Arrays  # a row per hypothesis
-    undefined: Array  # [N], rows whose values are not numbers
-    attention: Array | None = None  # [N, S]
-    heads: Array | None = None  # [N, M, S]
-    outputs: Array | None = None  # [N, R]; set where the values are approximate logits
+    undefined: Array = field(kw_only=True)  # [N], rows whose values are not numbers
+    outputs: Array | None = None  # [N, R], of which the values are approximate logits
 
 
 class Network:
@@ -50,32 +58,22 @@ class Network:
     def __init__(self, encoder: bytes, decoder: bytes) -> None:
         """Prepare the graphs; raises an error of ONNX Runtime for bytes that are none."""
         self._graphs = encoder, decoder
-        self._encoder = session(encoder)
-        self._encoded = {value.name: value.shape for value in self._encoder.get_outputs()}
+        self._encoder, self._decoder = session(encoder), session(decoder)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the graphs: sessions belong to this process."""
         return Network, self._graphs
 
     @cached_property
-    def _decoder(self) -> "_Decoder":
-        return _Decoder(self._graphs[1])
-
-    @cached_property
-    def _greedy(self) -> "_Decoder":
+    def _greedy(self) -> tuple[InferenceSession, "ApproximateProjection | None"]:
         """Return the decoder that stops at logits, which in float32 may be approximate."""
         content, approximate = split_projection(self._graphs[1])
-        return self._decoder if content is None else _Decoder(content, approximate)
+        return (self._decoder if content is None else session(content)), approximate
 
     @property
     def approximate(self) -> "ApproximateProjection | None":
         """Return the projection that makes approximate logits exact; None if they are exact."""
-        return self._greedy.approximate
-
-    @cached_property
-    def outputs(self) -> dict[str, list[int | str]]:
-        """Return the names of a step's outputs with their dimensions."""
-        return self._decoder.outputs
+        return self._greedy[1]
 
     def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
         """Return the memory and the first state of sources [B, S] with lengths [B].
@@ -83,47 +81,38 @@ class Network:
         Sources of similar length should be neighbours: ENCODED_ROWS are encoded together, without
         the padding beyond the longest of them.
         """
-        values: Arrays = {}
+        values, outputs = Arrays(), self._encoder.get_outputs()
         for start in range(0, len(src), ENCODED_ROWS):
             rows = slice(start, start + ENCODED_ROWS)
             longest = int(src_lengths[rows].max())
-            inputs = {"src": src[rows, :longest], "src_lengths": src_lengths[rows]}
+            inputs = Arrays(src=src[rows, :longest], src_lengths=src_lengths[rows])
             parts = computed(self._encoder, None, inputs)
-            for (name, dims), part in zip(self._encoded.items(), parts, strict=True):
-                if name not in values:
-                    values[name] = _padding(dims, src, part)
-                values[name][_place(dims, rows, longest)] = part
-        memory = {name: values.pop(name) for name in list(values) if name.startswith("memory_")}
+            for output, part in zip(outputs, parts, strict=True):
+                if output.name not in values:
+                    values[output.name] = _padding(output.shape, src, part)
+                values[output.name][_place(output.shape, rows, longest)] = part
+        names = [name for name in values if name.startswith("memory_")]
+        memory = Arrays((name, values.pop(name)) for name in names)
         return memory, values
 
-    def step(
-        self, ids: Array, state: Arrays, memory: Arrays, log_probs: bool, read: Sequence[str]
-    ) -> Stepped:
-        """Advance hypotheses, given their last ids [N]; `read` names outputs to return as well."""
-        decoder = self._decoder if log_probs else self._greedy
-        return decoder.step({"ids": ids, **memory, **state}, read)
-
-
-class _Decoder:
-    """A session of the graph of a step."""
-
-    def __init__(self, content: bytes, approximate: "ApproximateProjection | None" = None) -> None:
-        self._session, self.approximate = session(content), approximate
-        self.outputs = {value.name: value.shape for value in self._session.get_outputs()}
-        self._inputs = [value.name for value in self._session.get_inputs()]
-        self._fixed = [name for name in self.outputs if name not in (ATTENTION, HEADS)]
-
-    def step(self, values: Arrays, read: Sequence[str]) -> Stepped:
-        names = self._fixed + [name for name in read if name in self.outputs]
-        inputs = {name: values[name] for name in self._inputs}
-        results = dict(zip(names, computed(self._session, names, inputs), strict=True))
-        scores = results[LOG_PROBS] if LOG_PROBS in results else results[LOGITS]
-        undefined = np.isnan(results[UNDEFINED] if UNDEFINED in results else scores[:, 0])
-        state = {
-            name.removeprefix(_NEXT): results[name] for name in names if name.startswith(_NEXT)
-        }
-        optional = (results.get(name) for name in (ATTENTION, HEADS, OUTPUTS))
-        return Stepped(scores, state, undefined, *optional)
+    def step(self, rows: Rows, ids: Array) -> HostStep:
+        """Advance hypotheses, given their last ids [N]; memory and state are `Arrays`."""
+        decoder = self._decoder if rows.options.log_probs else self._greedy[0]
+        unread = {ATTENTION: not rows.options.attention, HEADS: not rows.options.heads}
+        names = [value.name for value in decoder.get_outputs() if not unread.get(value.name)]
+        values = {"ids": ids, **rows.memory, **rows.state}
+        inputs = Arrays((value.name, values[value.name]) for value in decoder.get_inputs())
+        results = dict(zip(names, computed(decoder, names, inputs), strict=True))
+        scores = results[LOG_PROBS if LOG_PROBS in results else LOGITS]
+        undefined = np.isnan(
+            results[quantizing.UNDEFINED] if quantizing.UNDEFINED in results else scores[:, 0]
+        )
+        after = (name for name in names if name.startswith(_NEXT))
+        state = Arrays((name.removeprefix(_NEXT), results[name]) for name in after)
+        weights = results.get(ATTENTION), results.get(HEADS)
+        rows = replace(rows, state=state)
+        outputs = results.get(OUTPUTS)
+        return HostStep(rows, scores, *weights, outputs, undefined=undefined)
 
 
 def _padding(dims: Sequence[int | str], src: Array, part: Array) -> Array:
@@ -138,17 +127,15 @@ def _place(dims: Sequence[int | str], rows: slice, longest: int) -> tuple[slice,
     return rows, *(slice(longest if name == "source" else None) for name in dims[1:])
 
 
-def session(content: bytes) -> onnxruntime.InferenceSession:
+def session(content: bytes) -> InferenceSession:
     """Return a session on the CPU of one thread: batches are searched side by side."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # fatal errors: others are raised
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    return InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def computed(
-    graph: onnxruntime.InferenceSession, names: Sequence[str] | None, inputs: Arrays
-) -> list[Array]:
+def computed(graph: InferenceSession, names: Sequence[str] | None, inputs: Arrays) -> list[Array]:
     """Return outputs of a session; raises RunError for graphs that cannot be computed."""
     try:
         outputs: list[Array] = graph.run(names, inputs)
@@ -180,7 +167,7 @@ class GraphFiles(NamedTuple):
 def quantized(graphs: GraphFiles) -> GraphFiles:
     """Return the graphs with products in int8."""
     encoder, decoder = (Graph.of(onnx.load_from_string(content).graph) for content in graphs)
-    quantize_graphs(encoder, decoder)
+    quantizing.quantize_graphs(encoder, decoder)
     return GraphFiles(encoder.content(), decoder.content())
 
 
@@ -191,11 +178,9 @@ def load_network(graphs: GraphFiles, vocabulary_size: int, int8: bool) -> Networ
     """
     check_graphs(*graphs, vocabulary_size)
     try:
-        network = Network(*(quantized(graphs) if int8 else graphs))
-        _ = network.outputs  # prepares the decoder, too
+        return Network(*(quantized(graphs) if int8 else graphs))
     except Exception as error:  # ONNX Runtime has its own classes
         raise GraphError("ONNX Runtime refuses the graphs") from error
-    return network
 
 
 HALF_ULP = 2.0**-24  # relative rounding error of float32
@@ -212,7 +197,7 @@ class ApproximateProjection:
 
     def __init__(self, weight: Array, bias: Array, step: float) -> None:
         self.weight, self.bias = weight, bias
-        integers, scales = quantize_rows(weight)
+        integers, scales = quantizing.quantize_rows(weight)
         self.integers, self.scales = integers, scales[:, 0]
         with np.errstate(over="ignore", invalid="ignore"):  # such an error has no bound
             values = integers * scales
@@ -278,7 +263,7 @@ def split_projection(content: bytes) -> tuple[bytes | None, ApproximateProjectio
     approximate = _quantized(graph, logits)
     graph.nodes.remove(softmax)
     place = next(n for n, value in enumerate(graph.outputs) if value.name == "log_probs")
-    graph.outputs[place] = helper.make_tensor_value_info("logits", FLOAT, graph.dims("log_probs"))
+    graph.outputs[place] = declare("logits", FLOAT, graph.dims("log_probs"))
     graph.nodes.append(make("Identity", [logits], ["logits"]))
     graph.prune()
     return graph.content(), approximate
@@ -286,58 +271,31 @@ def split_projection(content: bytes) -> tuple[bytes | None, ApproximateProjectio
 
 def _quantized(graph: Graph, logits: str) -> ApproximateProjection | None:
     """Replace the product of the logits by one in int8; None if its error has no bound."""
-    producers = graph.producers()
-    last = producers[logits]
-    parts = _product(graph, last, producers)
-    if parts is None:
+    last, products = graph.producers()[logits], quantizing.products_of(graph)
+    product = products[-1] if products else last
+    is_added = last.op_type == "Add" and product.output[0] in last.input
+    if not products or not (is_added or product == last):
         return None
-    source, weight, bias = parts
+    source, weight = product.input[:2]
+    names = [name for name in (*last.input, *product.input[2:]) if name in graph.weights]
+    bias = next((name for name in names if graph.weights[name].ndim == 1), None)
     bound = bounds_of(graph, {}).get(source)
-    if not bound:
+    if bias is None or not bound:
         return None
-    approximate = ApproximateProjection(weight, bias, bound / 127)
+    matrix = graph.weights[weight] if quantizing.is_transposed(product) else graph.weights[weight].T
+    matrix = np.ascontiguousarray(matrix)
+    approximate = ApproximateProjection(matrix, graph.weights[bias], bound / 127)
     if not approximate.is_bounded:
         return None
-    scale = graph.weight(np.array(bound / 127, np.float32))
-    zero = graph.weight(np.array(ZERO, np.uint8))
-    rows = graph.fresh("rows")
-    product = [
-        rows,
-        graph.weight(np.ascontiguousarray(approximate.integers.T)),
-        scale,
-        graph.weight(approximate.scales),
-        zero,
-        "",
-        graph.weight(approximate.bias),
-    ]
-    graph.nodes.remove(last)
-    graph.nodes += [
-        make("QuantizeLinear", [source, scale, zero], [rows]),
-        make("MatMulIntegerToFloat", product, [logits], domain=CONTRIB),
-        make("Identity", [source], ["outputs"]),
-    ]
-    dims = ["rows", weight.shape[1]]
-    graph.outputs.append(helper.make_tensor_value_info("outputs", FLOAT, dims))
+    quantizer = quantizing.Quantizer(graph, {})
+    columns = quantizer.constant(np.ascontiguousarray(approximate.integers.T))
+    scales = quantizer.constant(approximate.scales)
+    result = quantizer.bounded(source, bound, (columns, scales), bias)
+    quantizer.op("Identity", result, result=logits)
+    quantizer.op("Identity", source, result=OUTPUTS)
+    graph.nodes = [node for node in graph.nodes if node != last] + quantizer.nodes
+    graph.outputs.append(declare(OUTPUTS, FLOAT, ["rows", matrix.shape[1]]))
     return approximate
-
-
-def _product(
-    graph: Graph, node: NodeProto, producers: dict[str, NodeProto]
-) -> tuple[str, Array, Array] | None:
-    """Return the input, the matrix [V, R] and the bias [V] of a product in float32."""
-    weights = graph.weights
-    if node.op_type == "Gemm" and len(node.input) == 3 and attribute(node, "transB", 0):
-        source, weight, bias = node.input
-        return (source, weights[weight], weights[bias]) if weight in weights else None
-    if node.op_type != "Add":
-        return None
-    for name, bias in (node.input, node.input[::-1]):
-        before = producers.get(name)
-        if bias in weights and before is not None and before.op_type == "MatMul":
-            source, weight = before.input
-            if weight in weights:
-                return source, np.ascontiguousarray(weights[weight].T), weights[bias]
-    return None
 
 
 def _max_norm(rows: Array) -> float:

@@ -17,6 +17,7 @@ import torch
 from onnx import helper
 from torch import Tensor, nn
 
+from seq2seq.engines.engine import Rows
 from seq2seq.engines.onnx.graph import FLOAT, OPSET, Graph, declare, make
 from seq2seq.engines.onnx.network import GraphFiles, Network
 from seq2seq.engines.onnx.simplify import simplify
@@ -83,14 +84,14 @@ def _check_equal(model: Seq2Seq, traced: TracedGraphs) -> None:
     """Raise TraceError if a step of the graphs differs from the model's at sizes not traced."""
     src, lengths = torch.ones(3, 6, dtype=torch.long), torch.tensor([6, 4, 1])
     network = Network(*(graph.content() for graph in traced))
-    encoded, first = network.encode(src.numpy(), lengths.numpy())
+    encoded = Rows(*network.encode(src.numpy(), lengths.numpy()), 3)
     with torch.no_grad():
         memory, state = model.start(model.encode(src, lengths))
         rows, ids = torch.arange(3).repeat_interleave(4), torch.ones(12, dtype=torch.long)
         step = model.step(ids, state.select(rows), memory)
         expected = model.project(step.outputs).log_softmax(-1).numpy()
-    hypotheses = {name: part[rows.numpy()] for name, part in first.items()}
-    values = network.step(ids.numpy(), hypotheses, encoded, True, ()).values
+    encoded.state = encoded.state.select(rows.numpy())
+    values = network.step(encoded, ids.numpy()).values
     if not np.allclose(values, expected, rtol=0, atol=_TOLERANCE):
         raise TraceError("model.score does not have one graph for all sizes")
 

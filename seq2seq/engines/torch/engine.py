@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,18 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq.data.padding import pad_sources
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids
-from seq2seq.engines.engine import (
-    MAY_NOT_END,
-    MUST_END,
-    Array,
-    Best,
-    Mask,
-    Rows,
-    Sampling,
-    StepOptions,
-    spread,
-)
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
+from seq2seq.engines import engine
+from seq2seq.engines.engine import Array, Best, Engine, EngineStep, Mask, Parts, Rows, Sampling
+from seq2seq.model import state as model_state
+from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runtime.device import empty_cache, has_float64
 
 MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
@@ -32,72 +24,37 @@ MAX_SLOTS = 1024
 GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
 
 
-class Model(Protocol):
-    """All that the engine calls on a model: a `Seq2Seq`, an `Ensemble` or a test double.
-
-    Memory and state are opaque, but for `select(rows)` and `put(rows, other, taken)`.
-    """
-
-    def encode(self, src: Tensor, src_lengths: Tensor) -> Any:
-        """Encode source ids [B, S] with lengths [B], end-of-sentence included."""
-
-    def start(self, encoded: Any) -> tuple[Any, Any]:
-        """Return memory and initial state, both the caller's to overwrite."""
-
-    def step(self, ids: Tensor, state: Any, memory: Any) -> Any:
-        """Advance N = B * K hypotheses, given their last ids [N], by one target position.
-
-        The result has `outputs` to project, the next `state`, and `attention_weights` [N, S] and
-        `head_weights` [N, M, S] of M heads, or None.
-        """
-
-    def project(self, outputs: Any) -> Tensor:
-        """Return logits [N, V], which the caller may overwrite, for the outputs of N rows."""
-
-
 Weights = tuple[Tensor | None, Tensor | None]  # attention weights, and those of heads
 
 
-class TorchStep:
+@dataclass
+class TorchStep(EngineStep):
     """Result of one step: log-probabilities on the device, attention weights once copied."""
 
-    def __init__(self, rows: Rows, values: Tensor, weights: Weights) -> None:
-        self.rows, self.values, self.weights = rows, values, weights
-        self.attention: Array | None = None
-        self.heads: Array | None = None
+    weights: Weights = (None, None)  # on the device, until they are copied
+
+    def read(self, arrays: list[Array]) -> list[Array]:
+        """Take the weights, the last of arrays on the host; return the others."""
+        count = len(floats(self.weights))
+        left = iter(arrays[len(arrays) - count :])
+        if count:
+            self.attention, self.heads = (
+                None if part is None else next(left) for part in self.weights
+            )
+            self.weights = None, None
+        return arrays[: len(arrays) - count]
 
 
-class TorchEngine:
+class TorchEngine(Engine):
     """A model, or an `Ensemble`, on one device; see `Engine` for the calls."""
 
-    def __init__(self, model: Model, device: torch.device) -> None:
+    def __init__(self, model: "Model", device: torch.device) -> None:
         self.model, self.device = model, device
         self._limit = MAX_SLOTS
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the model."""
         return type(self), (self.model, self.device)
-
-    @property
-    def vocabulary_size(self) -> int:
-        return self._trial.values.shape[1]
-
-    @property
-    def attends(self) -> bool:
-        return self._trial.weights[0] is not None
-
-    @property
-    def has_heads(self) -> bool:
-        return self._trial.weights[1] is not None
-
-    @cached_property
-    def _trial(self) -> TorchStep:
-        """The first step for an empty source, to see which outputs the model has."""
-        options = StepOptions(attention=True, heads=True)
-        return self.step(self.spread(self.encode([[]], 1), 1, options), np.array([BOS_ID]))
-
-    def workers(self, sentences: int) -> int:  # noqa: ARG002
-        return 1
 
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots; longer sentences, which are rare, get fewer.
@@ -116,44 +73,31 @@ class TorchEngine:
 
     @torch.inference_mode()
     def encode(self, sources: Sequence[Ids], width: int) -> Rows:
-        src, lengths = pad_sources(sources, width)
-        encoded = self.model.encode(src.to(self.device), lengths.to(self.device))
-        return Rows(*self.model.start(encoded), len(sources))
+        src, lengths = (part.to(self.device) for part in pad_sources(sources, width))
+        return Rows(*self._start(src, lengths), len(sources))
 
-    @torch.inference_mode()
-    def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> Rows:
-        state = rows.state
-        if beam_size > 1:
-            state = state.select(self._tensor(np.arange(rows.count).repeat(beam_size)))
-        return Rows(rows.memory, state, rows.count, beam_size, options)
+    def _start(self, src: Tensor, lengths: Tensor) -> tuple[Any, Any]:
+        encoded: Any = self.model.encode(src, lengths)
+        return self.model.start(encoded)
 
-    @torch.inference_mode()
-    def put(self, rows: Rows, slots: Array, encoded: Rows, sentences: Array) -> Rows:
-        rows.memory.put(self._tensor(slots), encoded.memory, self._tensor(sentences))
-        hypotheses = self._tensor(spread(slots, rows.size))
-        rows.state.put(hypotheses, encoded.state, self._tensor(sentences.repeat(rows.size)))
-        return rows
+    def places(self, rows: Array) -> Tensor:
+        return torch.from_numpy(rows).to(self.device)
 
-    @torch.inference_mode()
-    def keep(self, rows: Rows, slots: Array) -> Rows:
-        memory = rows.memory.select(self._tensor(slots))
-        state = rows.state.select(self._tensor(spread(slots, rows.size)))
-        return Rows(memory, state, len(slots), rows.size, rows.options)
-
-    @torch.inference_mode()
-    def select(self, rows: Rows, parents: Array) -> Rows:
-        return replace(rows, state=rows.state.select(self._tensor(parents)))
+    spread = torch.inference_mode()(Engine.spread)
+    put = torch.inference_mode()(Engine.put)
+    keep = torch.inference_mode()(Engine.keep)
+    select = torch.inference_mode()(Engine.select)
 
     @torch.inference_mode()
     def step(self, rows: Rows, ids: Array) -> TorchStep:
-        state, values, weights = self._advance(rows, rows.state, self._tensor(ids))
-        return TorchStep(replace(rows, state=state), values, weights)
+        state, values, weights = self._advance(rows, rows.state, self.places(ids))
+        return TorchStep(replace(rows, state=state), values, weights=weights)
 
     def _advance(self, rows: Rows, state: Any, ids: Tensor) -> tuple[Any, Tensor, Weights]:
         """Return the next state, log-probabilities [N, V], and weights as far as they are read."""
         options = rows.options
         step = self.model.step(ids, state, rows.memory)
-        values = self.model.project(step.outputs)
+        values = self.model.project(step.outputs)  # type: ignore[arg-type]
         if not options.log_probs or values.dtype == torch.float64:
             values = values.float()
         if options.log_probs and values.dtype == torch.float32:
@@ -172,23 +116,23 @@ class TorchEngine:
     def mask(self, step: TorchStep, mask: Mask) -> None:
         values = step.values
         if mask.scaled is not None:
-            places = self._tensor(mask.scaled[0]), self._tensor(mask.scaled[1])
+            places = self.places(mask.scaled[0]), self.places(mask.scaled[1])
             values[places] *= mask.scaled[2]
         if mask.forbidden is not None:
-            rows, forbidden = map(self._tensor, mask.forbidden)
+            rows, forbidden = map(self.places, mask.forbidden)
             values[rows] = values[rows].masked_fill_(forbidden, -torch.inf)
         by_slot = values.view(len(mask.ends), -1, values.shape[1])
-        if len(slots := np.flatnonzero(mask.ends == MAY_NOT_END)):
-            by_slot[self._tensor(slots), :, EOS_ID] = -torch.inf
-        if len(slots := np.flatnonzero(mask.ends == MUST_END)):
-            last = self._tensor(slots)
+        if len(slots := np.flatnonzero(mask.ends == engine.MAY_NOT_END)):
+            by_slot[self.places(slots), :, EOS_ID] = -torch.inf
+        if len(slots := np.flatnonzero(mask.ends == engine.MUST_END)):
+            last = self.places(slots)
             ends = by_slot[last, :, EOS_ID]
             by_slot[last] = -torch.inf
             by_slot[last, :, EOS_ID] = ends
 
     @torch.inference_mode()
     def best(self, step: TorchStep, scores: Array, count: int) -> Best:
-        return Best(*self._on_host(step, *best_of(step.values, self._tensor(scores), count)))
+        return Best(*self._on_host(step, *best_of(step.values, self.places(scores), count)))
 
     @torch.inference_mode()
     def draw(self, step: TorchStep, sampling: Sampling, numbers: Array) -> Best:
@@ -200,23 +144,17 @@ class TorchEngine:
 
     @torch.inference_mode()
     def log_probs(self, step: TorchStep, rows: Array, tokens: Array) -> Array:
-        values = step.values[self._tensor(rows), self._tensor(tokens)]
+        values = step.values[self.places(rows), self.places(tokens)]
         return self._on_host(step, values)[0]
 
     def _on_host(self, step: TorchStep, *parts: Tensor) -> list[Array]:
         """Copy parts, and the attention weights of a step, to the host at once."""
-        weights = [part for part in step.weights if part is not None]
-        arrays = host_arrays([*parts, *(part.float() for part in weights)])
-        left = iter(arrays[len(parts) :])
-        if weights:
-            step.attention, step.heads = (
-                None if part is None else next(left) for part in step.weights
-            )
-            step.weights = None, None
-        return arrays[: len(parts)]
+        return step.read(host_arrays([*parts, *floats(step.weights)]))
 
-    def _tensor(self, values: Array) -> Tensor:
-        return torch.from_numpy(values).to(self.device)
+
+def floats(weights: Weights) -> list[Tensor]:
+    """Return the weights that are read in float32."""
+    return [part.float() for part in weights if part is not None]
 
 
 def best_of(values: Tensor, scores: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -329,28 +267,6 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
     return torch.minimum(places[:, 0], last)
 
 
-class Parts(tuple[Any, ...]):
-    """Memory or state of each model, whose rows move together."""
-
-    def select(self, rows: Tensor) -> "Parts":
-        """Select rows in every model's part."""
-        return Parts(part.select(rows) for part in self)
-
-    def put(self, rows: Tensor, source: "Parts", taken: Tensor | slice) -> None:
-        """Overwrite `rows` by the rows `taken` of `source` in every model's part."""
-        for part, source_part in zip(self, source, strict=True):
-            part.put(rows, source_part, taken)
-
-
-class EnsembleStep(NamedTuple):
-    """Result of one step of every model for N rows."""
-
-    outputs: tuple[Any, ...]  # [N, R] per model
-    state: Parts
-    attention_weights: Tensor | None  # [N, S], the mean over models with attention
-    head_weights: None = None  # the heads of different models do not correspond
-
-
 class Ensemble:
     """Models over the same vocabularies; `project` returns the log of their mean probability.
 
@@ -358,7 +274,7 @@ class Ensemble:
     finds impossible.
     """
 
-    def __init__(self, models: Iterable[Model]) -> None:
+    def __init__(self, models: Iterable["Model"]) -> None:
         self.models = tuple(models)
 
     def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Any, ...]:
@@ -370,18 +286,15 @@ class Ensemble:
         starts = [model.start(part) for model, part in zip(self.models, encoded, strict=True)]
         return Parts(memory for memory, _ in starts), Parts(state for _, state in starts)
 
-    def step(self, ids: Tensor, state: Parts, memory: Parts) -> EnsembleStep:
-        """Advance every model by the same ids [N]."""
-        steps = [
-            model.step(ids, own_state, own_memory)
-            for model, own_state, own_memory in zip(self.models, state, memory, strict=True)
-        ]
-        weights = [step.attention_weights for step in steps if step.attention_weights is not None]
-        return EnsembleStep(
-            tuple(step.outputs for step in steps),
-            Parts(step.state for step in steps),
-            torch.stack(weights).mean(0) if weights else None,
-        )
+    def step(self, ids: Tensor, state: Parts, memory: Parts) -> Any:
+        """Advance every model by the same ids [N]; heads of different models do not correspond."""
+        parts = zip(self.models, state, memory, strict=True)
+        steps = [model.step(ids, *own_parts) for model, *own_parts in parts]
+        outputs, states, weights, _ = zip(*steps, strict=True)
+        attention = [part for part in weights if part is not None]
+        mean = torch.stack(attention).mean(0) if attention else None
+        step: Any = model_state.Step
+        return step(outputs, Parts(states), mean)
 
     def project(self, outputs: tuple[Any, ...]) -> Tensor:
         """Return the log of the mean probability [N, V] for each model's outputs [N, R]."""
@@ -392,3 +305,6 @@ class Ensemble:
             ]
         )
         return log_probs.logsumexp(dim=0) - math.log(len(self.models))
+
+
+Model = Seq2Seq | Ensemble

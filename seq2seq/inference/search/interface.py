@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Array, Sampling
 from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
@@ -115,3 +117,27 @@ def queues(sentences: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
         for with_phrases in (False, True):
             if chosen := [i for i in rows if bool(sentences[i].lexical.phrases) == with_phrases]:
                 yield width, chosen
+
+
+class Slots:
+    """Sentences in search: arrays over all slots [B]; an empty slot has limit 0."""
+
+    def __init__(self, count: int) -> None:
+        self.sentences = np.full(count, -1)  # numbers; -1: empty
+        self.lengths = np.zeros(count, np.int64)  # tokens so far
+        self.limits = np.zeros(count, np.int64)  # tokens at most, end-of-sentence included
+        self.sources = np.ones(count, np.int64)  # source tokens, end-of-sentence included
+        self.starts = np.zeros(count, np.int64)  # number of the first step
+        self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
+
+    def begin(self, slots: Array, entering: Sequence[tuple[int, Request]], step: int) -> None:
+        """Start sentences, given with their numbers, in slots."""
+        self.sentences[slots] = [number for number, _ in entering]
+        self.limits[slots] = [sentence.limit for _, sentence in entering]
+        self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entering]
+        self.lengths[slots], self.starts[slots] = 0, step
+
+    def keep(self, slots: Array) -> None:
+        """Drop all other slots and renumber these in the given order."""
+        for name, values in vars(self).items():
+            setattr(self, name, values[slots])

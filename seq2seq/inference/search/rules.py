@@ -6,14 +6,14 @@ class here and name it in `rules_of`.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
-from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, Engine, Mask
+from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, EngineStep, Mask
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.interface import Request, SearchOptions
+from seq2seq.inference.search.interface import Request, SearchOptions, Slots
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 
 Tokens = Sequence[int] | Array
@@ -32,7 +32,7 @@ class NextTokens:
 
     def __init__(self, room: int, allowed: Array) -> None:
         """Take the number of tokens that may precede end-of-sentence, and which are allowed [V]."""
-        self.room, self._allowed = room, allowed
+        self.room, self.allowed = room, allowed
         self.is_bound = False  # by an incomplete prefix
         self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
         self.repeated: Tokens = ()  # forbidden, as they would complete an n-gram again
@@ -43,21 +43,21 @@ class NextTokens:
     def allow_only(self, tokens: Tokens) -> None:
         """Allow no tokens but these, as far as they are still allowed."""
         places = np.asarray(tokens, np.int64)
-        before, self._allowed = self._allowed, np.zeros_like(self._allowed)
-        self._allowed[places] = before[places]
+        before, self.allowed = self.allowed, np.zeros_like(self.allowed)
+        self.allowed[places] = before[places]
 
     def forbid(self, tokens: Tokens) -> None:
         """Forbid tokens."""
-        self._allowed[np.asarray(tokens, np.int64)] = False
+        self.allowed[np.asarray(tokens, np.int64)] = False
 
     def exempt(self, tokens: Tokens) -> None:
         """Allow tokens whatever the other rules say, but for forbidden words and n-grams."""
-        self._allowed[np.asarray(tokens, np.int64)] = True
+        self.allowed[np.asarray(tokens, np.int64)] = True
         self.scaled = [token for token in self.scaled if token not in tokens]
 
     def has_others(self, tokens: Tokens) -> bool:
         """Return whether a token remains if these are forbidden."""
-        if np.count_nonzero(self._allowed) > len(self.repeated) + len(tokens):
+        if np.count_nonzero(self.allowed) > len(self.repeated) + len(tokens):
             return True
         remaining = self.remaining()
         remaining[np.asarray(tokens, np.int64)] = False
@@ -65,28 +65,30 @@ class NextTokens:
 
     def remaining(self) -> Array:
         """Return which tokens may follow: [V]."""
-        remaining = self._allowed.copy()
+        remaining = self.allowed.copy()
         for tokens in (self.repeated, self.unwanted):
             if len(tokens):
                 remaining[np.asarray(tokens)] = False
         return remaining
 
-    def relaxed(self) -> Array:
-        """Return the same with forbidden words and repeated n-grams: nothing else is left."""
-        return self._allowed
 
+class Rule:
+    """Restriction on the next token of a hypothesis, given those so far.
 
-class Rule(Protocol):
-    """Restriction on the next token of a hypothesis, given those so far."""
+    The state is these tokens, unless a rule has another one.
+    """
 
-    def start(self, sentence: Request) -> Any:
+    def start(self, sentence: Request) -> Any:  # noqa: ARG002
         """Return the state of the empty hypothesis, or None if the rule does not apply."""
+        return ()
 
     def after(self, state: Any, token: int) -> Any:
         """Return the state after one more token."""
+        return (*state, token)
 
     def mask(self, state: Any, choice: NextTokens) -> None:
         """Restrict the choice of the next token."""
+        raise NotImplementedError
 
 
 def rules_of(options: SearchOptions) -> list[Rule]:
@@ -103,7 +105,7 @@ def rules_of(options: SearchOptions) -> list[Rule]:
     return [*rules, RequirePhrases(options.no_repeat_ngram, options.kept_ids)]
 
 
-class KeepPrefix:
+class KeepPrefix(Rule):
     """A hypothesis starts with the prefix of its sentence."""
 
     def start(self, sentence: Request) -> tuple[Prefix, int] | None:
@@ -120,15 +122,7 @@ class KeepPrefix:
             choice.allow_only(prefix.states[place].tokens)
 
 
-class MissingTokens(NamedTuple):
-    """Tokens that a hypothesis still has to contain."""
-
-    missing: tuple[int, ...]
-    phrases: int  # tokens of room for phrases
-    marks: tuple[int, ...]  # that wait for all
-
-
-class KeepTokens:
+class KeepTokens(Rule):
     """Tokens that a hypothesis contains once if they are in the source, and never otherwise.
 
     No hypothesis ends, nor has a final mark, before it contains all; if there is room for no other
@@ -138,41 +132,36 @@ class KeepTokens:
     def __init__(self, ids: range) -> None:
         self.ids = ids
 
-    def start(self, sentence: Request) -> MissingTokens:
-        return MissingTokens(sentence.placeholders, sentence.lexical.total, sentence.marks)
+    def start(self, sentence: Request) -> tuple[tuple[int, ...], Request]:
+        return sentence.placeholders, sentence
 
-    def after(self, state: MissingTokens, token: int) -> MissingTokens:
-        if token not in state.missing:
-            return state
-        return state._replace(missing=tuple(t for t in state.missing if t != token))
+    def after(
+        self, state: tuple[tuple[int, ...], Request], token: int
+    ) -> tuple[tuple[int, ...], Request]:
+        missing, sentence = state
+        return tuple(placeholder for placeholder in missing if placeholder != token), sentence
 
-    def mask(self, state: MissingTokens, choice: NextTokens) -> None:
-        missing, phrases, marks = state
+    def mask(self, state: tuple[tuple[int, ...], Request], choice: NextTokens) -> None:
+        missing, sentence = state
         choice.forbid([token for token in self.ids if token not in missing])
         if missing and not choice.is_bound:
-            choice.forbid([EOS_ID, *marks])
-            if choice.room - phrases <= len(missing):
+            choice.forbid([EOS_ID, *sentence.marks])
+            if choice.room - sentence.lexical.total <= len(missing):
                 choice.allow_only(missing)
 
 
-class PenalizeRepetition:
+class PenalizeRepetition(Rule):
     """Log-probabilities of tokens that a hypothesis has are scaled (Keskar et al. 2019).
 
     They divide logits by the factor, which favours negative ones, so that implementations multiply
     those: both depend on a constant that softmax ignores. Log-probabilities are never positive.
     """
 
-    def start(self, sentence: Request) -> tuple[int, ...]:  # noqa: ARG002
-        return ()
-
-    def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
-        return state if token in state else (*state, token)
-
     def mask(self, state: tuple[int, ...], choice: NextTokens) -> None:
-        choice.scaled = state
+        choice.scaled = tuple(dict.fromkeys(state))
 
 
-class NoRepeatedNgram:
+class NoRepeatedNgram(Rule):
     """No n-gram of this size occurs twice in a hypothesis, unless its prefix leaves no choice.
 
     Those within a phrase that it must contain do not count.
@@ -180,12 +169,6 @@ class NoRepeatedNgram:
 
     def __init__(self, size: int) -> None:
         self.size = size
-
-    def start(self, sentence: Request) -> tuple[int, ...]:  # noqa: ARG002
-        return ()
-
-    def after(self, state: tuple[int, ...], token: int) -> tuple[int, ...]:
-        return (*state, token)
 
     def mask(self, state: tuple[int, ...], choice: NextTokens) -> None:
         size = self.size
@@ -199,7 +182,7 @@ class NoRepeatedNgram:
             choice.repeated = repeated
 
 
-class ForbidWords:
+class ForbidWords(Rule):
     """Words that no hypothesis contains, unless it has no other choice, as in its prefix."""
 
     def __init__(self, forbidden: Forbidden) -> None:
@@ -217,7 +200,7 @@ class ForbidWords:
             choice.unwanted = tokens
 
 
-class RequirePhrases:
+class RequirePhrases(Rule):
     """Phrases that a hypothesis must contain, unless its prefix leaves no choice.
 
     End-of-sentence and final marks wait for all phrases. A word that completes a phrase does not
@@ -264,10 +247,8 @@ class RequirePhrases:
 class RuleStates:
     """Rules of the sentences in search, with their states for each hypothesis of each slot."""
 
-    def __init__(
-        self, rules: Sequence[Rule], options: SearchOptions, slots: int, engine: Engine
-    ) -> None:
-        self.rules, self.options, self.slots, self.engine = rules, options, slots, engine
+    def __init__(self, rules: Sequence[Rule], options: SearchOptions, slots: Slots) -> None:
+        self.rules, self.options, self.slots = rules, options, slots
         self._rules: dict[int, list[Rule]] = {}  # by slot, where a sentence has rules
         self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
 
@@ -290,7 +271,6 @@ class RuleStates:
         ruled = [(new, old) for new, old in enumerate(slots) if old in self._rules]
         self._states = {new: self._states[old] for new, old in ruled}
         self._rules = {new: self._rules[old] for new, old in ruled}
-        self.slots = len(slots)
 
     def advance(self, tokens: Array, parents: Array, log_probs: Array) -> None:
         """Extend each hypothesis [B, K]: `parents` of its slot, followed by `tokens`.
@@ -320,41 +300,42 @@ class RuleStates:
                 by_slot[slot] = [start if state is None else state for state in states]
         return by_slot
 
-    def mask(self, lengths: Array, limits: Array) -> Mask:
-        """Return the mask of the next step, for slots of these lengths and limits [B].
+    def mask(self, step: EngineStep) -> Mask:
+        """Return the mask of a step.
 
         No hypothesis is empty or too short, and each ends at its limit. Empty slots have limit 0.
         """
-        ends = np.zeros(self.slots, np.int8)
+        lengths, limits = self.slots.lengths, self.slots.limits
+        ends = np.zeros(len(limits), np.int8)
         ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
         ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
         if not self._rules:
             return Mask(ends)
-        scaled, forbidden = dict[int, Tokens](), dict[int, Array]()  # by row
+        allowed = np.ones(step.values.shape[1], bool)
+        allowed[list(self.options.forbidden_ids)] = False
+        choices, forbidden = dict[int, NextTokens](), list[Array]()  # by row
         for slot in self._rules:
-            room, may_end = int(limits[slot] - 1 - lengths[slot]), ends[slot] != MAY_NOT_END
-            choices = {
-                slot * self.options.size + k: self._choice(slot, states, room, may_end)
-                for k, states in enumerate(self._states[slot])
-                if states is not None
-            }
-            remaining = {row: choice.remaining() for row, choice in choices.items()}
-            if not any(map(np.any, remaining.values())):
-                remaining = {row: choice.relaxed() for row, choice in choices.items()}
-            scaled |= {row: choice.scaled for row, choice in choices.items()}
-            forbidden |= {row: ~allowed for row, allowed in remaining.items()}
-        factors = None
-        if any(map(len, scaled.values())):
-            rows = np.repeat([*scaled], [len(tokens) for tokens in scaled.values()])
-            tokens = np.concatenate([np.asarray(part, np.int64) for part in scaled.values()])
-            factors = rows, tokens, self.options.repetition_penalty
-        return Mask(ends, factors, (np.array([*forbidden]), np.stack([*forbidden.values()])))
+            free = allowed.copy()
+            free[EOS_ID] &= ends[slot] != MAY_NOT_END
+            of_slot = self._choices(slot, int(limits[slot] - 1 - lengths[slot]), free)
+            remaining = [choice.remaining() for choice in of_slot.values()]
+            if not np.any(remaining):  # but by forbidden words and n-grams
+                remaining = [choice.allowed for choice in of_slot.values()]
+            choices |= of_slot
+            forbidden += remaining
+        rows = [row for row, choice in choices.items() for _ in choice.scaled]
+        scaled = None
+        if rows:
+            tokens = np.concatenate([np.asarray(c.scaled, np.int64) for c in choices.values()])
+            scaled = np.array(rows), tokens, self.options.repetition_penalty
+        return Mask(ends, scaled, (np.array([*choices]), ~np.stack(forbidden)))
 
-    def _choice(self, slot: int, states: Sequence[Any], room: int, may_end: bool) -> NextTokens:
-        """Return the next tokens of a hypothesis whose rules have these states."""
-        choice = NextTokens(room, np.ones(self.engine.vocabulary_size, bool))
-        choice.forbid(self.options.forbidden_ids)
-        choice.forbid(() if may_end else [EOS_ID])
-        for rule, state in zip(self._rules[slot], states, strict=True):
-            rule.mask(state, choice)
-        return choice
+    def _choices(self, slot: int, room: int, free: Array) -> dict[int, NextTokens]:
+        """Return the next tokens of each hypothesis of a slot, by its row."""
+        choices = {}
+        for k, states in enumerate(self._states[slot]):
+            if states is not None:
+                choices[slot * self.options.size + k] = choice = NextTokens(room, free.copy())
+                for rule, state in zip(self._rules[slot], states, strict=True):
+                    rule.mask(state, choice)
+        return choices

@@ -22,11 +22,12 @@ from seq2seq.inference.search.interface import (
     NonFiniteError,
     Request,
     SearchOptions,
+    Slots,
     make_sentence,
     queues,
 )
 from seq2seq.inference.search.rules import RuleStates, rules_of
-from seq2seq.inference.search.strategies import Greedy, Sampled, Slots, Strategy, Trail, rows_of
+from seq2seq.inference.search.strategies import Greedy, Sampled, Strategy, Trail, rows_of
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import is_out_of_memory
 
@@ -187,7 +188,7 @@ class _Batch:
         self.slots, self.trail = Slots(count), Trail(count, options.size)
         kind = _strategy(entering[0][1], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
-        self.rules = RuleStates(rules_of(options), options, count, engine)
+        self.rules = RuleStates(rules_of(options), options, self.slots)
         self.encoded = _Encoded(engine, queue.width, options.size, entering)
         step_options = _step_options(kind, options)
         self.rows = engine.spread(self.encoded.rows, options.size, step_options)
@@ -212,7 +213,7 @@ class _Batch:
         check_cancelled()
         slots = self.slots
         step = self.engine.step(self.rows, self.ids)
-        self.engine.mask(step, self.rules.mask(slots.lengths, slots.limits))
+        self.engine.mask(step, self.rules.mask(step))
         busy = slots.limits > 0
         slots.lengths += busy
         choice = self.strategy.choose(step, self.rules)

@@ -16,6 +16,7 @@ from seq2seq.inference.search.interface import (
     Hypothesis,
     Request,
     SearchOptions,
+    Slots,
 )
 from seq2seq.inference.search.rules import RuleStates
 
@@ -38,30 +39,6 @@ def coverage_penalty(coverage: Array, lengths: Array, factor: float) -> Array:
     logs[np.arange(logs.shape[-1]) >= lengths[..., None]] = 0
     penalties: Array = min(factor, MAX_FACTOR) * logs.sum(axis=-1)
     return penalties
-
-
-class Slots:
-    """Sentences in search: arrays over all slots [B]; an empty slot has limit 0."""
-
-    def __init__(self, count: int) -> None:
-        self.sentences = np.full(count, -1)  # numbers; -1: empty
-        self.lengths = np.zeros(count, np.int64)  # tokens so far
-        self.limits = np.zeros(count, np.int64)  # tokens at most, end-of-sentence included
-        self.sources = np.ones(count, np.int64)  # source tokens, end-of-sentence included
-        self.starts = np.zeros(count, np.int64)  # number of the first step
-        self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
-
-    def begin(self, slots: Array, entering: Sequence[tuple[int, Request]], step: int) -> None:
-        """Start sentences, given with their numbers, in slots."""
-        self.sentences[slots] = [number for number, _ in entering]
-        self.limits[slots] = [sentence.limit for _, sentence in entering]
-        self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entering]
-        self.lengths[slots], self.starts[slots] = 0, step
-
-    def keep(self, slots: Array) -> None:
-        """Drop all other slots and renumber these in the given order."""
-        for name, values in vars(self).items():
-            setattr(self, name, values[slots])
 
 
 STEPS = 64  # allocated at first
