@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.errors import install_command
+from seq2seq.runtime.errors import not_installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +59,7 @@ def matplotlib_note() -> str | None:
     """Return how to install matplotlib if it is missing."""
     if importlib.util.find_spec("matplotlib") is not None:
         return None
-    return f"figures need matplotlib. Run: {install_command('plot')}"
+    return str(not_installed("figures need matplotlib", "plot"))
 
 
 def installed_families() -> list[str]:
