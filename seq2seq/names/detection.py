@@ -53,20 +53,13 @@ class NameDetector:
         if line.isupper():
             names = [word for word in words if self._is_unseen(word)]
         else:
-            alone = len(words) == 1
-            names = [
-                word
-                for word in words
-                if word.capitalised and (self._is_name(word) or (alone and self._is_unseen(word)))
-            ]
+            names = [word for word in words if word.capitalised and self._is_name(word)]
+            if not names and len(words) == 1 and words[0].capitalised:
+                names = [word for word in words if self._is_unseen(word)]
         symbols = inside(self._symbol, line)
+        names = [word for word in names if word.start not in symbols]
         addresses = _addresses(line, words) if names else set()
-        return [
-            word
-            for word in names
-            if word.start not in symbols
-            and (word.text in self._names or word.start not in addresses)
-        ]
+        return [word for word in names if word.text in self._names or word.start not in addresses]
 
     def _is_unseen(self, word: SourceWord) -> bool:
         """Return whether neither the word nor its lower case occurs, unless as a name."""

@@ -112,8 +112,11 @@ class NgramModel:
         return total
 
 
-def normalized(scores: Mapping[str, float], count: int) -> dict[str, float]:
+def normalized(scored: Iterable[tuple[str, float]], count: int) -> dict[str, float]:
     """Return the probabilities of the `count` strings with the best scores, best first."""
+    scores: dict[str, float] = {}
+    for text, score in scored:
+        scores[text] = max(scores.get(text, -math.inf), score)
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
     if not best or best[0][1] == -math.inf:
         return {}
@@ -162,10 +165,8 @@ class NativeSpeller:
                         after = _Partial((*partial.units, unit), name[at:end])
                         if total > beams[end].get(after, -math.inf):
                             beams[end][after] = total
-        spellings: dict[str, float] = {}
-        for partial, score in beams[-1].items():
-            total, text = score + self._extension(partial, END), "".join(partial.units)
-            spellings[text] = max(spellings.get(text, -math.inf), total)
+        ends = beams[-1].items()
+        spellings = (("".join(end.units), score + self._extension(end, END)) for end, score in ends)
         return normalized(spellings, ALTERNATIVES)
 
     def romanized(self, word: str) -> str | None:
