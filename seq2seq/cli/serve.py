@@ -25,6 +25,7 @@ from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, 
 if TYPE_CHECKING:
     from seq2seq.serving.access import Client
 
+_CLIENT = re.compile(r"([!-~]+)(?:\s+(\S+))?(?:\s+(\d+))?")
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -158,14 +159,13 @@ def _clients(path: Path | None) -> "dict[str, Client]":
     empty = path is None or (path.is_file() and not path.stat().st_size)
     lines = [] if path is None or empty else read_lines(path)
     for number, line in enumerate(lines, start=1):
-        token, *fields = line.split() or [""]
-        name, characters = [*fields, *["", "0"][len(fields) :]][:2]
-        if not token or token.startswith("#"):
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if not (token.isascii() and token.isprintable() and characters.isdecimal()) or fields[2:]:
+        if (fields := _CLIENT.fullmatch(line.strip())) is None:
             rule = "a token of ASCII characters, or a token, a name and the characters per minute"
             raise UserError(f"{path}:{number}: must be {rule}, with spaces between")
-        clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12]))
+        token, name, characters = fields.groups("")
+        clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12] or 0))
     if path is not None and not clients:
         raise UserError(f"{path}:1: must be a token, of ASCII characters without spaces")
     return clients

@@ -180,12 +180,12 @@ class NativeSpeller:
 
 
 class _Sound(NamedTuple):
-    """What the name of a unit's first character says, such as "DEVANAGARI VOWEL SIGN AA"."""
+    """Facts in the name of a unit's first character, such as "DEVANAGARI VOWEL SIGN AA"."""
 
     script: str
     consonant: str  # without its inherent vowel, such as "KH"
     vowel: str  # such as "AA"
-    is_sign: bool  # of a vowel
+    is_sign: bool  # True for vowel signs
     is_nasal: bool
 
 

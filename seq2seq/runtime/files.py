@@ -1,6 +1,7 @@
 """Atomic writes: after a crash or a power cut, a file has its old or its new content."""
 
 import errno
+import fcntl
 import os
 import re
 import sys
@@ -204,8 +205,6 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
 def sync(file: IO[Any]) -> None:
     """Flush a file to the storage device; raises OSError."""
     if sys.platform == "darwin":  # fsync leaves data in the cache of the drive
-        import fcntl
-
         with suppress(OSError):  # not supported by some file systems
             fcntl.fcntl(file.fileno(), fcntl.F_FULLFSYNC)
             return

@@ -202,9 +202,10 @@ def _launched() -> tuple[int, int]:
 
 def _environment_problem() -> str | None:
     """Return what is wrong with the variables of torchrun, None if all are set well or not all."""
-    if not os.environ.keys() >= _TORCHRUN:
+    environment = os.environ
+    if not environment.keys() >= _TORCHRUN:
         return None
-    values = {name: os.environ.get(name, "0") for name in _NUMBERS}
+    values = {name: environment.get(name, "0") for name in _NUMBERS}
     for name, value in values.items():
         if not re.fullmatch("[0-9]{1,9}", value):
             return f"{name}: not a number in the environment ({value!r})"
