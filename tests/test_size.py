@@ -18,7 +18,7 @@ BUDGETS = {
     "inference": (5706, 3620),
     "evaluation": (595, 595),
     "training": (2950, 2950),
-    "analysis": (2990, 2900),
+    "analysis": (3010, 2900),
     "serving": (1470, 1150),
     "cli": (3300, 3300),
 }

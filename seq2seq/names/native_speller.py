@@ -180,12 +180,12 @@ class NativeSpeller:
 
 
 class _Sound(NamedTuple):
-    """Facts in the name of a unit's first character, such as "DEVANAGARI VOWEL SIGN AA"."""
+    """Parts of the name of a unit's first character, such as "DEVANAGARI VOWEL SIGN AA"."""
 
     script: str
     consonant: str  # without its inherent vowel, such as "KH"
     vowel: str  # such as "AA"
-    is_sign: bool  # True for vowel signs
+    is_sign: bool  # a vowel sign
     is_nasal: bool
 
 

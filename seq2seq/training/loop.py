@@ -26,11 +26,10 @@ from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter, RunReporter
-from seq2seq.training.selection import best_note
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 from seq2seq.training.stopping import StopSync, met_limit, stop_signals
-from seq2seq.training.validation import validate
+from seq2seq.training.validation import best_note, validate
 
 
 class Interrupted(KeyboardInterrupt):
