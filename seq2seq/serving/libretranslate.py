@@ -206,7 +206,7 @@ def _search(
     translator = service.pairs[pair]
     n_best = min(1 + alternatives, translator.decoding.beam_size)
     text_only = n_best == 1 and not any(document.has_inline_markup for document in documents)
-    return Search(str(pair), translator, None, n_best, text_only, settings=service.settings)
+    return Search(translator, None, n_best, text_only, settings=service.settings)
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:

@@ -138,7 +138,6 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
 
 def _search(service: Service, pair: LanguagePair, body: TranslateLines) -> Search:
     return Search(
-        str(pair),
         service.pairs[pair],
         body.beam_size,
         body.n_best or 1,
