@@ -156,7 +156,9 @@ class PartSearch:
 
     def _makes_forbidden_text(self, part: Part, hypotheses: Sequence[Hypothesis]) -> bool:
         """Return whether masked names make forbidden text, and nothing requires that they do."""
-        required = any(token in NAME_IDS for phrase in part.lexical.phrases for token in phrase)
+        required = any(
+            token in NAME_IDS for phrase in part.lexical.phrases for token in phrase.tokens
+        )
         if self._requirements.forbidden is None or part.prefix.states or required:
             return False
         texts = (self._text(part, hypothesis) for hypothesis in hypotheses if part.masked.names)
