@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.batching import EncodedPairs, EpochOrder, make_batch, sampled_pairs
+from seq2seq.data.batching import EncodedPairs, EpochOrder, sampled_pairs
+from seq2seq.data.padding import make_batch
 from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import aligned_table, say

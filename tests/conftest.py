@@ -22,7 +22,7 @@ from seq2seq.runtime.console import console
 if TYPE_CHECKING:
     from served import Served
 
-    from seq2seq.data.batching import Batch
+    from seq2seq.data.padding import Batch
     from seq2seq.serving.service import LanguagePairs
     from seq2seq.training.session import TrainingSession
 

@@ -16,7 +16,7 @@ from model_cases import Case, make_model
 from torch import Tensor
 
 from seq2seq.config.schema import load_config
-from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import CapturedEngine
 from seq2seq.inference.search.search import search

@@ -11,18 +11,18 @@ BUDGETS = {
     "runtime": (1785, 1680),
     "config": (1600, 1600),
     "names": (1250, 1200),
-    "data": (4590, 4590),
+    "data": (4605, 4590),
     "model": (2680, 2680),
     "engines": (2723, 2300),
-    "runs": (1725, 1500),
+    "runs": (1785, 1500),
     "inference": (5706, 3620),
     "evaluation": (595, 595),
     "training": (2950, 2950),
-    "analysis": (2975, 2900),
+    "analysis": (3010, 2900),
     "serving": (1470, 1150),
     "cli": (3300, 3300),
 }
-MODULES = 202  # at most; to come to: 230
+MODULES = 204  # at most; to come to: 230
 PRONOUNS = frozenset(
     [
         *("each", "found", "own", "kept", "given", "wanted", "known", "shown", "both", "other"),

@@ -11,7 +11,7 @@ import torch
 from benchmarking.machine import peak_mib
 from benchmarking.standard import Work, work
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.search import search

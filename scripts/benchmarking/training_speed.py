@@ -10,8 +10,9 @@ import torch
 
 from benchmarking.machine import peak_mib
 from benchmarking.standard import Case, standard, work
-from seq2seq.data.batching import Batch, EncodedPairs, EpochOrder, make_batch
+from seq2seq.data.batching import EncodedPairs, EpochOrder
 from seq2seq.data.length_windows import Rows
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.model.builder import build_model
 from seq2seq.runtime.device import choose_device, derive_seed, synchronize, tensor_cores_for_lstm
 from seq2seq.training.batches import batch_of

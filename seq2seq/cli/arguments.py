@@ -227,11 +227,15 @@ def add_requirements(parser: argparse._ActionsContainer) -> None:
 
 def requirements(options: argparse.Namespace) -> "SearchSettings":
     """Return the settings with the glossary and the forbidden phrases; raises UserError."""
+    from seq2seq.data.lines import read_lines
     from seq2seq.inference.glossary import Glossary
+    from seq2seq.inference.search.forbidden import checked_phrase
     from seq2seq.inference.settings import SearchSettings
 
-    glossary = options.glossary and Glossary.read(options.glossary)
-    return SearchSettings(glossary, _forbidden(options.forbidden) if options.forbidden else ())
+    glossary, path = options.glossary and Glossary.read(options.glossary), options.forbidden
+    lines = enumerate(read_lines(path) if path else (), start=1)
+    forbidden = tuple(checked_phrase(line, f"{path}:{number}") for number, line in lines)
+    return SearchSettings(glossary, forbidden)
 
 
 def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
@@ -254,15 +258,6 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
     diversity = DIVERSITY if options.diversity is None else options.diversity
     more: dict[str, Any] = {"groups": options.groups, "diversity": diversity, "mbr": options.mbr}
     return replace(requirements(options), sampling=sampling_options(options), **more)
-
-
-def _forbidden(path: Path) -> tuple[str, ...]:
-    """Return the phrases of a file; raises UserError with the line of one that is too long."""
-    from seq2seq.data.lines import read_lines
-    from seq2seq.inference.search.forbidden import checked_phrase
-
-    lines = enumerate(read_lines(path), start=1)
-    return tuple(checked_phrase(line, f"{path}:{number}") for number, line in lines)
 
 
 def sampling_options(options: argparse.Namespace) -> "Sampling | None":

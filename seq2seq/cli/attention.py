@@ -8,12 +8,13 @@ examples:
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
+from seq2seq.cli.input import LineReport
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.data.lines import is_blank
 from seq2seq.runtime.console import logger, say
@@ -51,24 +52,15 @@ def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
     input_lines.check_texts("attention", options.input or Path("-"), options.ref)
     _check(options)
-    paths = [options.input, options.ref] if options.ref else [options.input]
-    texts = input_lines.read_texts(paths)
-    text = _Text(texts[0][1], texts[1][1] if options.ref else None, texts[0][0])
-    translator = _load(options)
-    notes = _write(options, _translations(options, text, translator), text)
+    texts = input_lines.read_texts([options.input, options.ref] if options.ref else [options.input])
+    sources = texts[0][1]
+    translations = _translations(options, texts, _load(options))
+    notes = _write(options, translations, sources)
     for report, _ in texts:
         report.log()
     for note in notes:
         logger.info(f"note: {note}")
     return 0
-
-
-class _Text(NamedTuple):
-    """The lines, held in memory: their numbers are compared before the model is loaded."""
-
-    sources: list[str]
-    references: list[str] | None
-    report: input_lines.LineReport
 
 
 def _load(options: argparse.Namespace) -> "Translator":
@@ -84,27 +76,28 @@ def _load(options: argparse.Namespace) -> "Translator":
 
 
 def _translations(
-    options: argparse.Namespace, text: _Text, translator: "Translator"
+    options: argparse.Namespace,
+    texts: Sequence[tuple[LineReport, list[str]]],
+    translator: "Translator",
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
     from seq2seq.analysis.attention.plot import translation_by_words
+    from seq2seq.inference.scoring import attend
     from seq2seq.inference.settings import SearchSettings
 
     by_words = options.words and _suffix(options) != ".align"  # which needs the tokens
     settings = SearchSettings(head_attention=options.heads)
-    for start in range(0, len(text.sources), _BATCH_LINES):
-        batch = text.sources[start : start + _BATCH_LINES]
-        if text.references is None:
-            translations = translator.stream(batch, options.beam, settings=settings)
+    report, sources = texts[0]
+    for start in range(0, len(sources), _BATCH_LINES):
+        batch, *references = [lines[start : start + _BATCH_LINES] for _, lines in texts]
+        if references:
+            translations = attend(translator, batch, references[0], options.heads)
         else:
-            from seq2seq.inference.scoring import attend
-
-            references = text.references[start : start + _BATCH_LINES]
-            translations = attend(translator, batch, references, options.heads)
+            translations = translator.stream(batch, options.beam, settings=settings)
         for number, translation in enumerate(translations, start=start + 1):
-            text.report.note_translations(number, [translation])
-            if translation.attention_blocks is None and not is_blank(text.sources[number - 1]):
-                text.report.note(input_lines.NO_ATTENTION, number)
+            report.note_translations(number, [translation])
+            if translation.attention_blocks is None and not is_blank(sources[number - 1]):
+                report.note(input_lines.NO_ATTENTION, number)
             yield translation_by_words(translation) if by_words else translation
 
 
@@ -133,20 +126,24 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _write(
-    options: argparse.Namespace, translations: "Iterator[Translation]", text: _Text
+    options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
 ) -> list[str]:
     """Write the output in the format of its suffix; return notes."""
-    from seq2seq.analysis.attention.plot import write_attention
+    from seq2seq.analysis.attention.plot import as_text, write_attention
 
-    suffix, model = _suffix(options), " and ".join(map(str, options.model))
+    suffix = _suffix(options)
     if suffix == ".json":
         _write_json(options.output, translations)
     elif suffix == ".align":
-        _write_alignments(options.output, options.gold, translations, text)
-    elif options.output is None:
-        _print_maps(translations, text.sources)
+        _write_alignments(options, translations, sources)
+    elif suffix:
+        model = " and ".join(map(str, options.model))
+        return write_attention(translations, sources, options.output, model)
     else:
-        return write_attention(translations, text.sources, options.output, model)
+        with open_output(None) as output:
+            for source, translation in zip(sources, translations, strict=True):
+                for attention in translation.attention_maps(source):
+                    output.write(f"{as_text(attention)}\n\n")
     return []
 
 
@@ -162,29 +159,19 @@ def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
 
 
 def _write_alignments(
-    path: Path, gold_path: Path | None, translations: "Iterator[Translation]", text: _Text
+    options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.analysis.attention.alignment import align, alignment_error_rate, pharaoh, read_gold
     from seq2seq.analysis.attention.plot import map_of
 
-    gold = read_gold(gold_path) if gold_path else None
-    if gold is not None and len(gold) != len(text.sources):
-        raise UserError(f"{gold_path} has {len(gold)} lines, other than the text; give one each")
+    gold = read_gold(options.gold) if options.gold else None
+    if gold is not None and len(gold) != len(sources):
+        raise UserError(f"{options.gold} has {len(gold)} lines, other than the text; give one each")
     links = []
-    with open_output(path) as output:
-        for source, translation in zip(text.sources, translations, strict=True):
-            alignment = align(map_of(translation, source))
-            links.append(alignment)
-            output.write(f"{pharaoh(alignment)}\n")
+    with open_output(options.output) as output:
+        for source, translation in zip(sources, translations, strict=True):
+            links.append(align(map_of(translation, source)))
+            output.write(f"{pharaoh(links[-1])}\n")
     if gold is not None:
         say(f"alignment error rate: {100 * alignment_error_rate(links, gold):.1f}%")
-
-
-def _print_maps(translations: "Iterator[Translation]", sources: list[str]) -> None:
-    from seq2seq.analysis.attention.plot import as_text
-
-    with open_output(None) as output:
-        for translation, source in zip(translations, sources, strict=True):
-            for attention in translation.attention_maps(source):
-                output.write(f"{as_text(attention)}\n\n")

@@ -24,12 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from seq2seq.inference.settings import SearchSettings
-    from seq2seq.inference.synthetic import SyntheticCorpus
-
-    search = SearchSettings(sampling=arguments.sampling_options(options), written_names=False)
-    distill.check_file(options.input)
     data = distill.config_of(options.model[0]).data
     languages = data.tgt_lang, data.src_lang
-    corpus = SyntheticCorpus(options.input, options.output, languages, True, search, options.beam)
-    return distill.write_corpus(options, corpus)
+    return distill.write_corpus(options, options.input, languages, translates_targets=True)

@@ -7,7 +7,6 @@ import importlib.util
 import shlex
 import shutil
 import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from importlib.resources import as_file
 from pathlib import Path
@@ -15,7 +14,10 @@ from typing import NamedTuple
 
 from seq2seq.cli import arguments, configs
 from seq2seq.config.document import shipped_configs
-from seq2seq.runtime.console import aligned_table, say
+from seq2seq.config.schema import read_config_file
+from seq2seq.data.public_corpora import unpack_demo_corpora
+from seq2seq.runs.layout import BEST
+from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, write_errors
 
@@ -28,14 +30,6 @@ class Demo(NamedTuple):
     sentences: tuple[str, ...]
     remark: str  # on the attention map
     example: str
-
-    @property
-    def config(self) -> Path:
-        return Path("configs", f"{self.name}.yaml")
-
-    @property
-    def folder(self) -> Path:
-        return Path("runs", self.name)
 
 
 DEMOS = {
@@ -62,9 +56,13 @@ DEMOS = {
         "Rahul is a good boy.",
     ),
 }
-_NEXT = """
+_CLOSING = """
 Done. Files:
-{files}
+  data/demo, data/demo-en-mr        corpora: train, valid, test, a sentence per line
+  {config:32}  the config: copy it for your own text
+  {best:32}  the model, next to its log, metrics and vocabulary
+  {test:32}  translations of the test set
+  {attention:32}  {remark}
 
 What to try next{preparation}:
   seq2seq translate -m {run} "{example}"
@@ -87,27 +85,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Unpack, train, translate, evaluate and plot; return the exit code of the first failure."""
     demo = DEMOS[options.pair]
-    if demo.folder.exists() and not options.overwrite:
-        resume = f"seq2seq train {demo.config} run_dir={demo.folder} --resume"
+    config, folder = Path("configs", f"{demo.name}.yaml"), Path("runs", demo.name)
+    if folder.exists() and not options.overwrite:
+        resume = f"seq2seq train {config} run_dir={folder} --resume"
         remedy = f"replace it with seq2seq demo --overwrite, or resume its training with {resume}"
-        raise UserError(f"{demo.folder}: already exists; {remedy}")
-    with arguments.frozen_objects():  # if a package is missing, before anything is written
-        import seq2seq.training.loop  # noqa: F401
-    from seq2seq.config.schema import read_config_file
-    from seq2seq.data.public_corpora import unpack_demo_corpora
-
-    (shipped,) = [config for config in shipped_configs() if config.name == demo.config.name]
-    with as_file(shipped) as packaged:  # overrides are refused before anything is written
-        read_config_file(demo.config if demo.config.exists() else packaged, options.overrides)
-    say("1. Unpack the demo corpora: English with French and with Marathi")
-    for line in unpack_demo_corpora(configs.DATA):
-        say(line)
-    if not demo.config.exists():
-        with write_errors(demo.config):
-            demo.config.parent.mkdir(exist_ok=True)
-        configs.write_config(demo.config, shipped.read_text(encoding="utf-8"))
-    source = demo.folder / "handful.en"
-    for title, words in _commands(demo, str(source), options.overrides):
+        raise UserError(f"{folder}: already exists; {remedy}")
+    _unpack(config, options.overrides)
+    source = folder / "handful.en"
+    for title, command in _commands(demo, config, folder, options.overrides):
+        words = list(map(str, command))
         say((f"\n{title}\n" if title else "") + f"$ seq2seq {shlex.join(words)}")
         code: int = options.call(words)
         if code:
@@ -119,44 +105,42 @@ def run(options: argparse.Namespace) -> int:
             lines = Path(words[-1]).read_text(encoding="utf-8").splitlines()
             for pair in zip(demo.sentences, lines, strict=True):
                 say("   {}\n-> {}".format(*pair))
-    say(_closing(demo))
+    names = {"best": BEST, "test": f"test.hyp.{demo.tgt_lang}", "attention": "attention.html"}
+    names = {key: f"{folder}/{name}" for key, name in names.items()} | demo._asdict()
+    say(_CLOSING.format(**names, config=str(config), run=folder, preparation=_preparation()))
     return 0
 
 
-def _commands(demo: Demo, source: str, overrides: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+def _unpack(config: Path, overrides: Sequence[str]) -> None:
+    """Write the config, unless it is there, and the corpora; raises UserError before that."""
+    with arguments.frozen_objects():  # if a package is missing, before anything is written
+        import seq2seq.training.loop  # noqa: F401
+    (shipped,) = [packaged for packaged in shipped_configs() if packaged.name == config.name]
+    with as_file(shipped) as packaged:
+        read_config_file(config if config.exists() else packaged, overrides)
+    say("1. Unpack the demo corpora: English with French and with Marathi")
+    for line in unpack_demo_corpora(configs.DATA):
+        say(line)
+    if not config.exists():
+        with write_errors(config):
+            config.parent.mkdir(exist_ok=True)
+        configs.write_config(config, shipped.read_text(encoding="utf-8"))
+
+
+def _commands(
+    demo: Demo, config: Path, folder: Path, overrides: Sequence[str]
+) -> Iterator[tuple[str, list[object]]]:
     """Yield the commands of the demo, each after its title, "" for none."""
-    run = demo.folder
-    words = [str(demo.config), *overrides, f"run_dir={run}", "--overwrite"]
-    yield "2. Train", ["train", *words]
-    words = ["-m", str(run), "-i", source, "-o", str(run / f"handful.{demo.tgt_lang}")]
-    title = "3. Translate a handful of sentences that are not in the training data"
-    yield title, ["translate", *words]
-    words = ["-m", str(run), "-o", str(run / f"test.hyp.{demo.tgt_lang}")]
-    yield "4. Score the test set, which is not in the training data", ["evaluate", *words]
-    title = "5. Plot the attention weights"
-    for suffix in (".html", *([".png"] if importlib.util.find_spec("matplotlib") else [])):
-        words = ["-m", str(run), "-i", source, "-o", str(run / f"attention{suffix}")]
-        yield title, ["attention", *words]
-        title = ""
-
-
-def _closing(demo: Demo) -> str:
-    """Return what the demo has made, and what to try next."""
-    run = demo.folder
-    rows = [
-        ("data/demo, data/demo-en-mr", "corpora: train, valid, test, a sentence per line"),
-        (f"{demo.config}", "the config: copy it for your own text"),
-        (f"{run}/best.safetensors", "the model, next to its log, metrics and vocabulary"),
-        (f"{run}/test.hyp.{demo.tgt_lang}", "translations of the test set"),
-        (f"{run}/attention.html", demo.remark),
-    ]
-    return _NEXT.format(
-        files=textwrap.indent(aligned_table(rows, "left"), "  "),
-        preparation=_preparation(),
-        run=run,
-        config=demo.config,
-        example=demo.example,
-    )
+    text, model = ["-i", folder / "handful.en"], ["-m", folder]
+    yield "2. Train", ["train", config, *overrides, f"run_dir={folder}", "--overwrite"]
+    title, path = "3. Translate a handful of sentences", folder / f"handful.{demo.tgt_lang}"
+    yield f"{title} that are not in the training data", ["translate", *model, *text, "-o", path]
+    title, path = "4. Score the test set", folder / f"test.hyp.{demo.tgt_lang}"
+    yield f"{title}, which is not in the training data", ["evaluate", *model, "-o", path]
+    title, path = "5. Plot the attention weights", folder / "attention.html"
+    yield title, ["attention", *model, *text, "-o", path]
+    if importlib.util.find_spec("matplotlib"):
+        yield "", ["attention", *model, *text, "-o", folder / "attention.png"]
 
 
 def _preparation() -> str:

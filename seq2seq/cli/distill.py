@@ -44,17 +44,8 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     config = config_of(options.model[0])
     languages = config.data.src_lang, config.data.tgt_lang
-    text = options.input
-    if text is None:
-        text = _training_text(config.data.train, options.model[0])
-    else:
-        check_file(text)
-    from seq2seq.inference.settings import SearchSettings
-    from seq2seq.inference.synthetic import SyntheticCorpus
-
-    search = SearchSettings(written_names=False)
-    corpus = SyntheticCorpus(text, options.output, languages, False, search, options.beam)
-    return write_corpus(options, corpus)
+    text = options.input or _training_text(config.data.train, options.model[0])
+    return write_corpus(options, text, languages)
 
 
 def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelFiles":
@@ -65,11 +56,21 @@ def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelF
     return corpora[0]
 
 
-def write_corpus(options: argparse.Namespace, corpus: "SyntheticCorpus") -> int:
+def write_corpus(
+    options: argparse.Namespace,
+    text: "Path | ParallelFiles",
+    languages: tuple[str, str],
+    translates_targets: bool = False,
+) -> int:
     """Translate the text, resuming where an earlier call was killed, and write the pairs."""
     from seq2seq.config.fields import show_flow
-    from seq2seq.inference.synthetic import Journal
+    from seq2seq.inference.settings import SearchSettings
+    from seq2seq.inference.synthetic import Journal, SyntheticCorpus
 
+    sampling = arguments.sampling_options(options) if translates_targets else None
+    search = SearchSettings(sampling=sampling, written_names=False)
+    how = translates_targets, search, options.beam
+    corpus = SyntheticCorpus(text, options.output, languages, *how)
     _check(corpus, options)
     count = sum(1 for _ in corpus.lines())
     checksums = corpus.checksums(options.model)
@@ -105,24 +106,20 @@ def config_of(run: str) -> "Config":
     return read_config(Path(run))
 
 
-def check_file(path: Path) -> None:
-    """Raise UserError for a file that does not hold plain lines, or cannot be read twice."""
-    if is_stdin(path) or (path.exists() and not path.is_file() and not path.is_dir()):
-        raise UserError(f"{path}: is read twice; give a regular file")
-    check_texts("", path)
-
-
 def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
-    """Raise UserError for outputs that cannot be written or would replace another file."""
+    """Raise UserError for a text that cannot be read twice, and outputs that cannot be written."""
+    if isinstance(path := corpus.text, Path):
+        if is_stdin(path) or (path.exists() and not path.is_file() and not path.is_dir()):
+            raise UserError(f"{path}: is read twice; give a regular file")
+        check_texts("", path)
+        codes = corpus.languages[::-1] if corpus.translates_targets else corpus.languages
+        arguments.check_named_languages([path], codes)
     output.check_sides(corpus.outputs)
     overwrite = options.overwrite or corpus.journal.exists()
     for path in (*corpus.outputs, corpus.journal):
         output.check_output(path, *corpus.inputs, runs=options.model, compressed=True)
         output.check_replaced(path, overwrite)
     arguments.check_named_languages(corpus.outputs, corpus.languages)
-    if isinstance(corpus.text, Path):
-        codes = corpus.languages[::-1] if corpus.translates_targets else corpus.languages
-        arguments.check_named_languages([corpus.text], codes)
 
 
 def _translate(

@@ -11,12 +11,11 @@ import argparse
 from pathlib import Path
 
 from seq2seq.cli import arguments
+from seq2seq.data.public_corpora import CORPORA, fetch
 from seq2seq.runtime.errors import UserError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from seq2seq.data.public_corpora import CORPORA
-
     parser.add_argument("name", choices=CORPORA, metavar="NAME", help=", ".join(CORPORA))
     text = "parent of the new folder NAME (default: data)"
     arguments.add_output_folder(parser, text, default=Path("data"))
@@ -24,8 +23,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from seq2seq.data.public_corpora import fetch
-
     if options.base_url and not options.base_url.startswith(("http://", "https://")):
         raise UserError(f"--base-url {options.base_url}: must start with http:// or https://")
     fetch(options.name, options.output, options.base_url)

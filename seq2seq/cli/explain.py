@@ -10,6 +10,7 @@ import json
 import textwrap
 from collections.abc import Iterator
 
+from seq2seq.config.errors import hint
 from seq2seq.config.schema import Config, Schema, json_schema, section_of, values_of
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import UserError
@@ -43,15 +44,12 @@ def explanations(name: str) -> list[str]:
     if not matches or "description" not in keys[matches[0]]:
         matches = [key for key in keys if key.rpartition(".")[0] == name]
     if not matches:
-        from seq2seq.config.errors import hint
-
         meant = hint(tuple(name.split(".")), Config)
         raise UserError(f"explain: unknown key {name!r}{meant or '; see seq2seq schema'}")
     return [_explanation(key, keys[key], schema) for key in matches]
 
 
 def _keys(section: Schema, schema: Schema, prefix: str) -> Iterator[tuple[str, Schema]]:
-    """Yield all keys with their schemas, section by section."""
     for name, value in section["properties"].items():
         yield prefix + name, value
         if inner := section_of(value, schema):

@@ -13,15 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, check_replaced, open_output
+from seq2seq.config.schema import DataConfig, ParallelFiles
+from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, source_name, usable
+from seq2seq.data.languages import unknown_code_hint
+from seq2seq.data.splitting import divide, write_parts
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import made_folders, part_of, same_file
 
 if TYPE_CHECKING:
-    from seq2seq.analysis.recipe import Recipe, TextFacts
-    from seq2seq.config.schema import DataConfig, ParallelFiles
+    from seq2seq.analysis.recipe import Recipe
 
 _SEED = 1
 
@@ -66,46 +71,28 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
     with arguments.frozen_objects():
-        from seq2seq.analysis.recipe import choose
-    from seq2seq.data.corpus import check_directions, read_pairs, usable
-    from seq2seq.runtime.device import choose_device
+        from seq2seq.analysis.recipe import choose, measure_text
+        from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
     _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
     held_out = [read_pairs(texts[part]) for part in ("valid", "test") if part in texts]
     for text in held_out:
         usable(text)  # raises if it has no text
-    facts = _measure(texts["train"])
+    facts = measure_text(iter_pairs(texts["train"]), source_name(texts["train"]))
     check_directions(facts.sample, held_out, options.src_lang)
-    _note_codes(options)
+    for option, code in (("--src-lang", options.src_lang), ("--tgt-lang", options.tgt_lang)):
+        if (hint := unknown_code_hint(code)) is not None:
+            logger.info(f"note: init {option}: {code!r} is not a language code known here{hint}")
     if "valid" not in texts:
         texts |= _hold_out(options, texts["train"], inputs)
-        facts = _measure(texts["train"])
+        facts = measure_text(iter_pairs(texts["train"]), source_name(texts["train"]))
     data = _data(options, texts)
     _write(options.config, data, choose(facts, data, options.minutes, device))
     return 0
 
 
-def _note_codes(options: argparse.Namespace) -> None:
-    from seq2seq.data.languages import unknown_code_hint
-
-    for option, code in (("--src-lang", options.src_lang), ("--tgt-lang", options.tgt_lang)):
-        if (hint := unknown_code_hint(code)) is not None:
-            logger.info(f"note: init {option}: {code!r} is not a language code known here{hint}")
-
-
-def _measure(files: "ParallelFiles") -> "TextFacts":
-    from seq2seq.analysis.recipe import measure_text
-    from seq2seq.data.corpus import iter_pairs, source_name
-
-    return measure_text(iter_pairs(files), source_name(files))
-
-
-def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "DataConfig":
-    from pydantic import ValidationError
-
-    from seq2seq.config.schema import DataConfig
-
+def _data(options: argparse.Namespace, texts: dict[str, ParallelFiles]) -> DataConfig:
     try:
         codes = {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang}
         return DataConfig.model_validate({**codes, **texts})
@@ -117,22 +104,17 @@ def _data(options: argparse.Namespace, texts: dict[str, "ParallelFiles"]) -> "Da
 
 
 def _hold_out(
-    options: argparse.Namespace, files: "ParallelFiles", inputs: Sequence[Path]
-) -> dict[str, "ParallelFiles"]:
+    options: argparse.Namespace, files: ParallelFiles, inputs: Sequence[Path]
+) -> dict[str, ParallelFiles]:
     """Divide a text; return the files of train and valid, in a new folder; raises UserError."""
-    from seq2seq.config.schema import ParallelFiles
-    from seq2seq.data.corpus import iter_pairs, source_name
-    from seq2seq.data.splitting import divide, write_parts
-
     folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
     outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
     for path in (*outputs["train"], *outputs["valid"]):
         if any(same_file(name, source) for name in (path, part_of(path)) for source in inputs):
             raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
         check_replaced(path, options.overwrite)
-    name = source_name(files)
     sizes, names = {"valid": options.hold_out, "test": 0}, {"valid": "--hold-out"}
-    division = divide(iter_pairs(files), sizes, _SEED, name, names)
+    division = divide(iter_pairs(files), sizes, _SEED, source_name(files), names)
     with made_folders(outputs["train"]):
         write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
@@ -148,7 +130,7 @@ def _sides(options: argparse.Namespace) -> tuple[str, str]:
     return codes if usable and codes[0] != codes[1] else ("src", "tgt")
 
 
-def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
+def _write(path: Path, data: DataConfig, recipe: "Recipe") -> None:
     from seq2seq.analysis.recipe import as_yaml
 
     with open_output(path) as output:

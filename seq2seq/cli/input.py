@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from seq2seq.data import lines as reading
 from seq2seq.runtime.console import counted, logger
@@ -20,6 +20,7 @@ BATCH_LINES = 2048  # lines that are read, sorted by length and translated toget
 _LISTED_LINES = 10  # maximum number of line numbers in a note
 _LISTED_CHARACTERS = 60  # maximum of a quoted text
 Lines = Iterator[bytes]
+Row = TypeVar("Row")
 Check = Callable[[bytes, Path, bool], None]
 _UNDECODABLE = "bytes that are not UTF-8 were replaced in {lines} of {source}"
 _NUL = "NUL characters (is the text UTF-16? Save it as UTF-8) in {lines} of {source}"
@@ -73,7 +74,7 @@ def open_bytes(path: Path | None, check: Check = reading.check_is_text) -> Itera
         yield file
 
 
-def numbered(lines: Lines, size: int, number: int) -> Iterator[tuple[int, Sequence[bytes]]]:
+def numbered(lines: Iterator[Row], size: int, number: int) -> Iterator[tuple[int, Sequence[Row]]]:
     """Yield batches of at most `size` lines with the number of their first line, from `number`."""
     while batch := list(islice(lines, size)):
         yield number, batch
@@ -106,7 +107,7 @@ class LineReport(AbstractContextManager["LineReport"]):
     ) -> None:
         """Report on a file or another source, or on stdin if None; markup is refused by default.
 
-        With numbers, the line with number n in the input is the one that is called `numbers[n-1]`.
+        With numbers, line n of the input is called `numbers[n-1]`.
         """
         self._source = STDIN if source is None or source == Path("-") else str(source)
         self._path = str(source) if isinstance(source, Path) else "FILE"

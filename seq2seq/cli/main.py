@@ -35,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    """Run a subcommand and return its exit code; log the message of an error."""
     try:
         options = parse(arguments)
         options.call = main  # for commands that run others

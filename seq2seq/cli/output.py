@@ -255,13 +255,3 @@ def progress(
 
     with tqdm(desc=task, total=total, initial=done, unit=" lines", dynamic_ncols=True) as bar:
         yield bar.update
-
-
-def count_lines(path: Path | None) -> int | None:
-    """Count the lines of a regular, uncompressed file; None for anything else."""
-    if path is None or not path.is_file() or is_compressed(path):
-        return None
-    with path.open("rb") as file:
-        count = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-        file.seek(max(0, path.stat().st_size - 1))  # the last line may have no end
-        return count + (file.read() not in (b"", b"\n"))

@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from seq2seq.runs.layout import CONFIG, METRICS
+from seq2seq.runs.metrics_file import read_metrics
+from seq2seq.runs.run_config import read_config
 from seq2seq.runtime.console import aligned_table, fixed, say
 from seq2seq.runtime.errors import UserError
 
@@ -36,9 +38,6 @@ def _written(folder: Path) -> float:
 
 
 def _row(folder: Path, above: Path) -> tuple[str, ...]:
-    from seq2seq.runs.metrics_file import read_metrics
-    from seq2seq.runs.run_config import read_config
-
     facts: tuple[str, str] = ("?", "?")
     with suppress(UserError):  # damaged, or of another version
         config = read_config(folder)

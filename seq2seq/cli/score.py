@@ -66,8 +66,9 @@ def run(options: argparse.Namespace) -> int:
 def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse.Namespace) -> None:
     """Raise RunError for a log-probability that is not finite; `number` counts the first line."""
     for index, line in enumerate(scored, start=number):
-        if line.possible and not line.finite:
-            value = next(value for value in line.log_probs if not math.isfinite(value))
+        for value in line.log_probs:
+            if math.isfinite(value):
+                continue
             text = f"a token has the log-probability {value}, which is not a finite number"
             models = ", ".join(map(str, options.model))
             raise RunError(f"{options.ref}:{index}: {text}, under {models}; use another model")

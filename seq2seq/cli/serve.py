@@ -184,7 +184,6 @@ def _hosts(options: argparse.Namespace) -> frozenset[str] | None:
 
 
 def _is_local(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
     try:
         return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:  # another name

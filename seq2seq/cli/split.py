@@ -11,16 +11,14 @@ examples:
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, check_replaced, check_sides
+from seq2seq.data.corpus import iter_pairs, source_name
+from seq2seq.data.splitting import PARTS, Division, divide, write_parts
 from seq2seq.runtime.console import aligned_table, counted, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import made_folders
-
-if TYPE_CHECKING:
-    from seq2seq.data.splitting import Division
 
 _LEAST_SHARE = 0.8  # minimum share of the pairs for train, below which a note says so
 PLACE = "{}"  # in the name of an output, the name of the part
@@ -44,9 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from seq2seq.data.corpus import iter_pairs, source_name
-    from seq2seq.data.splitting import PARTS, divide, write_parts
-
     files = arguments.parallel_files("split", "-i", options.input, options.columns)
     sizes = {"valid": options.valid, "test": options.test}
     parts = [part for part in PARTS if sizes.get(part) != 0]
@@ -66,8 +61,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _note_sizes(sizes: Mapping[str, int | None], division: "Division") -> None:
-    """Say which sizes were chosen by default, and if they leave little to train on."""
+def _note_sizes(sizes: Mapping[str, int | None], division: Division) -> None:
     train, *held_out = [division.count(number) for number in range(3)]
     if options := [f"--{part}" for part, size in sizes.items() if size is None]:
         text = "a twentieth, at most 1,000 pairs; choose with"

@@ -14,7 +14,7 @@ bidirectional controls are shown as \\uXXXX.
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
-from seq2seq.cli.output import Output, check_output, count_lines, open_output, progress
+from seq2seq.cli.output import Output, check_output, open_output, progress
 from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
@@ -73,13 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model_options(parser)
 
 
-class _InputText(NamedTuple):
-    """Lines to translate, with what the translation of each line of the file must have."""
+class _Row(NamedTuple):
+    """A line to translate, with what its translation must have."""
 
-    lines: Iterator[bytes]
-    first: int = 1  # number of the first of them in the file, that of a shard
-    prefixes: Sequence[str] | None = None
-    phrases: Sequence[list[str]] | None = None
+    line: bytes
+    prefix: str
+    phrases: Sequence[str] = ()
 
 
 def run(options: argparse.Namespace) -> int:
@@ -97,23 +96,24 @@ def run(options: argparse.Namespace) -> int:
     settings = arguments.search_settings(options)
     if form != "text":
         return _translate_documents(options, settings, form)
-    with _open(options) as text:
-        if any(prefixes := text.prefixes or [options.prefix or ""]):
+    with _open(options) as rows:
+        required = rows if isinstance(rows, list) else [_Row(b"", options.prefix or "")]
+        if any(prefixes := [row.prefix for row in required]):
             from seq2seq.inference.search.lexical import check_prefixes
 
             check_prefixes(prefixes)
-        translator = _load(options, settings, text.phrases or ())
+        translator = _load(options, settings, required)
         with open_output(options.output) as output:
-            _translate(options, text, translator, settings, output)
+            _translate(options, rows, translator, settings, output)
     return 0
 
 
 def _load(
-    options: argparse.Namespace, settings: "SearchSettings", phrases: Sequence[list[str]] = ()
+    options: argparse.Namespace, settings: "SearchSettings", rows: Sequence[_Row] = ()
 ) -> "Translator":
     """Load the model; raises UserError for phrases that none of its translations can have."""
     translator = arguments.load_translator(options, 1 if options.sample else options.n_best or 1)
-    lines = ((f"{options.constraints}:{n}", line) for n, line in enumerate(phrases, start=1))
+    lines = ((f"{options.constraints}:{n}", row.phrases) for n, row in enumerate(rows, start=1))
     places = chain(lines, arguments.glossary_places(options, settings))
     translator.check_phrases(places, settings)
     return translator
@@ -148,7 +148,7 @@ def _translate_documents(options: argparse.Namespace, settings: "SearchSettings"
 
 def _translate(
     options: argparse.Namespace,
-    text: _InputText,
+    rows: Iterable[_Row],
     translator: "Translator",
     settings: "SearchSettings",
     output: Output,
@@ -158,32 +158,28 @@ def _translate(
     report = LineReport(name, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
     written, lines_of_each = _writer(options)
-    barred = not options.text and not options.stream and not output.on_terminal
-    count = count_lines(options.input) if barred and sys.stderr.isatty() else None
-    total = None if count is None else len(range(count)[_shard(options, count)])
+    visible = not (options.text or options.stream or output.on_terminal)
+    part = _part(options, visible and sys.stderr.isatty())
+    first, total = (1, None) if part is None else (1 + part.start, len(part))
+    rows = rows if part is None else islice(rows, part.start, part.stop)
     partial = output.kept_on_failure("the translations of the first", "line", lines_of_each)
-    with partial, report, progress("translated", total, visible=barred) as advance:
+    with partial, report, progress("translated", total, visible=visible) as advance:
         by_line = _arrives_by_line(options)
         size = 1 if by_line else options.batch_size or BATCH_LINES
-        for number, batch in input_lines.numbered(text.lines, size, text.first):
-            lines = report.decode(number, batch)
-            rows = slice(number - 1, number - 1 + len(lines))
-            prefixes = text.prefixes[rows] if text.prefixes else None
-            if options.prefix:
-                prefixes = [options.prefix] * len(lines)
+        for number, batch in input_lines.numbered(iter(rows), size, first):
+            prefixes = [row.prefix for row in batch]
             translations = translator.stream(
-                lines,
+                report.decode(number, [row.line for row in batch]),
                 options.beam,
                 n_best,
                 prefixes=prefixes,
                 text_only=not options.json and options.n_best is None,
                 on_translated=advance,
-                constraints=None if text.phrases is None else text.phrases[rows],
+                constraints=options.constraints and [row.phrases for row in batch],
                 settings=settings,
             )
             for index, translation in enumerate(translations):
-                prefix = [prefixes[index]] if prefixes else []
-                report.note_translations(number + index, [translation], prefix)
+                report.note_translations(number + index, [translation], [prefixes[index]])
                 output.write(written(translation, number + index - 1))
             output.flush()
             if by_line:
@@ -209,47 +205,45 @@ def _as_nbest_list(translation: "Translation", index: int) -> str:
     )
 
 
-def _shard(options: argparse.Namespace, lines: int) -> slice:
-    """Return which lines of a file belong to the shard; all of them without one."""
+def _part(options: argparse.Namespace, counted: bool) -> range | None:
+    """Return the rows of the file that belong to the shard, all without one; None if uncounted."""
+    if not (options.shard or counted) or options.input is None or not options.input.is_file():
+        return None
+    with input_lines.open_input(options.input, check_is_readable) as lines:
+        count = sum(1 for _ in lines)
     number, shards = options.shard or (1, 1)
-    return slice((number - 1) * lines // shards, number * lines // shards)
+    return range((number - 1) * count // shards, number * count // shards)
 
 
 @contextmanager
-def _open(options: argparse.Namespace) -> Iterator[_InputText]:
-    """Yield the lines to translate, after reading the files that have a line for each of them."""
-    source, name = options.input, "the arguments" if options.text else name_of(options.input)
-    check = check_is_readable if options.format else check_is_text
+def _open(options: argparse.Namespace) -> Iterator[Iterable[_Row]]:
+    """Yield the lines to translate, a list if files have requirements for each of them."""
     if options.text:
         typed = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
-        yield _in_step(options, iter(typed), name)
+        yield _rows(options, typed, "the arguments")
         return
-    part = slice(0, None)
-    if options.shard is not None:
-        with input_lines.open_input(source) as opened:
-            part = _shard(options, sum(1 for _ in opened))
     if _arrives_by_line(options) and not options.stream:
         logger.info("Type one sentence per line; end with Ctrl-D.")
-    with input_lines.open_input(source, check) as opened:
-        text = _in_step(options, opened, name)
-        yield text._replace(lines=islice(text.lines, part.start, part.stop), first=part.start + 1)
+    check = check_is_readable if options.format else check_is_text
+    with input_lines.open_input(options.input, check) as lines:
+        yield _rows(options, lines, name_of(options.input))
 
 
-def _in_step(options: argparse.Namespace, lines: Iterator[bytes], name: str) -> _InputText:
-    """Return the lines, after reading the files that have a line for each; raises UserError."""
-    files = {"prefix": options.prefix_file, "constraints": options.constraints}
-    files = {content: path for content, path in files.items() if path is not None}
-    if not files:
-        return _InputText(lines)
-    texts: list[Any] = [(str(path), iter_lines(path)) for path in files.values()]
-    rule = f"line n must have the {' and '.join(files)} of input line n, blank for none"
-    *columns, read = [
-        list(column) for column in zip(*in_step([*texts, (name, lines)], rule), strict=True)
-    ] or [[]] * (len(files) + 1)
-    by_line = dict(zip(files, columns, strict=True))
-    constraints = by_line.get("constraints")
-    phrases = None if constraints is None else [line.split("\t") for line in constraints]
-    return _InputText(iter(read), 1, by_line.get("prefix"), phrases)
+def _rows(options: argparse.Namespace, lines: Iterable[bytes], name: str) -> Iterable[_Row]:
+    """Return the lines with their requirements; raises UserError if files have other numbers."""
+    prefix, files = options.prefix or "", (options.prefix_file, options.constraints)
+    if not any(files):
+        return (_Row(line, prefix) for line in lines)
+    named = zip(("prefix", "constraints"), files, strict=True)
+    contents = [(content, path) for content, path in named if path is not None]
+    rule = f"line n must have the {' and '.join(dict(contents))} of input line n, blank for none"
+    texts: list[Any] = [(str(path), iter_lines(path)) for _, path in contents]
+    rows = []
+    for *required, line in in_step([*texts, (name, iter(lines))], rule):
+        by_name = dict(zip(dict(contents), required, strict=True))
+        phrases = by_name.get("constraints", "").split("\t")
+        rows.append(_Row(line, by_name.get("prefix", prefix), phrases))
+    return rows
 
 
 def _arrives_by_line(options: argparse.Namespace) -> bool:

@@ -1,4 +1,4 @@
-"""Training batches: token ids, grouped by length under a token budget, and padded.
+"""Training batches: pairs of token ids, grouped by length under a token budget.
 
 The order of an epoch is a pure function of (seed, epoch).
 """
@@ -9,85 +9,19 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional as F
 
 from seq2seq.data import length_windows
 from seq2seq.data.copied_words import NameInventor
 from seq2seq.data.length_windows import BatchDivision, Divisions, Rows
 from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
 from seq2seq.data.spread import spread_rows
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, Vocabularies
+from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
-SMALL_BATCH = 8192  # target positions
 MAX_RATIOS = 1 << 20  # pairs of which the ratio of lengths is taken, from all of the text
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio: multiples are spread evenly
 _UNIT = 2.0**-64
-
-
-class Batch(NamedTuple):
-    """Padded pairs. `tgt_in` starts with BOS; `src` and `tgt_out` end with EOS."""
-
-    src: Tensor  # [B, S]
-    src_lengths: Tensor  # [B], including EOS
-    tgt_in: Tensor  # [B, T]
-    tgt_out: Tensor  # [M], ids to predict, without padding unless `real` is set
-    tgt_positions: Tensor  # [M], their positions in a flattened [B * T]
-    src_words: Tensor | None = None  # [B, S], word of each source token, for guided alignment
-    alignment: Tensor | None = None  # [B, T, W], source words to attend to
-    real: Tensor | None = None  # [M], 0 where `tgt_out` is padding, else 1; see `rounded`
-
-    @property
-    def tokens(self) -> int:
-        """Return the number of target tokens of a batch on the CPU."""
-        return len(self.tgt_out) if self.real is None else int(self.real.sum())
-
-    def rounded(self) -> "Batch":
-        """Round rows and lengths up with padding: few shapes, and `tgt_out` of all positions.
-
-        Padded rows have a source of EOS alone. The predicted positions [T * B] have time first, as
-        decoders lay out memory. Losses and gradients are the same but for rounding.
-        """
-        (rows, width), src_width = self.tgt_in.shape, self.src.shape[1]
-        step, row_step = _rounding(rows, width)
-        all_rows, steps, positions = (
-            -(-size // multiple) * multiple
-            for size, multiple in ((rows, row_step), (width, step), (src_width, step))
-        )
-        more_rows, more = all_rows - rows, positions - src_width
-        src = F.pad(self.src, (0, more, 0, more_rows), value=PAD_ID)
-        src[rows:, 0] = EOS_ID
-        tgt_out = self.tgt_out.new_full((steps, all_rows), PAD_ID)
-        tgt_out[self.tgt_positions % width, self.tgt_positions // width] = self.tgt_out
-        order = torch.arange(all_rows * steps).view(all_rows, steps)
-        words, alignment = self.src_words, self.alignment
-        if words is not None and alignment is not None:
-            missing = -alignment.shape[2] % step
-            words = F.pad(words, (0, more, 0, more_rows), value=alignment.shape[2] + missing)
-            alignment = F.pad(alignment, (0, missing, 0, steps - width, 0, more_rows))
-        return Batch(
-            src,
-            F.pad(self.src_lengths, (0, more_rows), value=1),
-            F.pad(self.tgt_in, (0, steps - width, 0, more_rows), value=PAD_ID),
-            tgt_out.flatten(),
-            order.t().flatten(),
-            words,
-            alignment,
-            (tgt_out.flatten() != PAD_ID).float(),
-        )
-
-
-def _rounding(rows: int, width: int) -> tuple[int, int]:
-    """Return multiples for lengths and rows: coarse in small batches.
-
-    Their time on a GPU depends on their length alone: few shapes are worth more padding.
-    """
-    if rows * width < SMALL_BATCH:
-        return 8, 32
-    return 4, max(8, 1 << (rows.bit_length() - 6))
 
 
 class Share(NamedTuple):
@@ -281,39 +215,3 @@ class EpochOrder(Items[Rows]):
             return None
         rows = np.arange(block, len(self._pairs), self._blocks)
         return np.flatnonzero(used_in_epoch(rows, self._pairs.shares, self._seed, self._epoch))
-
-
-def make_batch(
-    src: Sequence[Ids],
-    tgt: Sequence[Ids],
-    src_words: Tensor | None = None,
-    alignment: Tensor | None = None,
-) -> Batch:
-    """Pad pairs of ids into a batch, with the targets of guided alignment, if any."""
-    tgt_out = pad([[*ids, EOS_ID] for ids in tgt])
-    positions = (tgt_out.flatten() != PAD_ID).nonzero().squeeze(1)
-    src_padded, src_lengths = pad_sources(src)
-    return Batch(
-        src_padded,
-        src_lengths,
-        pad([[BOS_ID, *ids] for ids in tgt]),
-        tgt_out.flatten()[positions],
-        positions,
-        src_words,
-        alignment,
-    )
-
-
-def pad_sources(src: Sequence[Ids], width: int = 0) -> tuple[Tensor, Tensor]:
-    """Append EOS to source ids; return them padded [B, S >= width] and their lengths [B]."""
-    ended = [[*ids, EOS_ID] for ids in src]
-    return pad(ended, width), torch.tensor([len(ids) for ids in ended])
-
-
-def pad(sequences: Sequence[Ids], width: int = 0) -> Tensor:
-    """Pad ids to the longest sequence, or to `width` if that is more [B, T]."""
-    longest = max(width, max(map(len, sequences)))
-    padded = np.full((len(sequences), longest), PAD_ID, dtype=np.int64)
-    for row, ids in zip(padded, sequences, strict=True):
-        row[: len(ids)] = ids
-    return torch.from_numpy(padded)

@@ -16,6 +16,7 @@ from seq2seq.runtime.file_types import table_format
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import Corpus, ParallelFiles
+    from seq2seq.config.schema import DataConfig
 
 Texts: TypeAlias = "ParallelFiles | tuple[Corpus, ...]"
 
@@ -214,3 +215,10 @@ def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lan
 
 def _words(lines: Iterable[str]) -> set[str]:
     return {word for line in lines for word in line.split()}
+
+
+def valid_text(data: "DataConfig", train: ParallelText) -> ParallelText:
+    """Read the validation text; check it and the test text against the training text."""
+    texts = [read_pairs(files) for files in (data.valid, data.test) if files]
+    check_directions(train, texts, data.src_lang)
+    return texts[0]

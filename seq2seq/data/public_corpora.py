@@ -9,7 +9,6 @@ Files that exist with the right content are kept.
 import gzip
 import hashlib
 import io
-import shutil
 import tarfile
 import unicodedata
 import urllib.request
@@ -23,9 +22,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from seq2seq.data.corpus import has_text
+from seq2seq.data.tables import new_file
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import RunError, argument
-from seq2seq.runtime.files import atomic_write, write_errors
+from seq2seq.runtime.files import appearing_together, atomic_write, write_errors
 
 MULTI30K_URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/"
@@ -128,7 +128,11 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
         f"{language}-eng.zip: {len(archive):,} bytes, SHA-256 {hashlib.sha256(archive).hexdigest()}"
     )
     splits = split_pairs(read_pairs(archive, f"{language}.txt"))
-    write_folder(folder, {f"{split}.tsv.gz": pack(lines) for split, lines in splits.items()})
+    folder.mkdir(parents=True)
+    with appearing_together() as later:
+        for split, lines in splits.items():
+            with new_file(folder / f"{split}.tsv.gz", later) as file:
+                file.writelines(f"{line}\n".encode() for line in lines)
     for split, lines in splits.items():
         say(f"{folder / split}.tsv.gz: {len(lines):,} pairs")
     say("The split is specific to this command: compare scores only if the SHA-256 is the same.")
@@ -198,21 +202,3 @@ def sentence_key(sentence: str) -> str:
     """Return the letters, marks and digits of a sentence, case-folded."""
     folded = unicodedata.normalize("NFKC", sentence).casefold()
     return "".join(char for char in folded if unicodedata.category(char)[0] in "LMN") or folded
-
-
-def pack(lines: list[str]) -> bytes:
-    """Compress lines reproducibly."""
-    return gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
-
-
-def write_folder(folder: Path, contents: dict[str, bytes]) -> None:
-    """Write a temporary folder and rename it to `folder`."""
-    temporary = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    try:
-        for name, content in contents.items():
-            (temporary / name).write_bytes(content)
-        temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -1,13 +1,18 @@
-"""Attention maps: the weights of a line, of its parts or of its heads, by tokens or by words."""
+"""Attention maps: the weights of a line, of its parts or of its heads, by tokens or by words.
 
+They are tables in HTML, or a figure of matplotlib: panels in a grid, with one colour bar.
+"""
+
+import math
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -16,6 +21,12 @@ from numpy.typing import NDArray
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.engines.engine import Array
 from seq2seq.inference.nbest import NBestEntry
+from seq2seq.runtime.figures import installed_families, save, widest
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties
 
 
 class AttentionMap(NamedTuple):
@@ -37,47 +48,39 @@ class AttentionMap(NamedTuple):
         return legible(self.source), legible(self.translation), *([self.head] if self.head else [])
 
 
-class TokenPart(NamedTuple):
-    """Tokens and attention weights of a part of a line."""
-
-    src_tokens: list[str]
-    tgt_tokens: list[str]
-    weights: NDArray[np.float32]  # [T, S]
-    head_weights: NDArray[np.float32] | None  # [M, T, S]
+Heads = NDArray[np.float32] | None  # weights [M, T, S] of M heads
 
 
-def token_parts(entry: NBestEntry, src_tokens: Sequence[str]) -> Iterator[TokenPart]:
-    """Yield the parts of a translation, none if it has no attention weights."""
-    weights, of_heads = entry.attention_blocks, entry.head_blocks
-    blocks = weights.blocks if weights else ()
+def part_maps(
+    entry: NBestEntry, src_tokens: list[str], source: str | None = None
+) -> Iterator[tuple[AttentionMap, Heads]]:
+    """Yield the map of each part of a translation, none if it has no weights, and its heads.
+
+    A source of None is spelled by its tokens, as are both texts of a line in several parts.
+    """
+    blocks = entry.attention_blocks.blocks if entry.attention_blocks else ()
+    heads = entry.head_blocks.blocks if entry.head_blocks else [None] * len(blocks)
     row = column = 0
-    head_blocks = of_heads.blocks if of_heads else [None] * len(blocks)
-    for block, heads in zip(blocks, head_blocks, strict=True):
+    for block, of_heads in zip(blocks, heads, strict=True):
         below, right = row + block.shape[0], column + block.shape[1]
-        src, tgt = list(src_tokens[column:right]), entry.tokens[row:below]
-        yield TokenPart(src, tgt, block, heads)
+        src, tgt = src_tokens[column:right], entry.tokens[row:below]
+        texts = text_of(src) if source is None else source, entry.text
+        if len(blocks) > 1:
+            texts = text_of(src), text_of(tgt)
+        yield AttentionMap(*texts, src, tgt, block), of_heads
         row, column = below, right
 
 
 def entry_maps(
-    entry: NBestEntry, src_tokens: Sequence[str], source: str | None = None
+    entry: NBestEntry, src_tokens: list[str], source: str | None = None
 ) -> Iterator[AttentionMap]:
-    """Yield the maps of a translation: one for each part, or for each head of each part.
-
-    A source of None is spelled by its tokens, as are both texts of a line in several parts.
-    """
-    parts = list(token_parts(entry, src_tokens))
-    for part in parts:
-        texts = text_of(part.src_tokens) if source is None else source, entry.text
-        if len(parts) > 1:
-            texts = text_of(part.src_tokens), text_of(part.tgt_tokens)
-        attention = AttentionMap(*texts, part.src_tokens, part.tgt_tokens, part.weights)
-        if part.head_weights is None:
+    """Yield the maps of a translation: one for each part, or for each head of each part."""
+    for attention, heads in part_maps(entry, src_tokens, source):
+        if heads is None:
             yield attention
             continue
-        for number, weights in enumerate(part.head_weights, start=1):
-            head = f"head {number} of {len(part.head_weights)}"
-            yield attention._replace(weights=weights, head=head)
+        for number, weights in enumerate(heads, start=1):
+            yield attention._replace(weights=weights, head=f"head {number} of {len(heads)}")
 
 
 def by_words(attention: AttentionMap) -> AttentionMap:
@@ -86,29 +89,26 @@ def by_words(attention: AttentionMap) -> AttentionMap:
     The weight of a source word is the sum over its tokens, that of a target word the mean.
     """
     return attention._replace(
-        src_tokens=join_spans(attention.src_tokens, word_spans(attention.src_tokens)),
-        tgt_tokens=join_spans(attention.tgt_tokens, word_spans(attention.tgt_tokens)),
+        src_tokens=words_of_tokens(attention.src_tokens),
+        tgt_tokens=words_of_tokens(attention.tgt_tokens),
         weights=word_weights(attention.weights, attention),
     )
 
 
-def word_weights(weights: NDArray[Any], part: TokenPart | AttentionMap) -> NDArray[np.float64]:
+def word_weights(weights: NDArray[Any], attention: AttentionMap) -> NDArray[np.float64]:
     """Sum weights [..., T, S] over the tokens of source words; take the mean over target words."""
-    columns, rows = word_spans(part.src_tokens), word_spans(part.tgt_tokens)
-    sums = np.add.reduceat(weights.astype(np.float64), _starts(columns), axis=-1)
-    sums = np.add.reduceat(sums, _starts(rows), axis=-2)
-    sizes = np.array([len(row) for row in rows])[:, None]
-    merged: NDArray[np.float64] = sums / sizes
+    columns, rows = word_spans(attention.src_tokens), word_spans(attention.tgt_tokens)
+    sums = weights.astype(np.float64)
+    for axis, spans in ((-1, columns), (-2, rows)):
+        starts = np.array([span.start for span in spans], np.intp)
+        sums = np.add.reduceat(sums, starts, axis=axis)
+    merged: NDArray[np.float64] = sums / np.array([len(row) for row in rows])[:, None]
     return merged
 
 
-def join_spans(tokens: Sequence[str], spans: Sequence[range]) -> list[str]:
-    """Return the text of each span of tokens."""
-    return [joined([tokens[index] for index in span]) for span in spans]
-
-
-def _starts(spans: Sequence[range]) -> NDArray[np.intp]:
-    return np.array([span.start for span in spans], np.intp)
+def words_of_tokens(tokens: Sequence[str]) -> list[str]:
+    """Return the text of each word of tokens."""
+    return [joined(tokens[span.start : span.stop]) for span in word_spans(tokens)]
 
 
 _BYTES, _HEX = re.compile("(?:<0x[0-9A-F]{2}>)+"), re.compile("<0x|>")
@@ -116,16 +116,16 @@ EOS, UNKNOWN_WORD = "</s>", "<unk>"
 
 
 def word_spans(tokens: Sequence[str]) -> list[range]:
-    """Return the indices of each word's tokens; EOS is a word."""
-    starts = [index for index in range(len(tokens)) if starts_word(tokens, index)]
+    """Return the indices of each word's tokens; EOS and unknown words are words."""
+    starts = [
+        index
+        for index, token in enumerate(tokens)
+        if index == 0
+        or token.startswith(SPACE)
+        or token == UNKNOWN_WORD
+        or EOS in tokens[index - 1 : index + 1]
+    ]
     return [range(*span) for span in pairwise([*starts, len(tokens)])]
-
-
-def starts_word(tokens: Sequence[str], index: int) -> bool:
-    """Return whether a token starts a word, is a word that a vocabulary of words lacks, or EOS."""
-    token = tokens[index]
-    starts = token.startswith(SPACE) or token == UNKNOWN_WORD
-    return index == 0 or starts or EOS in tokens[index - 1 : index + 1]
 
 
 def joined(tokens: Sequence[str]) -> str:
@@ -148,11 +148,6 @@ def label_of(token: str) -> str:
     if all(category[0] in "CZ" for category in categories) or {"Cc", "Cs", "Cn"} & set(categories):
         return " ".join(f"U+{ord(character):04X}" for character in text)
     return text
-
-
-def labels_of(tokens: Sequence[str]) -> list[str]:
-    """Return the labels of several tokens."""
-    return [label_of(token) for token in tokens]
 
 
 def legible(text: str) -> str:
@@ -207,12 +202,14 @@ def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
     """Return a translation with its maps, each below its source."""
     parts = [f"<style>{style()}</style>"]
     for attention in maps:
-        parts.append(headed(attention))
+        source, *texts = map(escape, attention.headings())
+        below = "".join(f'<div dir="auto" style="opacity:.7">{text}</div>' for text in texts)
+        parts.append(f'<div dir="auto">{source}</div>{below}')
         if attention.weights.size > MAX_CELLS:
             size = "{} by {} tokens".format(*attention.weights.shape)
             parts.append(f"<div>attention weights of {size}: too many to show</div>")
         else:
-            parts.append(heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights))
+            parts.append(heat_map(attention))
     if len(parts) == 1:
         parts = [f'<div dir="auto">{escape(legible(text))}</div>']
     else:
@@ -220,15 +217,9 @@ def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
     return f'<div>{"".join(parts)}<div style="opacity:.7">score {score:.3f}</div></div>'
 
 
-def headed(attention: AttentionMap) -> str:
-    """Return the source, the translation and the head of a map, the source first."""
-    source, *texts = map(escape, attention.headings())
-    below = "".join(f'<div dir="auto" style="opacity:.7">{text}</div>' for text in texts)
-    return f'<div dir="auto">{source}</div>{below}'
-
-
-def heat_map(src: Sequence[str], tgt: Sequence[str], weights: NDArray[np.floating]) -> str:
-    """Return the table of attention weights [T, S], which scrolls where it is too wide."""
+def heat_map(attention: AttentionMap) -> str:
+    """Return the table of attention weights, which scrolls where it is too wide."""
+    src, tgt = attention.src_tokens, attention.tgt_tokens
     columns = "".join(
         f'<th scope="col"{word_class}><span dir="auto"'
         f"{' class=upright' if is_upright(label_of(token)) else ''}>"
@@ -236,7 +227,9 @@ def heat_map(src: Sequence[str], tgt: Sequence[str], weights: NDArray[np.floatin
         for token, word_class in zip(src, _word_classes(src), strict=True)
     )
     rows = []
-    for token, word_class, values in zip(tgt, _word_classes(tgt), weights.tolist(), strict=True):
+    for token, word_class, values in zip(
+        tgt, _word_classes(tgt), attention.weights.tolist(), strict=True
+    ):
         cells = "".join(
             _cell(f"{label_of(token)} \N{LEFTWARDS ARROW} {label_of(source)}", value)
             for source, value in zip(src, values, strict=True)
@@ -274,3 +267,93 @@ def _cell(hint: str, weight: float) -> str:
     colour = f"rgba({','.join(map(str, BLUE))},{weight:.3f})"
     style = f"--weight:{weight:.3f};background-color:{colour}"
     return f'<td style="{style}" title="{escape(hint)}: {weight:.3f}"></td>'
+
+
+CELL = 0.26  # inches, as all lengths here
+LABEL_GAP = 0.12  # between labels and cells: room for the word bars
+LINE = 0.19  # height of a line of a title
+UPRIGHT_LINE = 0.16  # height of a character in an upright label, such as a Chinese one
+BAR = 0.6  # height of the colour bar with its labels
+EDGE = 0.25  # height above all titles, which the layout may place up to 0.2 too high
+MIN_CELLS = 10  # least width of a panel, to whose cells the title wraps
+
+
+def map_figure(maps: Sequence[AttentionMap]) -> "Figure":
+    """Draw maps in a grid, each below its title: source and translation."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
+    from matplotlib.font_manager import FontProperties
+
+    font = FontProperties(family=installed_families(), size=9)
+    columns = math.ceil(math.sqrt(len(maps)))
+    rows = -(-len(maps) // columns)
+    across = max(MIN_CELLS, *(len(attention.src_tokens) for attention in maps))
+    down = max(len(attention.tgt_tokens) for attention in maps)
+    titles = [_title(attention, CELL * across, font) for attention in maps]
+    left, above = _room(maps, titles, font)
+    size = columns * (left + CELL * across), rows * (above + CELL * down) + BAR + EDGE
+    figure = Figure(figsize=size)
+    figure._repr_png_ = lambda: save(figure, ".png")[0]  # type: ignore[attr-defined]  # for a notebook
+    figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - EDGE / size[1]))
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    blue = [value / 255 for value in BLUE]
+    colours = LinearSegmentedColormap.from_list("attention", [(1.0, 1.0, 1.0), blue])
+    for axes, attention, title in zip(panels, maps, titles, strict=False):
+        axes.set_title(title, loc="left", fontproperties=font, pad=8, parse_math=False)
+        style: dict[str, Any] = {"edgecolors": "#e2e4e9", "linewidth": 0.5}
+        mesh = axes.pcolormesh(attention.weights, cmap=colours, vmin=0, vmax=1, **style)
+        axes.set(xlim=(0, across), ylim=(down, 0), aspect="equal", anchor="NW")
+        _draw_labels(axes, attention, font)
+    for axes in panels[len(maps) :]:
+        axes.remove()
+    place: dict[str, Any] = {"location": "bottom", "anchor": (0.0, 0.0), "aspect": 13}
+    shrink = min(1.0, 1.3 / size[0])
+    bar = figure.colorbar(mesh, ax=list(panels[: len(maps)]), ticks=[0, 1], shrink=shrink, **place)
+    bar.set_label("attention weight", fontproperties=font)
+    return figure
+
+
+def _title(attention: AttentionMap, room: float, font: "FontProperties") -> str:
+    """Return the headings of a map, wrapped to lines of about a width in inches."""
+    lines: list[str] = []
+    for text in attention.headings():
+        share = room / max(room, widest([text], font))
+        lines += textwrap.wrap(text, max(1, int(0.9 * share * len(text)))) if share < 1 else [text]
+    return "\n".join(lines)
+
+
+def _room(
+    maps: Sequence[AttentionMap], titles: Sequence[str], font: "FontProperties"
+) -> tuple[float, float]:
+    """Return the width of the labels beside the cells, and the height of all that is above."""
+    labels = [label_of(token) for attention in maps for token in attention.src_tokens]
+    upright = max((len(label) for label in labels if is_upright(label)), default=0)
+    turned = widest([label for label in labels if not is_upright(label)], font)
+    lines = max(title.count("\n") + 1 for title in titles)
+    beside = widest([label_of(t) for attention in maps for t in attention.tgt_tokens], font)
+    above = LINE * lines + max(turned, UPRIGHT_LINE * upright)
+    return beside + 3 * LABEL_GAP, above + 3 * LABEL_GAP
+
+
+def _draw_labels(axes: "Axes", attention: AttentionMap, font: "FontProperties") -> None:
+    columns, rows = ([*map(label_of, t)] for t in (attention.src_tokens, attention.tgt_tokens))
+    axes.spines[:].set_visible(False)
+    axes.tick_params(length=0, pad=72 * LABEL_GAP, top=True, labeltop=True, labelbottom=False)
+    axes.set_xticks(np.arange(len(columns)) + 0.5, columns, rotation=90)
+    axes.set_yticks(np.arange(len(rows)) + 0.5, rows)
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        label.set(fontproperties=font, parse_math=False)  # a token may be "$"
+    for label in axes.get_xticklabels():
+        if is_upright(label.get_text()):
+            label.set(text="\n".join(label.get_text()), rotation=0, linespacing=1)
+    _draw_word_bars(axes, attention)
+
+
+def _draw_word_bars(axes: "Axes", attention: AttentionMap) -> None:
+    """Join the labels of each word's tokens by a bar beside the cells."""
+    beside = -0.5 * LABEL_GAP / CELL
+    style: dict[str, Any] = {"color": "#9aa0a8", "linewidth": 1.2, "clip_on": False}
+    for tokens, step in ((attention.src_tokens, 1), (attention.tgt_tokens, -1)):
+        for word in word_spans(tokens) if is_split(tokens) else ():
+            ends = (word.start + 0.15, word.stop - 0.15), (beside, beside)
+            axes.plot(*ends[::step], **style)

@@ -9,15 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import escape, unescape
 from io import StringIO
-from typing import NamedTuple
 
-from seq2seq.data.lines import is_blank
 from seq2seq.data.sentences import MARKS
 from seq2seq.inference.inline_markup import Fragment, Segment, segments
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import DOCUMENT_FORMATS
 
-FORMATS = ("text", "html", "srt", "vtt")
 MAX_CUES = 4  # that a sentence is joined from
 _TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+(?:[.,]\d+)?\s*-->\s*(?:\d+:)?\d+:\d+")
 _TAG = re.compile(r"<(?:(?P<end>/?)(?P<name>[a-zA-Z][^\s<>/.]*)|\d)[^<>]*>|\{\\[^{}]*\}")
@@ -38,7 +36,8 @@ class SourceDocument:
         elif format == "text":
             self._parts = list(_read_lines(text))
         else:
-            raise UserError(f"use one of {', '.join(FORMATS)}", argument="format", value=format)
+            formats = ", ".join(DOCUMENT_FORMATS)
+            raise UserError(f"use one of {formats}", argument="format", value=format)
         self._segments = [part for part in self._parts if isinstance(part, Segment)]
 
     @property
@@ -57,10 +56,7 @@ class SourceDocument:
         return any(segment.nodes for segment in self._segments)
 
     def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
-        """Return the document with a translation of each line: that of a rank, from 0.
-
-        Without attention weights, inline markup is placed in proportion.
-        """
+        """Return the document with a translation of each line: that of a rank, from 0."""
         remaining = iter(translations)
         return "".join(
             part.translated(next(remaining), rank, self._escape)
@@ -71,22 +67,10 @@ class SourceDocument:
 
 
 def _read_lines(text: str) -> Iterator[str | Segment]:
-    """Yield the lines of a text, and their ends."""
+    """Yield the lines of a text, each translated as a line of a file, without its line end."""
     for number, line in enumerate(text.split("\n"), start=1):
-        if number > 1:
-            yield "\n"
-        content = line.removesuffix("\r")
-        yield content if is_blank(content) else Segment(content, number=number)
-        yield line[len(content) :]
-
-
-class _Line(NamedTuple):
-    """A line of a document."""
-
-    content: str
-    ending: str
-    number: int
-    is_text: bool
+        yield "\n" * (number > 1)
+        yield Segment(line.removesuffix("\r"), number=number)
 
 
 def _read_subtitles(text: str, is_vtt: bool) -> Iterator[str | Segment]:
@@ -96,28 +80,28 @@ def _read_subtitles(text: str, is_vtt: bool) -> Iterator[str | Segment]:
     continuation in lower case join; a line that begins with a dash begins one.
     """
     fragments: list[Fragment] = []
-    between, said, number, cues = "", "", 1, 1
-    for line in _lines(text, is_vtt):
-        if not line.is_text:
-            between += line.content + line.ending
+    between, said, begun, cues = "", "", 1, 1
+    for number, content, ending, is_text in _lines(text, is_vtt):
+        if not is_text:
+            between += content + ending
             continue
         is_cue = len(between.splitlines()) > 1
-        joined = cues < MAX_CUES and _continues(said, line.content) if is_cue else bool(fragments)
-        if joined and not line.content.lstrip().startswith(_DASHES):
+        joined = cues < MAX_CUES and _continues(said, content) if is_cue else bool(fragments)
+        if joined and not content.lstrip().startswith(_DASHES):
             fragments.append(Fragment(between, "break", text=" "))
             cues += is_cue
         else:
-            yield from segments(fragments, number)
+            yield from segments(fragments, begun)
             yield between
-            fragments, number, cues = [], line.number, 1
-        fragments += _fragments(line.content, is_vtt)
-        between, said = line.ending, line.content
-    yield from segments(fragments, number)
+            fragments, begun, cues = [], number, 1
+        fragments += _fragments(content, is_vtt)
+        between, said = ending, content
+    yield from segments(fragments, begun)
     yield between
 
 
-def _lines(text: str, is_vtt: bool) -> Iterator[_Line]:
-    """Yield the lines of a document; those of texts follow time codes."""
+def _lines(text: str, is_vtt: bool) -> Iterator[tuple[int, str, str, bool]]:
+    """Yield number, content and end of each line, and whether it is text, after a time code."""
     lines = list(StringIO(text, newline=""))
     in_text = False
     for number, line in enumerate(lines, start=1):
@@ -126,8 +110,7 @@ def _lines(text: str, is_vtt: bool) -> Iterator[_Line]:
         is_times, is_empty = _TIMES.match(content) is not None, not content.strip()
         is_number = _TIMES.match(following) is not None and (is_vtt or content.strip().isdigit())
         in_text = is_times or (in_text and not is_number and not (is_vtt and is_empty))
-        is_text = in_text and not is_times and not is_empty
-        yield _Line(content, line[len(content) :], number, is_text)
+        yield number, content, line[len(content) :], in_text and not is_times and not is_empty
 
 
 def _continues(said: str, following: str) -> bool:
@@ -148,8 +131,8 @@ def _fragments(line: str, is_vtt: bool) -> Iterator[Fragment]:
     yield _text(line[done:], is_vtt)
 
 
-def _text(raw: str, is_vtt: bool) -> Fragment:
-    return Fragment(raw, "text", text=unescape(raw) if is_vtt else raw)
+def _text(raw: str, has_entities: bool = True) -> Fragment:
+    return Fragment(raw, "text", text=unescape(raw) if has_entities else raw)
 
 
 _BLOCKS = re.findall(
@@ -197,10 +180,7 @@ def read_html(text: str) -> Iterator[str | Segment]:
 
 
 def escaping(text: str) -> Callable[[str], str]:
-    """Return how characters are written: those that the document has as entities alone, as these.
-
-    `&`, `<` and `>` are always entities.
-    """
+    """Write `&<>` as entities, and others that the document only has as entities as these."""
     fragments = [fragment for fragment in _html_fragments(text) if fragment.kind == "text"]
     entities = {e: unescape(e) for fragment in fragments for e in _ENTITY.findall(fragment.raw)}
     raw = frozenset("".join(_ENTITY.sub("", fragment.raw) for fragment in fragments))
@@ -219,18 +199,14 @@ def _segment(fragments: list[Fragment], number: int) -> Iterator[str | Segment]:
     if fragments and fragments[0].kind == "text":
         content = fragments[0].raw.lstrip(_WHITE)
         before = fragments[0].raw[: len(fragments[0].raw) - len(content)]
-        fragments[0] = _html_text(content)
+        fragments[0] = _text(content)
     if fragments and fragments[-1].kind == "text":
         content = fragments[-1].raw.rstrip(_WHITE)
         after = fragments[-1].raw[len(content) :]
-        fragments[-1] = _html_text(content)
+        fragments[-1] = _text(content)
     yield before
     yield from segments(fragments, number + before.count("\n"))
     yield after
-
-
-def _html_text(raw: str) -> Fragment:
-    return Fragment(raw, "text", text=unescape(raw))
 
 
 def _html_fragments(text: str) -> Iterator[Fragment]:
@@ -248,7 +224,7 @@ def _html_fragments(text: str) -> Iterator[Fragment]:
             done = match.end()
             continue
         if done < match.start():
-            yield _html_text(text[done : match.start()])
+            yield _text(text[done : match.start()])
         done = match.end()
         is_opaque = name in _OPAQUE or bool(name and _UNTRANSLATED.search(match["rest"]))
         if is_opaque and not is_end and not is_empty:
@@ -262,4 +238,4 @@ def _html_fragments(text: str) -> Iterator[Fragment]:
     if depth:
         yield Fragment(text[start:], "block")
     elif done < len(text):
-        yield _html_text(text[done:])
+        yield _text(text[done:])

@@ -42,6 +42,7 @@ class Node:
     raw: str
     start: int
     end: int
+    name: str = ""  # the element's
     closing: str = ""
     children: list["Node"] = field(default_factory=list)
     is_break: bool = False
@@ -68,8 +69,7 @@ class Segment(NamedTuple):
 
 def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[Node]]:
     """Return the text of fragments, with single spaces, and their markup as a tree."""
-    text, root = "", Node("", 0, 0)
-    stack, names = [root], [""]
+    text, stack = "", [Node("", 0, 0)]
     for fragment in fragments:
         if fragment.kind in ("text", "break"):
             content = _WHITE.sub(" ", fragment.text)
@@ -84,27 +84,24 @@ def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[No
         elif fragment.kind == "open" and are_paired:
             if len(stack) > MAX_DEPTH:
                 return _read(fragments, are_paired=False)
-            stack.append(Node(fragment.raw, len(text), len(text)))
-            names.append(fragment.name)
-        elif fragment.kind == "close" and fragment.name in names:
-            while names[-1] != fragment.name:
-                _leave_open(stack, names)
+            stack.append(Node(fragment.raw, len(text), len(text), fragment.name))
+        elif fragment.kind == "close" and fragment.name in [node.name for node in stack]:
+            while stack[-1].name != fragment.name:
+                _leave_open(stack)
             node = stack.pop()
-            names.pop()
             node.closing, node.end = fragment.raw, len(text)
             stack[-1].children.append(node)
         else:
             stack[-1].children.append(Node(fragment.raw, len(text), len(text)))
     while len(stack) > 1:
-        _leave_open(stack, names)
+        _leave_open(stack)
     text = text.rstrip(" ")
-    return text, [_shortened(node, len(text)) for node in root.children]
+    return text, [_shortened(node, len(text)) for node in stack[0].children]
 
 
-def _leave_open(stack: list[Node], names: list[str]) -> None:
+def _leave_open(stack: list[Node]) -> None:
     """Let the tag of an element without an end be markup of its own."""
     node = stack.pop()
-    names.pop()
     stack[-1].children += [Node(node.raw, node.start, node.start), *node.children]
 
 
@@ -128,13 +125,6 @@ def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segme
         yield Segment(*_read(chosen, are_paired=True), number)
 
 
-class _Stretch(NamedTuple):
-    """A word of a translation, or a character between words."""
-
-    start: int
-    end: int
-
-
 class _Links:
     """Links from the words of a translation to the characters of its source."""
 
@@ -145,10 +135,8 @@ class _Links:
         self.source, self.target, self.escape = source, entry.text, escape
         self.words = list(_words(entry.text))
         self.source_words = list(_words(source))
-        self._length = max(1, len(source))
-        self._bounds = np.array(self.words, np.float32).reshape(-1, 2) * (
-            self._length / max(1, len(entry.text))
-        )
+        bounds = np.array([(word.start, word.stop) for word in self.words], np.float32)
+        self._bounds = bounds.reshape(-1, 2) * (max(1, len(source)) / max(1, len(entry.text)))
         self._attention: NDArray[np.float32] | None = None
         if entry.attention is not None and entry.attention.size:
             columns = _spelled(source, translation.src_tokens)
@@ -163,7 +151,7 @@ class _Links:
         """Return the attention [words, S + 1] of words to tokens, summed from the first one."""
         if not self._columns:
             return None
-        tokens = [sorted({row for row in rows[w.start : w.end] if row >= 0}) for w in self.words]
+        tokens = [sorted({rows[place] for place in word} - {-1}) for word in self.words]
         weights = np.zeros((len(tokens), attention.shape[1] + 1), np.float32)
         for number, chosen in enumerate(tokens):
             if chosen:
@@ -171,10 +159,7 @@ class _Links:
         return weights
 
     def within(self, start: int, end: int) -> Gains:
-        """Return the share of each word's attention that is on characters of the source.
-
-        Without attention, words are where they are in proportion.
-        """
+        """Return the share of each word's attention that is on characters, else of its place."""
         if self._attention is None:
             first, last = self._bounds[:, 0], self._bounds[:, 1]
             common = (np.minimum(last, end) - np.maximum(first, start)).clip(0)
@@ -188,17 +173,15 @@ class _Links:
         return sums_within
 
 
-def _words(text: str) -> Iterator[_Stretch]:
+def _words(text: str) -> Iterator[range]:
     """Yield the words of a text; characters of scripts without spaces and of punctuation apart."""
     place = 0
     for is_word, characters in groupby(text, is_letter):
         run = list(characters)
         if is_word:
-            yield _Stretch(place, place + len(run))
+            yield range(place, place + len(run))
         else:
-            yield from (
-                _Stretch(place + n, place + n + 1) for n, c in enumerate(run) if not c.isspace()
-            )
+            yield from (range(n, n + 1) for n, c in enumerate(run, place) if not c.isspace())
         place += len(run)
 
 
@@ -236,22 +219,18 @@ def _form(character: str) -> str:
     return normalize("NFKC", character).casefold()[:1]
 
 
-class _Placing(NamedTuple):
-    """Markup in a part of a translation, in order of places; it replaces what is between them."""
-
-    start: int
-    end: int
-    order: int
-    text: str
+# Markup in a translation: start and end of what it replaces, its number, and the markup.
+_Placing = tuple[int, int, int, str]
 
 
 def _placed(parent: Node, links: _Links, start: int, end: int) -> str:
     """Return the translation from `start` to `end`, that of a node, with the markup in the node."""
     area = _Area(parent, links, start, end)
     parts, done = list[str](), start
-    for place in sorted(area.place(order, node) for order, node in enumerate(parent.children)):
-        parts += [links.escape(links.target[done : place.start]), place.text]
-        done = max(done, place.end)
+    placings = sorted(area.place(order, node) for order, node in enumerate(parent.children))
+    for first, last, _, text in placings:
+        parts += [links.escape(links.target[done:first]), text]
+        done = max(done, last)
     return "".join([*parts, links.escape(links.target[done:end])])
 
 
@@ -261,7 +240,7 @@ class _Area:
     def __init__(self, parent: Node, links: _Links, start: int, end: int) -> None:
         self._parent, self._links, self._start, self._end = parent, links, start, end
         self._first = bisect_left(links.words, start, key=lambda word: word.start)
-        self._last = bisect_right(links.words, end, key=lambda word: word.end)
+        self._last = bisect_right(links.words, end, key=lambda word: word.stop)
         self._words = links.words[self._first : self._last]
         self._free = np.ones(len(self._words), bool)
         self._breaks = sum(node.is_break for node in parent.children)
@@ -273,10 +252,10 @@ class _Area:
             return self._break(order, node)
         if node.start == node.end:
             place = self._point(node)
-            return _Placing(place, place, order, node.raw)
+            return place, place, order, node.raw
         start, end = self._span(node)
         content = _placed(node, self._links, start, end)
-        return _Placing(start, end, order, f"{node.raw}{content}{node.closing}")
+        return start, end, order, f"{node.raw}{content}{node.closing}"
 
     def _gains(self, start: int, end: int) -> Gains:
         """Return for each word how much more it attends to characters than to the other ones."""
@@ -289,10 +268,10 @@ class _Area:
         self._breaks -= 1
         least, most = self._broken + 1, len(self._words) - 1 - self._breaks
         if least > most:
-            return _Placing(self._end, self._end, order, node.raw)
+            return self._end, self._end, order, node.raw
         self._broken = least + int(self._sums(node.start)[least : most + 1].argmax())
         before, after = self._words[self._broken - 1 : self._broken + 1]
-        return _Placing(before.end, after.start, order, node.raw)
+        return before.stop, after.start, order, node.raw
 
     def _sums(self, place: int) -> Gains:
         """Return by how much words attend to what is before a place, after each number of them."""
@@ -303,7 +282,7 @@ class _Area:
         words = self._links.source_words
         number = bisect_left(words, place, key=lambda word: word.start)
         around = words[max(0, number - 1) : number + 1]
-        near = self._links.within(around[0].start, around[-1].end)[self._first : self._last]
+        near = self._links.within(around[0].start, around[-1].stop)[self._first : self._last]
         gaps: Gains = np.append(near, 0) + np.append(0, near)
         return gaps
 
@@ -316,7 +295,7 @@ class _Area:
         before = self._links.source[: node.start]
         if not before[-1].isspace():
             word = self._gains(before.rfind(" ") + 1, node.start)
-            return self._words[int(word.argmax())].end
+            return self._words[int(word.argmax())].stop
         scores = self._near(node.start) + self._sums(node.start) / len(self._words)
         number = int(scores.argmax())
         return self._words[number].start if number < len(self._words) else self._end
@@ -334,4 +313,4 @@ class _Area:
             last = int((sums[1:] - np.minimum.accumulate(sums[:-1])).argmax())
             first = int(sums[: last + 1].argmin())
         self._free[first : last + 1] = False
-        return self._words[first].start, self._words[last].end
+        return self._words[first].start, self._words[last].stop

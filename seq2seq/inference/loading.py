@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from seq2seq.config.schema import DecodingConfig
     from seq2seq.runs.run_config import StoredRun
-
-AnyLoaded = TypeVar("AnyLoaded", bound="LoadedModel")
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,31 @@ class LoadedModel:
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text
     name: str = "model"  # the run folders, for messages
 
+    @classmethod
+    def load_with(cls, runs: Sequence[Path | str], options: ModelOptions) -> Self:
+        """Load run folders or exported folders; see `Translator.load`."""
+        if not runs:
+            raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
+        paths = [Path(run) for run in runs]
+        options = replace(options, device=str(options.device))
+        exported = [path for path in paths if is_export(path)]
+        if exported and len(exported) < len(paths):
+            raise UserError(
+                f"{exported[0]}: is an exported model, which forms ensembles with other exported "
+                "models only; give the run folders of all"
+            )
+        on_cpu = bool(exported) or is_cpu(options.device)
+        if options.float16 and on_cpu:
+            text = f"needs a CUDA GPU; remove it, or use {argument('int8', True)} on a CPU"
+            raise UserError(text, argument="float16", value=True)
+        if exported:
+            parts = _exports(paths, options)
+        else:
+            with _needs_train(paths[0]):
+                from seq2seq.runs import graphs  # noqa: F401
+            parts = (_stored(paths, options) if on_cpu else None) or _by_torch(paths, options)
+        return cls(**{"device": "cpu", "name": ", ".join(map(str, paths)), **parts})
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.device})"
 
@@ -70,33 +93,6 @@ class LoadedModel:
 
 # devices of the drivers without which torch has no GPU: CUDA, ROCm, CUDA in WSL, Jetson
 _GPU_DRIVERS = [Path("/dev", name) for name in ("nvidiactl", "kfd", "dxg", "nvhost-gpu")]
-
-
-def load_folders(
-    kind: type[AnyLoaded], runs: Sequence[Path | str], options: ModelOptions
-) -> AnyLoaded:
-    """Return run folders or exported folders as a model of this kind; see `Translator.load`."""
-    if not runs:
-        raise TypeError("runs: name at least one run folder, Translator.load('runs/my-run')")
-    paths = [Path(run) for run in runs]
-    options = replace(options, device=str(options.device))
-    exported = [path for path in paths if is_export(path)]
-    if exported and len(exported) < len(paths):
-        raise UserError(
-            f"{exported[0]}: is an exported model, which forms ensembles with other exported "
-            "models only; give the run folders of all"
-        )
-    on_cpu = bool(exported) or is_cpu(options.device)
-    if options.float16 and on_cpu:
-        text = f"needs a CUDA GPU; remove it, or use {argument('int8', True)} on a CPU"
-        raise UserError(text, argument="float16", value=True)
-    if exported:
-        parts = _exports(paths, options)
-    else:
-        with _needs_train(paths[0]):
-            from seq2seq.runs import graphs  # noqa: F401
-        parts = (_stored(paths, options) if on_cpu else None) or _by_torch(paths, options)
-    return kind(**{"device": "cpu", "name": ", ".join(map(str, paths)), **parts})
 
 
 def is_cpu(device: str) -> bool:
@@ -111,11 +107,7 @@ def is_cpu(device: str) -> bool:
 
 
 def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
-    """Return the fields of exported folders.
-
-    Raises UserError for options that they do not have, and for folders that are damaged or do not
-    fit together.
-    """
+    """Return the fields of exported folders; raises UserError if they do not fit together."""
     if options.device not in ("auto", "cpu"):
         text = "an exported model runs on the CPU; use the run folder, or cpu"
         raise UserError(text, argument="device", value=options.device)
@@ -196,11 +188,10 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
 
 def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:
     """Raise UserError for options that torch does not compute on the device."""
-    if options.int8 and device.type != "cpu":
-        text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
-        raise UserError(text, argument="int8", value=True)
     if options.int8:
         text = f"torch computes {path}, as it has no ONNX form; remove the option"
+        if device.type != "cpu":
+            text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
         raise UserError(text, argument="int8", value=True)
     if options.float16 and device.type != "cuda":
         text = f"needs a CUDA GPU, not {device}; remove it"

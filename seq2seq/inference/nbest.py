@@ -27,14 +27,11 @@ class AttentionBlocks:
         """Return the weights [..., T, S] of the line: blocks on the diagonal, zeros elsewhere."""
         if len(self.blocks) == 1:
             return self.blocks[0]
-        *heads, _, _ = self.blocks[0].shape
-        rows, columns = (sum(block.shape[axis] for block in self.blocks) for axis in (-2, -1))
-        matrix = np.zeros((*heads, rows, columns), np.float32)
-        row = column = 0
-        for block in self.blocks:
-            below, right = row + block.shape[-2], column + block.shape[-1]
-            matrix[..., row:below, column:right] = block
-            row, column = below, right
+        ends = np.cumsum([block.shape[-2:] for block in self.blocks], axis=0)
+        matrix = np.zeros((*self.blocks[0].shape[:-2], *ends[-1]), np.float32)
+        for block, (below, right) in zip(self.blocks, ends, strict=True):
+            rows, columns = block.shape[-2:]
+            matrix[..., below - rows : below, right - columns : right] = block
         return matrix
 
     def __eq__(self, other: object) -> bool:
@@ -78,14 +75,17 @@ class Candidate(NamedTuple):
 
 
 def merged(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the best hypothesis of each text, best first, of candidates that are best first.
-
-    Other segmentations of a text into tokens are other hypotheses.
-    """
+    """Return the best hypothesis, in whatever tokens, of each text; candidates are best first."""
     best: dict[str, Candidate] = {}
     for candidate in candidates:
         best.setdefault(candidate.text, candidate)
     return list(best.values())
+
+
+def below(first: Candidate, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates of other texts that score no more than the first one."""
+    most = first.hypothesis.score
+    return [c for c in candidates if c.text != first.text and c.hypothesis.score <= most]
 
 
 def fill(
@@ -107,15 +107,9 @@ def fill(
         if not short:
             return
         for number, wider in zip(short, search(short, size), strict=True):
-            first = lists[number][0]
-            lower = [
-                candidate
-                for candidate in wider
-                if candidate.hypothesis.score <= first.hypothesis.score
-            ]
-            candidates = sorted([*lists[number][1:], *lower], key=lambda c: -c.hypothesis.score)
-            ranked = merged(candidates)
-            lists[number][1:] = [candidate for candidate in ranked if candidate.text != first.text]
+            first, *further = lists[number]
+            ranked = sorted([*further, *below(first, wider)], key=lambda c: -c.hypothesis.score)
+            lists[number][1:] = merged(ranked)
 
 
 Metric = Literal["chrf", "bleu"]

@@ -11,7 +11,7 @@ from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Vocabulary, normalized
 from seq2seq.inference import nbest, terms
 from seq2seq.inference.attention_map import notes_on_coverage
-from seq2seq.inference.lines import LineSteps, chunks
+from seq2seq.inference.lines import bounded_slices
 from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
 from seq2seq.inference.requirements import Requirements
@@ -19,7 +19,7 @@ from seq2seq.inference.scoring import as_blocks, forced_decodings
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.text_steps import Part
+from seq2seq.inference.text_steps import LineSteps, Part
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
@@ -31,7 +31,6 @@ class PartSearch:
     """Translates parts of lines by the searches of one model."""
 
     def __init__(self, loaded: LoadedModel, steps: LineSteps, requirements: Requirements) -> None:
-        """Take what prepared the parts."""
         self._loaded, self._steps, self._requirements = loaded, steps, requirements
 
     def translate(
@@ -44,20 +43,17 @@ class PartSearch:
     ) -> Iterator[Translation]:
         """Yield the translation of each part."""
         mbr = settings.mbr
-        returned = None if n_best > 1 or mbr or options.sampling else 1
-        if returned and self._requirements.forbidden is None:
+        is_single = not (n_best > 1 or mbr or options.sampling)
+        if is_single and self._requirements.forbidden is None:
             options = options._replace(returned=1)
-        for rows in chunks(parts):
+        lengths = [(len(part.ids) + 1, len(part.prefix.states)) for part in parts]
+        for rows in bounded_slices([source * (source + prefix) for source, prefix in lengths]):
             chunk = list(parts[rows])
             placed = self._with_placed_terms(chunk, options) if mbr is None else {}
             for number, part in placed.items():
                 chunk[number] = part if n_best == 1 else replace(chunk[number], terms=())
-            hypotheses = self._search(chunk, options, on_found, rows.start)
-            self._repair(chunk, hypotheses, options)
-            lists = [
-                self._candidates(part, ranked[:returned])
-                for part, ranked in zip(chunk, hypotheses, strict=True)
-            ]
+            lists = self._search(chunk, options, on_found, rows.start)
+            self._repair(chunk, lists, options)
             if mbr is not None:
                 lists = [_by_utility(candidates, mbr, options) for candidates in lists]
             elif options.sampling is None:
@@ -79,8 +75,8 @@ class PartSearch:
         free = [replace(parts[number], lexical=parts[number].phrases) for number in numbers]
         options = options._replace(returned=1, return_attention=True)
         placed = {}
-        for number, hypotheses in zip(numbers, self._search(free, options), strict=True):
-            part = terms.placed(parts[number], hypotheses[0], self._loaded.vocabularies)
+        for number, (best,) in zip(numbers, self._search(free, options), strict=True):
+            part = terms.placed(parts[number], best.hypothesis, self._loaded.vocabularies)
             if part is None or len(part.prefix.states) <= options.min_length:
                 continue
             tokens = [int(state.tokens[0]) for state in part.prefix.states]  # all are fixed
@@ -94,43 +90,30 @@ class PartSearch:
     ) -> None:
         """Let the translations with placed terms lead the lists of required ones."""
         searched = self._search([*placed.values()], options._replace(returned=1))
-        for (number, part), hypotheses in zip(placed.items(), searched, strict=True):
-            (first,) = self._candidates(part, hypotheses)
-            below = [
-                candidate
-                for candidate in lists[number]
-                if candidate.text != first.text
-                and candidate.hypothesis.score <= first.hypothesis.score
-            ]
-            lists[number] = [first, *below]
+        for number, (first,) in zip(placed, searched, strict=True):
+            lists[number] = [first, *nbest.below(first, lists[number])]
 
     def _wider(
         self, parts: Sequence[Part], options: SearchOptions, numbers: Sequence[int], size: int
     ) -> list[list[Candidate]]:
-        """Search some of the parts with a larger beam."""
-        chosen = [parts[number] for number in numbers]
-        lists = self._search(chosen, options._replace(size=size))
-        return list(map(self._candidates, chosen, lists))
+        return self._search([parts[number] for number in numbers], options._replace(size=size))
 
     def _repair(
-        self, parts: list[Part], lists: list[list[Hypothesis]], options: SearchOptions
+        self, parts: list[Part], lists: list[list[Candidate]], options: SearchOptions
     ) -> None:
-        """Search the parts again, once, whose best translations lack what they must have.
-
-        A repair that makes forbidden text is not taken.
-        """
+        """Search the parts again, once, whose best translations lack what they must have."""
         repaired = {
             number: better
-            for number, (part, hypotheses) in enumerate(zip(parts, lists, strict=True))
-            if (better := self._repaired(part, hypotheses, options)) != part
+            for number, (part, candidates) in enumerate(zip(parts, lists, strict=True))
+            if (better := self._repaired(part, candidates, options)) != part
         }
         searched = self._search([*repaired.values()], options) if repaired else []
-        for (number, part), hypotheses in zip(repaired.items(), searched, strict=True):
-            if not self._requirements.is_forbidden(self._text(part, hypotheses[0])):
-                parts[number], lists[number] = part, hypotheses
+        for (number, part), candidates in zip(repaired.items(), searched, strict=True):
+            if not self._requirements.is_forbidden(candidates[0].text):
+                parts[number], lists[number] = part, candidates
 
     def _repaired(
-        self, part: Part, hypotheses: Sequence[Hypothesis], options: SearchOptions
+        self, part: Part, candidates: Sequence[Candidate], options: SearchOptions
     ) -> Part:
         """Return a part as it is to be searched again: unchanged if nothing is missing.
 
@@ -140,9 +123,9 @@ class PartSearch:
         """
         names = self._loaded.vocabularies.names
         if names is not None:
-            if self._makes_forbidden_text(part, hypotheses):
+            if self._makes_forbidden_text(part, candidates):
                 return self._steps.encoded(part, Masked(part.masked.written, {}))
-            if names.loses(part.masked, self._text(part, hypotheses[0])):
+            if names.loses(part.masked, candidates[0].text):
                 masked = self._requirements.allowed(names.mask_more(part.masked), part.masked.names)
                 if masked.names != part.masked.names:
                     part = self._steps.encoded(part, masked)
@@ -150,19 +133,19 @@ class PartSearch:
             return part
         words = self._loaded.source.copied.copied_in(normalized(part.masked.text))
         words = [word for word in words if not self._requirements.is_forbidden(word)]
-        if words and any(word not in self._text(part, hypotheses[0]) for word in words):
+        text = self._text(part, candidates[0].hypothesis) if words else ""
+        if any(word not in text for word in words):
             return replace(part, lexical=self._requirements.with_words(part.lexical, words))
         return part
 
-    def _makes_forbidden_text(self, part: Part, hypotheses: Sequence[Hypothesis]) -> bool:
+    def _makes_forbidden_text(self, part: Part, candidates: Sequence[Candidate]) -> bool:
         """Return whether masked names make forbidden text, and nothing requires that they do."""
         required = any(
             token in NAME_IDS for phrase in part.lexical.phrases for token in phrase.tokens
         )
-        if self._requirements.forbidden is None or part.prefix.states or required:
+        if not part.masked.names or part.prefix.states or required:
             return False
-        texts = (self._text(part, hypothesis) for hypothesis in hypotheses if part.masked.names)
-        return any(map(self._requirements.is_forbidden, texts))
+        return any(self._requirements.is_forbidden(candidate.text) for candidate in candidates)
 
     def _search(
         self,
@@ -170,11 +153,8 @@ class PartSearch:
         options: SearchOptions,
         on_found: Callable[[int], None] | None = None,
         first: int = 0,
-    ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each part, the `first` of all parts and the next ones.
-
-        Raises RunError if the model's output overflows.
-        """
+    ) -> list[list[Candidate]]:
+        """Return the hypotheses of each part; raises RunError if the model's output overflows."""
         loaded, most = self._loaded, self._loaded.decoding.max_length
         requests = [
             Request(
@@ -184,24 +164,22 @@ class PartSearch:
         ]
         try:
             shifted = None if on_found is None else (lambda number: on_found(first + number))
-            return search(loaded.engine, requests, options, shifted)
+            lists = search(loaded.engine, requests, options, shifted)
         except NonFiniteError as error:
             text = loaded.vocabularies.src.decode(requests[error.sentence].source)
             raise RunError(
                 f"{loaded.name}: the best next token of a translation has the log-probability "
                 f"{error.value}, not a finite number, for the text {text[:60]!r}; use another model"
             ) from None
-
-    def _candidates(self, part: Part, hypotheses: Sequence[Hypothesis]) -> list[Candidate]:
-        return [Candidate(self._text(part, hypothesis), hypothesis) for hypothesis in hypotheses]
+        return [
+            [Candidate(self._text(part, hypothesis), hypothesis) for hypothesis in hypotheses]
+            for part, hypotheses in zip(parts, lists, strict=True)
+        ]
 
     def _head_blocks(
         self, parts: Sequence[Part], lists: Sequence[Sequence[Candidate]]
     ) -> list[AttentionBlocks | None]:
-        """Return the weights of each head for the best candidate of each part, decoded again.
-
-        Search keeps the mean of the heads alone.
-        """
+        """Decode the best candidates again for the weights of heads: search keeps their mean."""
         pairs = [
             (part.ids, candidates[0].hypothesis.ids[:-1])
             for part, candidates in zip(parts, lists, strict=True)
@@ -259,10 +237,7 @@ class PartSearch:
 def _by_utility(
     candidates: Sequence[Candidate], metric: Metric, options: SearchOptions
 ) -> list[Candidate]:
-    """Return one candidate per text, by expected utility.
-
-    Samples are weighted equally, hypotheses of a beam by their probability.
-    """
+    """Rank by utility, with samples of equal weights, and hypotheses by their probability."""
     totals = [sum(candidate.hypothesis.log_probs) for candidate in candidates]
     weights = [1.0 if options.sampling else math.exp(total - max(totals)) for total in totals]
     utilities = nbest.expected_utilities(
@@ -273,18 +248,13 @@ def _by_utility(
 
 
 def _one_line(text: str) -> str:
-    """Replace line breaks by spaces and strip white space."""
     return LINE_BREAKS.sub(" ", text).strip()
 
 
 def text_with_words(
     part: Part, hypothesis: Hypothesis, vocabulary: Vocabulary, requirements: Requirements
 ) -> str:
-    """Return the text of a hypothesis with the source's words for unknown ones, unless forbidden.
-
-    Jean et al. (2015) translate the most attended word by a dictionary if they can; here it is
-    copied.
-    """
+    """Return the text, with attended source words for unknown ones (Jean et al. 2015)."""
     prefix = part.prefix.words
     copied = [
         UNKNOWN if requirements.is_forbidden(word) else word

@@ -1,7 +1,6 @@
 """Requirements on translations, from text: prefixes, phrases and forbidden words."""
 
 from collections.abc import Container, Iterable, Sequence
-from copy import copy
 from functools import cached_property
 
 from seq2seq.data.lines import is_blank
@@ -20,19 +19,11 @@ from seq2seq.runtime.errors import UserError
 class Requirements:
     """Converts the texts that translations must or must not contain to constraints on tokens."""
 
-    def __init__(self, vocabularies: Vocabularies) -> None:
-        self._vocabularies, self._words = vocabularies, tuple[str, ...]()
-        self.forbidden: Forbidden | None = None
-        self._last: Requirements | None = None
-
-    def forbidding(self, words: tuple[str, ...]) -> "Requirements":
-        """Return these requirements with words and phrases that no translation contains."""
-        if all(map(is_blank, words)):
-            return self
-        if self._last is None or self._last._words != words:
-            self._last = last = copy(self)
-            last.forbidden, last._words = Forbidden(self._vocabularies.tgt, words), words
-        return self._last
+    def __init__(self, vocabularies: Vocabularies, words: tuple[str, ...] = ()) -> None:
+        """Take the vocabularies, and words and phrases that no translation contains."""
+        self._vocabularies = vocabularies
+        is_free = all(map(is_blank, words))
+        self.forbidden = None if is_free else Forbidden(vocabularies.tgt, words)
 
     @cached_property
     def _prefixes(self) -> lexical_constraints.PrefixMaker:
@@ -102,17 +93,11 @@ class Requirements:
 
 
 def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[str]:
-    """Return the prefix of each line, "" for none.
-
-    Raises UserError for another number of lines or a prefix that is too long.
-    """
+    """Return the prefix of each line, "" for none; raises UserError for others, or TypeError."""
     if prefixes is None:
         return [""] * len(lines)
     prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
-    if len(prefixes) != len(lines):
-        raise UserError(
-            f"{len(prefixes)} prefixes for {len(lines)} lines; give one per line, '' for none"
-        )
+    _check_count(prefixes, "prefixes", lines, "one per line, '' for none")
     lexical_constraints.check_prefixes(prefixes)
     return prefixes
 
@@ -120,10 +105,7 @@ def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[s
 def phrase_lists(
     lines: Sequence[str], constraints: Iterable[Sequence[str]] | None
 ) -> list[Sequence[str]]:
-    """Return the phrases of each line; raises UserError for another number of lines.
-
-    Raises TypeError for anything but an ordered iterable of phrases for each line.
-    """
+    """Return the phrases of each line; raises UserError for another number, or TypeError."""
     if constraints is None:
         return [()] * len(lines)
     constraints = argument_types.ordered(
@@ -133,9 +115,10 @@ def phrase_lists(
         argument_types.text_list(texts, f"constraints[{number}]", "phrases, [] for none")
         for number, texts in enumerate(constraints)
     ]
-    if len(phrases) != len(lines):
-        raise UserError(
-            f"{len(phrases)} constraints for {len(lines)} lines; give one list per line, [] for "
-            "none"
-        )
+    _check_count(phrases, "constraints", lines, "one list per line, [] for none")
     return [[phrase for phrase in texts if not is_blank(phrase)] for texts in phrases]
+
+
+def _check_count(values: Sequence[object], name: str, lines: Sequence[str], rule: str) -> None:
+    if len(values) != len(lines):
+        raise UserError(f"{len(values)} {name} for {len(lines)} lines; give {rule}")

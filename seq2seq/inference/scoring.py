@@ -37,11 +37,6 @@ class ScoredLine:
         return bool(self.log_probs) or self.log_prob > -math.inf
 
     @property
-    def finite(self) -> bool:
-        """Return True if the log-probability of every token is a finite number."""
-        return all(map(math.isfinite, self.log_probs))
-
-    @property
     def perplexity(self) -> float:
         """Return `exp(-log_prob / length)`; 1 for blank lines."""
         return perplexity(self.log_prob, len(self.log_probs))
@@ -61,10 +56,9 @@ def score_lines(
     """Score the given translation of each line; lines of any length are scored in one part.
 
     Texts are segmented by the vocabulary; a translation that search found in other tokens has
-    another score. The coverage penalty is not included. A blank translation of a blank line has
-    score 0; if only one of the two is blank, the score is -inf. A line feed that ends a line is
-    ignored, as in `Translator.translate`. Raises TypeError for anything but strings, and UserError
-    for different numbers of lines and translations.
+    another score. The coverage penalty is not included. The score is 0 if both sides are blank,
+    -inf if one is. Raises TypeError for anything but strings, and UserError for different numbers
+    of lines and translations.
     """
     pairs = _encoded(translator, lines, translations)
     scored = [pair for pair in pairs if not any(pair.blank)]
@@ -86,9 +80,8 @@ def attend(
 ) -> Iterator[Translation]:
     """Yield the given translation of each line with the attention weights of forced decoding.
 
-    Blank lines and blank translations, and lines of more than MAX_ATTENTION_TOKENS, have no
-    weights. With `head_attention`, also the weights of each head are returned. Raises errors as
-    `score_lines` does.
+    Blank sides, and lines of more than MAX_ATTENTION_TOKENS, have no weights. With
+    `head_attention`, those of each head are returned, too. Raises errors as `score_lines` does.
     """
     pairs = _encoded(translator, lines, translations)
     for rows in bounded_slices([(len(p.src_ids) + 1) * (len(p.tgt_ids) + 1) for p in pairs]):

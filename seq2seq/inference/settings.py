@@ -27,10 +27,7 @@ class SearchSettings:
     written_names: bool = True
 
     def __post_init__(self) -> None:
-        """Raise UserError for values that are out of range or do not go together.
-
-        Any ordered iterable of strings is `forbidden`.
-        """
+        """Raise UserError for values that are out of range or do not go together."""
         forbidden = argument_types.text_list(self.forbidden, "forbidden", "words and phrases")
         object.__setattr__(self, "forbidden", tuple(forbidden))
         sampling = self.sampling or Sampling()

@@ -42,9 +42,8 @@ class Journal:
     def open(cls, path: Path, settings: str, overwrite: bool = False) -> Iterator[Self]:
         """Open a journal, or begin one if there is none or it is to be overwritten.
 
-        A journal with the same settings is resumed, also with `overwrite`. Raises UserError if it
-        has other settings, is another file or is written by another process, and RunError if
-        writing fails.
+        One with the same settings is resumed in any case. Raises UserError if it has others, is
+        another file or is written by another process, and RunError if writing fails.
         """
         with write_errors(path), path.open("a+b") as file:
             lock_file(file, path)
@@ -118,11 +117,6 @@ class SyntheticCorpus(NamedTuple):
         return ("src", "tgt") if src == tgt else (src, tgt)
 
     @property
-    def is_tsv(self) -> bool:
-        """Return whether a pair is a line of TSV."""
-        return len(self.outputs) == 1 and table_format(self.outputs[0]) == "tsv"
-
-    @property
     def journal(self) -> Path:
         """Return the file of the translations so far."""
         first = self.outputs[0]
@@ -175,16 +169,16 @@ class SyntheticCorpus(NamedTuple):
         pairs = 0
         with pair_writer(self.outputs, self.columns) as write:
             for line, texts in zip(self.lines(), journal.translations(), strict=False):
-                for pair in ((text, line) for text in texts):
-                    write(*(pair if self.translates_targets else pair[::-1]))
-                    pairs += 1
+                for text in texts:
+                    write(*((text, line) if self.translates_targets else (line, text)))
+                pairs += len(texts)
         return pairs
 
     def config_entry(self) -> dict[str, object]:
         """Return the entry of `data.train` that reads the corpus."""
         names = ("src", "tgt") if len(self.outputs) == 2 else ("file",)
         entry: dict[str, object] = dict(zip(names, map(str, self.outputs), strict=True))
-        if len(names) == 1 and not self.is_tsv:
+        if len(names) == 1 and table_format(self.outputs[0]) != "tsv":
             entry["columns"] = list(self.columns)
         if self.translates_targets:
             entry["tag"] = "<bt>"

@@ -1,13 +1,11 @@
 """Places of glossary terms: a term replaces the words that attend to its source phrase.
 
-A free translation shows where a source phrase is translated. Its tokens, with the terms in place of
-the words that attend to their source phrases, are the translation. (Hasler et al., 2018, place
-constraints by attention within one search.)
+A free translation shows which these are; with the terms in their place, its tokens are required.
+(Hasler et al., 2018, place constraints by attention within one search.)
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,13 +22,6 @@ SHARED = 0.9  # least attention of words that are replaced with it, as a share o
 PROMINENT = 0.7  # least share of the largest attention that it has to any token
 
 
-class _Word(NamedTuple):
-    """Tokens of a word, or of punctuation."""
-
-    start: int
-    end: int
-
-
 def placed(part: Part, hypothesis: Hypothesis, vocabularies: Vocabularies) -> Part | None:
     """Return a part whose translation is that of a hypothesis with all terms in place.
 
@@ -45,10 +36,15 @@ def placed(part: Part, hypothesis: Hypothesis, vocabularies: Vocabularies) -> Pa
     if places is None:
         return None
     ids = vocabularies.tgt.encode([term.target for term in part.terms])
-    path = _with_terms(tokens, places, ids)
+    path, done = Ids(), 0
+    for place, of_term in sorted(zip(places, ids, strict=True), key=lambda pair: pair[0].start):
+        path += [*tokens[done : place.start], *of_term]
+        done = place.stop
+    path += [*tokens[done:], EOS_ID]
     if UNK_ID in path:
         return None
-    return replace(part, prefix=_fixed(path), lexical=part.phrases, terms=())
+    states = [PrefixState(np.array([i]), {i: number}) for number, i in enumerate(path, start=1)]
+    return replace(part, prefix=Prefix(states, []), lexical=part.phrases, terms=())
 
 
 def _token_spans(
@@ -69,20 +65,20 @@ def _token_spans(
     ]
 
 
-def _words(tokens: Sequence[str]) -> Iterator[_Word]:
-    """Yield the words of tokens; what has no letters or digits is apart."""
+def _words(tokens: Sequence[str]) -> Iterator[range]:
+    """Yield the tokens of words; what has no letters or digits is apart."""
     start = 0
     for place, token in enumerate(tokens):
         following = tokens[place + 1] if place + 1 < len(tokens) else SPACE
         both_spelled = all(any(map(str.isalnum, part)) for part in (token, following))
         if following.startswith(SPACE) or not both_spelled:
-            yield _Word(start, place + 1)
+            yield range(start, place + 1)
             start = place + 1
 
 
 def _places(
-    weights: Array, words: Sequence[_Word], spans: Sequence[tuple[int, int]]
-) -> list[_Word] | None:
+    weights: Array, words: Sequence[range], spans: Sequence[tuple[int, int]]
+) -> list[range] | None:
     """Return the tokens that each term replaces: those of the words that attend to its phrase.
 
     A word attends to a phrase as one of its tokens does, unless that attends much more to another
@@ -92,9 +88,9 @@ def _places(
     to_spans = [weights[:, first:last].sum(axis=1) for first, last in spans]
     to_spans = [np.where(rows >= PROMINENT * weights.max(axis=1), rows, 0.0) for rows in to_spans]
     attention = np.array(
-        [[rows[word.start : word.end].max() for word in words] for rows in to_spans]
+        [[rows[word.start : word.stop].max() for word in words] for rows in to_spans]
     )  # [terms, words]
-    places: dict[int, _Word] = {}
+    places: dict[int, range] = {}
     taken = np.zeros(len(words), bool)
     while len(places) < len(spans):
         free = np.where(taken[None], 0.0, attention)
@@ -109,24 +105,5 @@ def _places(
         while last + 1 < len(words) and belongs[last + 1]:
             last += 1
         taken[first : last + 1] = True
-        places[int(term)] = _Word(words[first].start, words[last].end)
+        places[int(term)] = range(words[first].start, words[last].stop)
     return [places[term] for term in range(len(spans))]
-
-
-def _with_terms(tokens: Ids, places: Sequence[_Word], terms: Sequence[Ids]) -> Ids:
-    """Return tokens with the terms in their places."""
-    path: Ids = []
-    done = 0
-    for place, ids in sorted(zip(places, terms, strict=True)):
-        path += [*tokens[done : place.start], *ids]
-        done = place.end
-    return path + tokens[done:]
-
-
-def _fixed(tokens: Ids) -> Prefix:
-    """Return the prefix of these tokens alone, after which the translation ends."""
-    states = [
-        PrefixState(np.array([token]), {token: place + 1})
-        for place, token in enumerate([*tokens, EOS_ID])
-    ]
-    return Prefix(states, [])

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
+from importlib.util import find_spec
 from math import isnan
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference.attention_map import AttentionMap, by_words, entry_maps, notebook_maps
+from seq2seq.inference import attention_map
+from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.runtime.errors import UserError, not_installed
 from seq2seq.runtime.strict_json import json_text
@@ -87,17 +89,12 @@ class Translation:
         """
         return self.n_best[0].head_attention
 
-    @property
-    def head_blocks(self) -> AttentionBlocks | None:
-        """Return the attention weights of each head for each part, as `attention_blocks` does."""
-        return self.n_best[0].head_blocks
-
     def attention_maps(self, source: str | None = None) -> Iterator[AttentionMap]:
         """Yield the attention weights of each part of the line, or of each head of each part.
 
         A source of None is spelled by `src_tokens`.
         """
-        return entry_maps(self.n_best[0], self.src_tokens, source)
+        return attention_map.entry_maps(self.n_best[0], self.src_tokens, source)
 
     def plot(self, words: bool = False) -> "Figure":
         """Return the attention weights as a matplotlib figure, by tokens or by words.
@@ -108,14 +105,9 @@ class Translation:
         maps = list(self.attention_maps())
         if not maps:
             raise UserError("there are no attention weights to plot; translate without text_only")
-        try:
-            from seq2seq.inference.map_figure import map_figure
-
-            return map_figure([by_words(each) for each in maps] if words else maps)
-        except ModuleNotFoundError as error:
-            if error.name != "matplotlib":
-                raise
-            raise not_installed("plot needs matplotlib", "plot", "") from None
+        if find_spec("matplotlib") is None:
+            raise not_installed("plot needs matplotlib", "plot", "")
+        return attention_map.map_figure(list(map(attention_map.by_words, maps)) if words else maps)
 
     def __str__(self) -> str:
         return self.text
@@ -126,7 +118,7 @@ class Translation:
 
     def _repr_html_(self) -> str:
         """Return the text and its attention weights as a heat map, for a notebook."""
-        return notebook_maps(self.text, self.score, self.attention_maps())
+        return attention_map.notebook_maps(self.text, self.score, self.attention_maps())
 
 
 def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) -> Translation:
@@ -207,12 +199,9 @@ def _join_texts(texts: list[str]) -> str:
 
 def _join_blocks(parts: Sequence[AttentionBlocks | None]) -> AttentionBlocks | None:
     """Return the parts' attention weights as blocks of one matrix; None if a part has none."""
-    blocks: list[NDArray[np.float32]] = []
-    for part in parts:
-        if part is None:
-            return None
-        blocks += part.blocks
-    return AttentionBlocks(blocks)
+    known = [part for part in parts if part is not None]
+    is_complete = len(known) == len(parts)
+    return AttentionBlocks([b for part in known for b in part.blocks]) if is_complete else None
 
 
 def _filled(entries: list[NBestEntry], n_best: int) -> list[NBestEntry]:
@@ -240,12 +229,10 @@ def translation_as_json(
         "tgt_tokens": translation.tokens,
         "log_probs": _rounded(translation.log_probs),
     }
-    blocks = translation.attention_blocks if with_attention else None
-    matrices = [_weights_as_json(block) for block in blocks.blocks] if blocks else []
     text = json_text(fields)[:-1]
-    text += _weights_field("attention", matrices)
-    if with_attention and (heads := translation.head_blocks):
-        text += _weights_field("head", [_weights_as_json(block) for block in heads.blocks])
+    text += _weights_field("attention", translation.attention_blocks if with_attention else None)
+    if with_attention and (heads := translation.n_best[0].head_blocks):
+        text += _weights_field("head", heads)
     if with_nbest:
         fields = {
             "n_best": [
@@ -262,8 +249,9 @@ def translation_as_json(
     return text + "}"
 
 
-def _weights_field(name: str, parts: Sequence[str]) -> str:
+def _weights_field(name: str, blocks: AttentionBlocks | None) -> str:
     """Format the weights of a line as one field, or as null and one array per part."""
+    parts = [_weights_as_json(block) for block in blocks.blocks] if blocks else []
     if len(parts) > 1:
         return f', "{name}_weights": null, "{name}_blocks": [{", ".join(parts)}]'
     return f', "{name}_weights": {parts[0] if parts else "null"}'

@@ -2,20 +2,20 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
-from seq2seq.inference.lines import LineSteps, counted, line_list
-from seq2seq.inference.loading import LoadedModel, ModelOptions, load_folders
+from seq2seq.inference.lines import counted, line_list
+from seq2seq.inference.loading import LoadedModel, ModelOptions
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
-from seq2seq.inference.text_steps import SourceLine
+from seq2seq.inference.text_steps import LineSteps, SourceLine
 from seq2seq.inference.translation import Translation, copied, join_parts
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
@@ -23,6 +23,16 @@ from seq2seq.runtime.errors import UserError, argument
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.metrics import Scores
+
+
+class LineOptions(TypedDict, total=False):
+    """Further arguments of `Translator.translate`: those of `stream`."""
+
+    prefixes: Iterable[str] | None
+    text_only: bool
+    on_translated: Callable[[int], object] | None
+    constraints: Iterable[Sequence[str]] | None
+    settings: SearchSettings
 
 
 class Translator(LoadedModel):
@@ -40,22 +50,15 @@ class Translator(LoadedModel):
         overrides: Iterable[str] = (),
         float16: bool = False,
     ) -> Self:
-        """Load a run folder, or several as an ensemble.
+        """Load a run folder or an exported one, which needs no torch; several are an ensemble.
 
-        For speed, `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a
-        CUDA GPU.
-
-        Folders that `seq2seq export` wrote are loaded without torch. Overrides of the config's
-        `decoding` section are such as "decoding.length_penalty=0.6". An ensemble uses the
-        `decoding` section and the length limits of its first run. Raises UserError if the runs do
-        not fit together, or the device does not compute in the precision.
+        `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a CUDA GPU:
+        both are faster. Overrides of the config's `decoding` section are such as
+        "decoding.length_penalty=0.6". An ensemble uses the `decoding` section and the length limits
+        of its first run. Raises UserError if the runs do not fit together, or the device does not
+        compute in the precision.
         """
         return cls.load_with(runs, ModelOptions(device, int8, float16, overrides))
-
-    @classmethod
-    def load_with(cls, runs: Sequence[Path | str], options: ModelOptions) -> Self:
-        """Load run folders as `load` does."""
-        return load_folders(cls, runs, options)
 
     def beam_size(self, requested: int | None, n_best: int) -> int:
         """Return the requested beam size or the config's; raises UserError if below `n_best`."""
@@ -73,16 +76,7 @@ class Translator(LoadedModel):
 
     @overload
     def translate(  # type: ignore[overload-overlap]  # a str is an iterable, too
-        self,
-        lines: str,
-        beam_size: int | None = None,
-        n_best: int = 1,
-        *,
-        prefixes: str | None = None,
-        text_only: bool = False,
-        on_translated: Callable[[int], object] | None = None,
-        constraints: Sequence[str] | None = None,
-        settings: SearchSettings = DEFAULT_SETTINGS,
+        self, lines: str, beam_size: int | None = None, n_best: int = 1, **more: Unpack[LineOptions]
     ) -> Translation: ...
     @overload
     def translate(
@@ -90,24 +84,10 @@ class Translator(LoadedModel):
         lines: Iterable[str],
         beam_size: int | None = None,
         n_best: int = 1,
-        *,
-        prefixes: Iterable[str] | None = None,
-        text_only: bool = False,
-        on_translated: Callable[[int], object] | None = None,
-        constraints: Iterable[Sequence[str]] | None = None,
-        settings: SearchSettings = DEFAULT_SETTINGS,
+        **more: Unpack[LineOptions],
     ) -> list[Translation]: ...
     def translate(
-        self,
-        lines: str | Iterable[str],
-        beam_size: int | None = None,
-        n_best: int = 1,
-        *,
-        prefixes: Any = None,
-        text_only: bool = False,
-        on_translated: Callable[[int], object] | None = None,
-        constraints: Any = None,
-        settings: SearchSettings = DEFAULT_SETTINGS,
+        self, lines: Any, beam_size: int | None = None, n_best: int = 1, **more: Any
     ) -> Translation | list[Translation]:
         """Translate lines, in order, to a list; or one string to one `Translation`.
 
@@ -115,21 +95,12 @@ class Translator(LoadedModel):
         `prefixes` is its prefix, a string, and `constraints` the list of its phrases. A string with
         line breaks is one line; pass `text.splitlines()` to translate its lines.
         """
-        single = isinstance(lines, str)
-        if single:
-            prefixes = None if prefixes is None else [argument_types.text(prefixes, "prefixes")]
-            constraints = None if constraints is None else [constraints]
-        translations = self.stream(
-            [lines] if isinstance(lines, str) else lines,
-            beam_size,
-            n_best,
-            prefixes=prefixes,
-            text_only=text_only,
-            on_translated=on_translated,
-            constraints=constraints,
-            settings=settings,
-        )
-        return next(translations) if single else list(translations)
+        if not isinstance(lines, str):
+            return list(self.stream(lines, beam_size, n_best, **more))
+        for name in ("prefixes", "constraints"):
+            if (value := more.get(name)) is not None:
+                more[name] = [argument_types.text(value, name) if name == "prefixes" else value]
+        return next(self.stream([lines], beam_size, n_best, **more))
 
     def stream(
         self,
@@ -145,29 +116,28 @@ class Translator(LoadedModel):
     ) -> Iterator[Translation]:
         """Translate lines; yield the translations in order, so that few are held in memory.
 
-        A beam size of None is the config's, 1 is greedy search.
         Lines are any ordered iterable of strings, such as a list, a generator or an open text file:
-        a line feed that ends a line is ignored.
-
-        `text_only` gives the same text and tokens sooner, without attention weights and, for greedy
-        search, with nan for a score.
+        a line feed that ends a line is ignored. Arguments are checked at once; lines are searched
+        when their translations are taken.
 
         Lines with more sentences than those of the training text, and lines of more than
         data.max_length tokens (see `split_line`) are split, and the translations of their parts
         joined; a line without a final mark is translated as if it had one, if those of the training
-        text have. `notes` say so. Blank lines stay blank. With prefixes, one per line and blank for
-        none, each translation starts with its prefix (NFC, with spaces and line breaks as single
-        spaces); the last word of a prefix may continue unless a space follows it.
+        text have. `notes` say so. Blank lines stay blank.
 
-        An n-best list has `n_best` different texts, best first, each with its best tokens; a beam
-        of up to 8 times the size is searched for those that are missing. Only if even that finds
-        fewer, or the line is blank, the last one is repeated.
-
-        With constraints, for each line the phrases that its translation must contain ([] for none),
-        and with the `glossary` of the settings, search allocates the beam dynamically (Post & Vilar
-        2018). A phrase that is given twice occurs twice.
-
-        `on_translated` is called with the number of further lines whenever some are translated.
+        Args:
+            beam_size: hypotheses; 1 is greedy search, None the size of the config.
+            n_best: different texts of each line, best first, each with its best tokens; a beam of
+                up to 8 times the size is searched for those that are missing. Only if even that
+                finds fewer, or the line is blank, the last one is repeated.
+            prefixes: start of each translation, blank for none (NFC, with spaces and line breaks
+                as single spaces); its last word may continue unless a space follows it.
+            text_only: the same text and tokens sooner, without attention weights and, for greedy
+                search, with nan for a score.
+            on_translated: called with the number of further lines whenever some are translated.
+            constraints: the phrases that each translation must contain ([] for none); one that is
+                given twice occurs twice. With these and the `glossary` of the settings, search
+                allocates the beam dynamically (Post & Vilar 2018).
 
         Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
         anything but strings, such as None or a single string in place of lines. Raises RunError if
@@ -175,14 +145,15 @@ class Translator(LoadedModel):
         """
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
-        requirements = self._requirements.forbidding(settings.forbidden)
+        requirements = self._requirements(settings.forbidden)
         steps = LineSteps(self, requirements, settings)
         prepared = steps.prepare(lines, prefixes, constraints, not text_only)
         options = _search_options(self, settings, size, text_only, requirements.forbidden)
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
+        on_part = counted([len(line.parts) for line in prepared], on_translated)
         translated = PartSearch(self, steps, requirements).translate(
-            parts, options, n_best, counted(prepared, on_translated), settings
+            parts, options, n_best, on_part, settings
         )
         return _joined(prepared, translated, n_best, by_score)
 
@@ -216,37 +187,18 @@ class Translator(LoadedModel):
         words = segmentation.segmentation_of("", [answers])
         return metrics.score(texts, [answers], segmentation=words)
 
-    def check(
-        self,
-        lines: Iterable[str],
-        beam_size: int | None = None,
-        n_best: int = 1,
-        *,
-        prefixes: Iterable[str] | None = None,
-        constraints: Iterable[Sequence[str]] | None = None,
-        settings: SearchSettings = DEFAULT_SETTINGS,
-    ) -> None:
-        """Raise UserError for arguments that `stream` refuses, without a search.
-
-        Lines that are translated in several calls can be checked together: errors have the number
-        that a line has among those given.
-        """
-        lines = line_list(lines, "lines")
-        self._search_size(beam_size, n_best, constraints is not None, settings)
-        requirements = self._requirements.forbidding(settings.forbidden)
-        LineSteps(self, requirements, settings).prepare(lines, prefixes, constraints)
-
     def check_phrases(
         self, phrases: Iterable[tuple[str, Sequence[str]]], settings: SearchSettings
     ) -> None:
         """Raise UserError for required phrases, after their place, that no translation can have."""
-        requirements = self._requirements.forbidding(settings.forbidden)
+        requirements = self._requirements(settings.forbidden)
         for place, texts in phrases:
             requirements.lexical(texts, Masked("", {}), place)
 
     @cached_property
-    def _requirements(self) -> Requirements:
-        return Requirements(self.vocabularies)
+    def _requirements(self) -> Callable[[tuple[str, ...]], Requirements]:
+        """Return a function from forbidden words to requirements, of which it keeps the last."""
+        return lru_cache(2)(partial(Requirements, self.vocabularies))
 
     def _search_size(
         self, requested: int | None, n_best: int, constrained: bool, settings: SearchSettings

@@ -74,7 +74,6 @@ class NameDetector:
         return len(text) > 1 and text.lower() not in self._lower and text not in self._capitalised
 
     def _is_name(self, word: SourceWord) -> bool:
-        """Return whether a capitalised word is a name."""
         text = word.text
         if text in self._names:
             return True

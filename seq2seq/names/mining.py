@@ -34,8 +34,6 @@ class NamePair(NamedTuple):
 
 @dataclass
 class _Evidence:
-    """A stem that occurs beside a candidate."""
-
     score: float = 0.0
     endings: list[str] = field(default_factory=list)
 

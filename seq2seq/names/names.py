@@ -28,6 +28,7 @@ MAX_WORDS = 200_000  # source words kept
 MAX_TARGET_WORDS = 30_000  # kept for the speller
 MAX_MASKED = 100_000  # pairs kept, for the next epoch
 FORMAT = 1
+Span = tuple[int, int]  # start and end in a text
 _INITIALS = re.compile(r"(?<!\w)(?:[^\W\d_]\. ?)+\Z")
 
 
@@ -87,7 +88,7 @@ class Names:
         ]
 
     def _rare_runs(self, text: str) -> list[list[SourceWord]]:
-        """Return the names that the model cannot have learned, those that are adjacent together."""
+        """Return the names that the model cannot have learned, adjacent ones together."""
         words = [word for word in self._detector.names_in(text) if self._is_rare(word)]
         return list(_runs(text, [self._with_initials(text, word) for word in words]))
 
@@ -100,11 +101,9 @@ class Names:
         if initials is None or not initials[0].isupper():
             return word
         first, *further = [letter for letter in initials[0] if letter.isalpha()]
-        counts = (
-            self.content["lower"].get(first.lower(), 0),
-            self.content["capitalised"].get(first, 0),
-        )
-        if not further and initials.start() and max(counts) >= FREQUENT:
+        lower, capitalised = self.content["lower"], self.content["capitalised"]
+        count = max(lower.get(first.lower(), 0), capitalised.get(first, 0))
+        if not further and initials.start() and count >= FREQUENT:
             return word
         return word._replace(start=initials.start())
 
@@ -135,12 +134,11 @@ class Names:
 
         Names that may be learned as words are kept in every second pair, a function of the pair.
         """
-        masked = self._masked.get((src, tgt))
-        if masked is None:
+        if (src, tgt) not in self._masked:
             if len(self._masked) == MAX_MASKED:
                 self._masked.clear()
-            masked = self._masked[src, tgt] = self._mask_pair(src, tgt)
-        return masked
+            self._masked[src, tgt] = self._mask_pair(src, tgt)
+        return self._masked[src, tgt]
 
     def _mask_pair(self, src: str, tgt: str) -> tuple[str, str]:
         src, tgt = name_words.without_placeholders(src), name_words.without_placeholders(tgt)
@@ -149,15 +147,13 @@ class Names:
             return src, tgt
         seed = zlib.crc32(f"{src}\t{tgt}".encode("utf-8", "replace"))
         words = [word for word in words if self._is_rare(word) or (seed >> 8) % 2]
-        places: list[tuple[tuple[int, int], tuple[int, int]]] = []
+        places: list[tuple[Span, Span]] = []
         for run in _runs(src, words):
-            places += self._located(src, tgt, run, [end for _, end in places])
-        chosen = places[: len(PLACEHOLDERS)]
-        marks = [PLACEHOLDERS[(seed + n) % len(PLACEHOLDERS)] for n in range(len(chosen))]
-        return tuple(  # type: ignore[return-value]
-            _replace(text, [pair[side] for pair in chosen], marks)
-            for side, text in enumerate((src, tgt))
-        )
+            places += self._located(src, tgt, run, [place for _, place in places])
+        places = places[: len(PLACEHOLDERS)]
+        marks = [PLACEHOLDERS[(seed + n) % len(PLACEHOLDERS)] for n in range(len(places))]
+        tgt = _replace(tgt, [place for _, place in places], marks)
+        return _replace(src, [place for place, _ in places], marks), tgt
 
     def mask_translation(self, src: str, tgt: str) -> tuple[Masked, str]:
         """Replace names that `mask` replaces, in both texts if a translation has them."""
@@ -179,24 +175,18 @@ class Names:
         return tgt
 
     def _located(
-        self, src: str, tgt: str, run: Sequence[SourceWord], taken: Sequence[tuple[int, int]]
-    ) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        self, src: str, tgt: str, run: Sequence[SourceWord], taken: Sequence[Span]
+    ) -> list[tuple[Span, Span]]:
         """Return the places of a run of names on both sides: together, or those found alone."""
         span = (run[0].start, run[-1].end)
-        place = self._find(tgt, src[slice(*span)], taken)
-        if place is not None:
+        if (place := self._find(tgt, src[slice(*span)], taken)) is not None:
             return [(span, place)]
-        if len(run) == 1:
-            return []
-        places: list[tuple[tuple[int, int], tuple[int, int]]] = []
-        for word in run:
-            ends = [*taken, *(place for _, place in places)]
-            places += self._located(src, tgt, [word], ends)
+        places: list[tuple[Span, Span]] = []
+        for word in run if len(run) > 1 else ():
+            places += self._located(src, tgt, [word], [*taken, *(place for _, place in places)])
         return places
 
-    def _find(
-        self, tgt: str, name: str, taken: Sequence[tuple[int, int]]
-    ) -> tuple[int, int] | None:
+    def _find(self, tgt: str, name: str, taken: Sequence[Span]) -> Span | None:
         """Return the first place of a name's spelling on the target side that is not taken."""
         for spelling in dict.fromkeys((self.spelling(name), name)):
             for match in re.finditer(re.escape(spelling), tgt):
@@ -205,8 +195,8 @@ class Names:
                 if not is_end:  # but perhaps that of a stem
                     is_end = starts_unit(tgt[end]) and ends_stem(units_of(tgt[:end][-2:])[-1])
                 is_start = not start or not is_letter(tgt[start - 1])
-                is_free = (start, end) not in taken
-                if is_start and is_end and is_free and start not in inside(self._symbol, tgt):
+                is_free = (start, end) not in taken and start not in inside(self._symbol, tgt)
+                if is_start and is_end and is_free:
                     return start, end
         return None
 
@@ -214,9 +204,8 @@ class Names:
         self, name: str, spellings_of: Callable[[str], Sequence[str]] = lambda _: ()
     ) -> str:
         """Return the spelling of a name's words in the target's script: given, or the model's."""
-        return " ".join(
-            " ".join(spellings_of(word)) or self._spell_word(word)[0] for word in name.split(" ")
-        )
+        words = name.split(" ")
+        return " ".join(" ".join(spellings_of(word)) or self._spell_word(word)[0] for word in words)
 
     def _spell_word(self, word: str) -> tuple[str, bool]:
         pair = self.pairs.get(word) or (word.isupper() and self.pairs.get(word.capitalize()))
@@ -237,24 +226,17 @@ class Names:
         for mark in name_words.placeholders_in(text):
             before, _, after = text.partition(mark)
             end, space = _ending(after), " " if before and is_letter(before[-1]) else ""
-            name, spelling = masked.names[mark], masked.given.get(mark)
-            reliable = True
-            if spelling is None:
-                words = [self._spell_word(word) for word in name.split(" ")]
-                spelling, reliable = (
-                    " ".join(text for text, _ in words),
-                    all(sure for _, sure in words),
-                )
-            written = "" if reliable else f" ({name})"
+            name = masked.names[mark]
+            spelling = masked.given.get(mark) or self.spelling(name)
+            words = () if mark in masked.given else name.split(" ")
+            written = "" if all(self._spell_word(word)[1] for word in words) else f" ({name})"
             text = f"{before}{space}{spelling}{after[:end]}{written}{after[end:]}"
         return text
 
     def spellings(self, masked: Masked) -> dict[str, str]:
         """Return the spellings of names by placeholder."""
-        return {
-            mark: masked.given.get(mark) or self.spelling(name)
-            for mark, name in masked.names.items()
-        }
+        names, given = masked.names, masked.given
+        return {mark: given.get(mark) or self.spelling(name) for mark, name in names.items()}
 
     @cached_property
     def stored(self) -> bytes:
@@ -330,7 +312,6 @@ def _ending(text: str) -> int:
 
 
 def _replace(text: str, spans: Sequence[tuple[int, int]], marks: Sequence[str]) -> str:
-    """Replace spans of a text by marks."""
     for (start, end), mark in sorted(zip(spans, marks, strict=True), reverse=True):
         text = f"{text[:start]}{mark}{text[end:]}"
     return text

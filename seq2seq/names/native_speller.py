@@ -15,6 +15,7 @@ import math
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import NamedTuple
 
 from seq2seq.names.sounds import Unit, ends_stem, units_of
@@ -48,6 +49,7 @@ _CONSONANTS: Mapping[str, dict[str, float]] = {
     "V": {"v": 0.7, "w": 0.3},
     "PH": {"ph": 0.5, "f": 0.5},
 }
+_NASALS = ("SIGN ANUSVARA", "SIGN CANDRABINDU")
 _JOINERS = {"\u200c", "\u200d"}
 START, END = "<s>", "</s>"
 Symbol = Hashable
@@ -139,7 +141,7 @@ class NativeSpeller:
                 units.update(unit for unit in spelling if not _JOINERS & set(unit))
         self._units: dict[str, list[Unit]] = {}
         for unit in sorted(units):
-            with_vowel = {f"{letters}a" for letters in _romanized(_consonant(unit))}
+            with_vowel = {f"{letters}a" for letters in _romanized(_sound_of(unit).consonant)}
             for letters in {*letters_of(unit, None), *(with_vowel if ends_stem(unit) else ())}:
                 self._units.setdefault(letters, []).append(unit)
 
@@ -192,18 +194,31 @@ class NativeSpeller:
         return score + _CHANNEL * math.log(prob) - _penalty(units, following)
 
 
+class _Sound(NamedTuple):
+    """Parts of the name of a unit's first character, such as "DEVANAGARI VOWEL SIGN AA"."""
+
+    script: str
+    consonant: str  # without its inherent vowel, such as "KH"
+    vowel: str  # such as "AA"
+    is_sign: bool  # a vowel sign
+    is_nasal: bool
+
+
 @cache
-def script_name(character: str) -> str:
-    """Return the name of a character without its script, such as "VOWEL SIGN AA"."""
-    return unicodedata.name(character, "").partition(" ")[2]
+def _sound_of(unit: Unit) -> _Sound:
+    script, _, name = unicodedata.name(unit[0], "").partition(" ")
+    letter = name.removeprefix("LETTER ")
+    is_consonant = name != letter and letter not in _VOWELS and " " not in letter
+    consonant = letter[:-1] if is_consonant and letter.endswith("A") else ""
+    vowel, is_nasal = letter.removeprefix("VOWEL SIGN "), name in _NASALS
+    return _Sound(script, consonant, vowel, name.startswith("VOWEL SIGN "), is_nasal)
 
 
 @cache
 def is_indic(unit: Unit) -> bool:
     """Return whether a unit belongs to a script that has a virama."""
-    script = unicodedata.name(unit[0], "").partition(" ")[0]
     try:
-        return bool(unicodedata.lookup(f"{script} SIGN VIRAMA"))
+        return bool(unicodedata.lookup(f"{_sound_of(unit).script} SIGN VIRAMA"))
     except KeyError:
         return False
 
@@ -216,22 +231,22 @@ def may_follow(units: Sequence[Unit], following: Unit | None) -> bool:
     has_vowel = bool(units) and ends_stem(units[-1])
     if following is None:
         return has_vowel
-    if _is_vowel_sign(following):
-        return has_vowel and bool(_consonant(units[-1]))
-    if not units:
-        return not _is_nasal(following)
-    return has_vowel or bool(_consonant(following))
+    sound = _sound_of(following)
+    if sound.is_sign:
+        return has_vowel and bool(_sound_of(units[-1]).consonant)
+    return has_vowel or bool(sound.consonant) if units else not sound.is_nasal
 
 
 @cache
 def letters_of(unit: Unit, following: Unit | None) -> dict[str, float]:
     """Return the probability of each romanization of a unit, given the unit that follows it."""
-    if _is_nasal(unit):
+    sound = _sound_of(unit)
+    if sound.is_nasal:
         return {"n": 0.3, "m": 0.3} if following is None else {"n": 0.98, "m": 0.02}
-    if vowel := _VOWELS.get(_vowel(unit)):
+    if vowel := _VOWELS.get(sound.vowel):
         return vowel
-    consonant = _romanized(_consonant(unit))
-    if not ends_stem(unit) or (following is not None and _is_vowel_sign(following)):
+    consonant = _romanized(sound.consonant)
+    if not ends_stem(unit) or (following is not None and _sound_of(following).is_sign):
         return consonant
     share = 0.005 if following is None else 0.999  # written part of inherent vowels
     return {
@@ -243,44 +258,17 @@ def letters_of(unit: Unit, following: Unit | None) -> dict[str, float]:
 
 def _romanized(consonant: str) -> dict[str, float]:
     """Return the letters of a consonant by its name; doubled ones are retroflex."""
-    if not consonant:
-        return {}
-    once = "".join(c for n, c in enumerate(consonant) if n == 0 or c != consonant[n - 1])
-    return _CONSONANTS.get(consonant, {once.lower(): 1.0})
-
-
-@cache
-def _consonant(unit: Unit) -> str:
-    """Return the name of a consonant without its inherent vowel, such as "KH"; "" for others."""
-    name = script_name(unit[0])
-    if not name.startswith("LETTER ") or name.removeprefix("LETTER ") in _VOWELS:
-        return ""
-    letters = name.removeprefix("LETTER ")
-    return letters[:-1] if letters.endswith("A") and " " not in letters else ""
-
-
-@cache
-def _vowel(unit: Unit) -> str:
-    return script_name(unit[0]).removeprefix("VOWEL SIGN ").removeprefix("LETTER ")
-
-
-@cache
-def _is_vowel_sign(unit: Unit) -> bool:
-    return script_name(unit[0]).startswith("VOWEL SIGN ")
-
-
-@cache
-def _is_nasal(unit: Unit) -> bool:
-    return script_name(unit[0]) in ("SIGN ANUSVARA", "SIGN CANDRABINDU")
+    once = "".join(letter for letter, _ in groupby(consonant.lower()))
+    return _CONSONANTS.get(consonant, {once: 1.0}) if consonant else {}
 
 
 def _penalty(units: tuple[Unit, ...], following: Unit | None) -> float:
     """Return the penalty of the last unit, in nats."""
-    if consonant := _consonant(units[-1]):
+    _, consonant, vowel, *_ = _sound_of(units[-1])
+    if consonant:
         is_doubled = consonant[1:2] == consonant[0]
         return _RETROFLEX.get(consonant[0], 0.0) if is_doubled else 0.0
-    vowel, first = _vowel(units[-1]), len(units) == 1
-    if vowel == "AA" and first:
+    if vowel == "AA" and len(units) == 1:
         return _INITIAL_A
     if following is None:
         return 0.0

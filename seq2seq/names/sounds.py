@@ -66,7 +66,6 @@ def sound_of(character: str) -> str:
 
 @cache
 def _consonants(letters: str) -> str:
-    """Return the consonants, without repetitions."""
     return "".join(letter for letter, _ in groupby(letters) if letter not in _VOWELS)
 
 

@@ -32,8 +32,6 @@ _MAX_UNITS = 25  # for a chunk
 
 
 class _PartialSpelling(NamedTuple):
-    """A partial spelling: what the models know of it, and its text."""
-
     links: History
     units: History
     text: str

@@ -3,7 +3,7 @@
 Every write is atomic. Weights carry checksums of themselves and the vocabulary, and config keys.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,18 +74,7 @@ def save_snapshot(
 ) -> None:
     """Save the weights of a step, then remove all but the `keep` newest snapshots."""
     save_weights(folder / f"step-{header.step}.safetensors", weights, header)
-    _remove(layout.snapshots(folder)[:-keep])
-
-
-def remove_snapshots(folder: Path, after: int) -> None:
-    """Remove the snapshots of later steps, which training will repeat."""
-    _remove(path for path in layout.snapshots(folder) if (layout.snapshot_step(path) or 0) > after)
-
-
-def _remove(paths: Iterable[Path]) -> None:
-    for path in paths:
-        with layout.writing(path):
-            path.unlink(missing_ok=True)
+    layout.remove(layout.snapshots(folder)[:-keep])
 
 
 def load_model(folder: Path, device: torch.device, name: str = layout.BEST) -> LoadedRun:
@@ -170,12 +159,6 @@ class WarmStart(NamedTuple):
     model: Seq2Seq
     vocabularies: Vocabularies
     note: str  # for the log
-
-    def initialise(self, model: Seq2Seq) -> None:
-        """Give a model of the new run the weights."""
-        weights = named_weights(model)
-        for name, weight in named_weights(self.model).items():
-            weights[name].copy_(weight)
 
 
 def read_warm_start(folder: Path, config: Config) -> WarmStart:

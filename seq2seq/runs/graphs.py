@@ -121,7 +121,6 @@ def _write_export(
 
 
 def _description(run: StoredRun) -> dict[str, object]:
-    """Describe a run for programs that translate with its graphs."""
     return {
         "format": engine_folder.FORMAT,
         "seq2seq": __version__,

@@ -8,7 +8,6 @@ engine/                the best weights as ONNX graphs, for translation without 
 last.safetensors       training state
 previous.safetensors   the training state before it; resumed from if the last is missing
 metrics.jsonl          losses and scores, which the seed determines
-metrics.csv            the same as a table, a row for each step
 samples.jsonl          a few validation sentences and their translations at each validation
 timing.jsonl           speed and times
 train.log              log of the training
@@ -19,7 +18,7 @@ report.html            page about the run, which `seq2seq report` writes
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,17 +36,17 @@ CONFIG, VOCABULARY = "config.yaml", "vocabulary"
 ENGINE = "engine"  # folder of the graphs
 DESCRIPTION = "export.json"  # in an exported model
 _SNAPSHOT = re.compile(r"step-([1-9][0-9]*)\.safetensors")
-_OPTIMIZER = "optimizer."  # moments in a training state, which may overflow
+MOMENTS = "optimizer."  # prefix of those in a training state, which may overflow
 METRICS, TIMING, LOG, TENSORBOARD = "metrics.jsonl", "timing.jsonl", "train.log", "tensorboard"
-METRICS_TABLE, SAMPLES = "metrics.csv", "samples.jsonl"
+SAMPLES = "samples.jsonl"
 PAGE = "report.html"
-FIGURES = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD)
+FIGURES = (METRICS, SAMPLES, TIMING, LOG, TENSORBOARD)
 RESERVED = (CONFIG, VOCABULARY, BEST, LAST, PREVIOUS, ENGINE, LOCK, *FIGURES)  # names of files
 
 
 def model_tensors(tensors: "Mapping[str, Tensor]") -> "dict[str, Tensor]":
     """Return the tensors of a checkpoint or training state that are weights or their averages."""
-    return {name: tensor for name, tensor in tensors.items() if not name.startswith(_OPTIMIZER)}
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(MOMENTS)}
 
 
 def snapshot_step(path: Path) -> int | None:
@@ -97,20 +96,29 @@ def _use_of(path: Path) -> str:
 @contextmanager
 def writing(path: Path, folder: Path | None = None) -> Iterator[None]:
     """Convert a failure to write into a RunError; the run folder is that of the file if None."""
+    folder = folder or path.parent
     try:
         yield
     except OSError as error:
-        raise write_failure(path, folder or path.parent, error) from None
+        remedy = "Fix the problem and start again"
+        if not folder.is_dir():
+            remedy = f"The run folder {folder} does not exist"
+        elif existing(folder, (LAST, PREVIOUS, BEST)):
+            remedy = recovery_hint(folder)
+        text = f"{path}: cannot be written ({error.strerror or error})"
+        raise RunError(f"{text}. {remedy}") from None
 
 
-def write_failure(path: Path, folder: Path, error: OSError) -> RunError:
-    """Return the error for a file of a run that cannot be written: what is left was verified."""
-    remedy = "Fix the problem and start again"
-    if not folder.is_dir():
-        remedy = f"The run folder {folder} does not exist"
-    elif existing(folder, (LAST, PREVIOUS, BEST)):
-        remedy = recovery_hint(folder)
-    return RunError(f"{path}: cannot be written ({error.strerror or error}). {remedy}")
+def remove_snapshots(folder: Path, after: int) -> None:
+    """Remove the snapshots of later steps, which training will repeat."""
+    remove(path for path in snapshots(folder) if (snapshot_step(path) or 0) > after)
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files of a run; raises RunError."""
+    for path in paths:
+        with writing(path):
+            path.unlink(missing_ok=True)
 
 
 def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:
@@ -131,21 +139,19 @@ def _is_intact(path: Path) -> bool | None:
     return True
 
 
+def is_reserved(name: str) -> bool:
+    """Return whether a run writes a file or folder of this name, or of this temporary name."""
+    name = name.removesuffix(PART_SUFFIX)
+    return name in RESERVED or snapshot_step(Path(name)) is not None
+
+
 def belongs_to_run(path: Path, folder: Path) -> bool:
     """Return whether a path is, by name or by a link, a file that the run in `folder` writes."""
     target, root = path.resolve(), folder.resolve()
-    if target.is_relative_to(root) and target != root:
-        name = target.relative_to(root).parts[0].removesuffix(PART_SUFFIX)
-        if name in RESERVED or snapshot_step(root / name) is not None:
-            return True
-    return any(same_file(path, file) for file in _files_of_run(root))
-
-
-def _files_of_run(folder: Path) -> Iterator[Path]:
-    for name in existing(folder, RESERVED):
-        yield folder / name
-        if (folder / name).is_dir():
-            yield from (folder / name).rglob("*")
+    if root in target.parents and is_reserved(target.relative_to(root).parts[0]):
+        return True
+    files = [root / name for name in existing(root, RESERVED)]
+    return any(same_file(path, file) for top in files for file in (top, *top.rglob("*")))
 
 
 def existing(folder: Path, names: Sequence[str]) -> list[str]:

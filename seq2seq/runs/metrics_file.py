@@ -1,11 +1,9 @@
-"""Files of metrics, a JSON object on each line: read, truncate and tabulate them."""
+"""Files of metrics, a JSON object on each line: read and truncate them."""
 
-import csv
 import hashlib
-import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +57,6 @@ def write_lines(path: Path, lines: Sequence[bytes]) -> None:
 
 
 def _values(line: bytes) -> dict[str, Any] | None:
-    """Return the values of a line; None if it is damaged."""
     try:
         values = json.loads(line)
     except (ValueError, RecursionError):
@@ -80,16 +77,3 @@ def truncate_metrics(path: Path, step: int) -> list[bytes]:
     lines = lines_up_to(raw_lines(path), step)
     write_lines(path, lines)
     return lines
-
-
-def metrics_table(lines: Sequence[Mapping[str, float]]) -> str:
-    """Return CSV with a row for each step, and a column for each figure in alphabetical order."""
-    rows: dict[float, dict[str, float]] = {}
-    for line in lines:
-        rows.setdefault(line["step"], {}).update(line)
-    figures = {name for row in rows.values() for name in row} - {"step"}
-    text = io.StringIO()
-    writer = csv.DictWriter(text, ["step", *sorted(figures)], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows.values())
-    return text.getvalue()

@@ -2,38 +2,15 @@
 
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from seq2seq.config.schema import Config, dump_config, read_config_file
 from seq2seq.data.training_data import FOLDER as CACHE
-from seq2seq.runs import layout, training_state
-from seq2seq.runs.checkpoint import check_score_class, remove_snapshots
-from seq2seq.runs.run_config import config_changes, that_change_weights
+from seq2seq.runs import layout
+from seq2seq.runs.progress import resumable
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.files import PART_SUFFIX, check_paths, check_readable, part_of, refused_link
-from seq2seq.runtime.locks import LOCK, FolderLock, exclusive_lock
-
-# Files that a run writes under another name and renames.
-_REPLACED = (layout.LAST, layout.BEST, layout.METRICS, layout.METRICS_TABLE, layout.SAMPLES)
-
-
-class OpenFolder(NamedTuple):
-    """A run folder that this process has locked, if others might train there."""
-
-    lock: FolderLock | None
-    state: training_state.TrainingState | None  # the state to resume from; None for a run to start
-
-
-@contextmanager
-def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenFolder]:
-    """Lock the run folder, check it and read the state to resume from; raises UserError."""
-    check_place(config.run_dir)
-    with exclusive_lock(config.run_dir) as lock:
-        check_folder(config, resume, overwrite)
-        yield OpenFolder(lock, resumed_state(config) if resume else None)
+from seq2seq.runtime.locks import LOCK
 
 
 def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
@@ -47,7 +24,6 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         raise UserError(f"{names}: give one of them")
     check_place(folder)
     check_paths(*config.data.paths())
-    check_score_class(config)
     check_readable(folder / layout.CONFIG)
     _check_files(folder)
     for path in config.data.paths():
@@ -64,23 +40,6 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
         ways = f"Resume it with {argument('resume', True)}, replace it with "
         ways += f"{argument('overwrite', True)}, or set another run_dir"
         raise UserError(f"{folder}: already holds a run. {ways}")
-
-
-def resumed_state(config: Config) -> training_state.TrainingState | None:
-    """Read the state to resume from, if there is one; raises UserError for another config."""
-    folder = config.run_dir
-    state = training_state.read_state(folder)
-    if state is None:
-        return None
-    if changes := config_changes(state.path, state.header, config):
-        remedy = training_state.another_run(folder, not that_change_weights(changes, config))
-        raise UserError(
-            f"{folder}: {argument('resume', True)} needs the config that the run started with. "
-            "These keys differ:",
-            *(f"  {change}" for change in changes),
-            f"Restore them, or {remedy}",
-        )
-    return state
 
 
 def check_place(folder: Path) -> None:
@@ -127,7 +86,7 @@ def _check_holds_run(folder: Path) -> None:
     for name in (*layout.FIGURES, layout.VOCABULARY):  # other files are replaced, links included
         if (folder / name).is_symlink():
             raise refused_link(folder / name)
-    if training_state.resumable(folder) is not None or _is_empty(folder):
+    if resumable(folder) is not None or _is_empty(folder):
         return
     if not holds_run(folder):
         text = f"not a run folder, it has no {layout.CONFIG} of a run, and it is not empty either"
@@ -150,25 +109,19 @@ def _is_empty(folder: Path) -> bool:
 
 def clear(folder: Path) -> None:
     """Remove a run, but no other files that lie beside it."""
-    with layout.writing(folder, folder):
-        for name in (*_REPLACED, layout.PREVIOUS, layout.TIMING, layout.LOG):
-            (folder / name).unlink(missing_ok=True)
-        for name in (layout.VOCABULARY, layout.ENGINE, layout.TENSORBOARD):
-            if (folder / name).is_symlink():
-                (folder / name).unlink()
-            elif (folder / name).is_dir():
-                shutil.rmtree(folder / name)
-    remove_snapshots(folder, after=0)
     remove_parts(folder)
-    with layout.writing(folder, folder):  # last: until then the rest counts as a run
-        (folder / layout.CONFIG).unlink(missing_ok=True)
+    with layout.writing(folder, folder):
+        for name in reversed(layout.existing(folder, layout.RESERVED)):
+            path = folder / name  # the config is the last: until then the rest counts as a run
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif name != LOCK:
+                path.unlink(missing_ok=True)
 
 
 def remove_parts(folder: Path) -> None:
     """Remove the partial files of a killed process."""
     with layout.writing(folder, folder):
-        for name in (*_REPLACED, layout.CONFIG):
-            (folder / f"{name}{PART_SUFFIX}").unlink(missing_ok=True)
-        for path in folder.glob(f"step-*{PART_SUFFIX}"):
-            if layout.snapshot_step(path.with_suffix("")) is not None:
+        for path in folder.glob(f"*{PART_SUFFIX}"):
+            if layout.is_reserved(path.name):
                 path.unlink()

@@ -87,7 +87,7 @@ def check_shapes(path: Path, tensors: "Tensors", expected: "Tensors") -> None:
             raise shape_mismatch(path, name)
 
 
-def shape_mismatch(path: Path, name: str) -> UserError:
+def shape_mismatch(path: Path | str, name: str) -> UserError:
     """Return the error for a tensor that is not one of the model's."""
     text = f"tensor {name} does not fit the config in this folder"
     return UserError(f"{path}: {text}; take both files from the same run")
@@ -96,19 +96,13 @@ def shape_mismatch(path: Path, name: str) -> UserError:
 def non_finite(tensors: "Tensors") -> str | None:
     """Describe the first tensor with a value that is nan or infinite; None if all are finite."""
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not _is_finite(tensor):
+        # The extremes are a tenth of the work of a test of each value.
+        extremes = tensor.aminmax() if tensor.is_floating_point() and tensor.numel() else ()
+        if not all(extreme.isfinite() for extreme in extremes):
             values = tensor[~tensor.isfinite()]
             text = f"({len(values):,} values, such as {values[0].item()})"
             return f"tensor {name} is not finite {text}"
     return None
-
-
-def _is_finite(tensor: "Tensor") -> bool:
-    """Return whether all values are finite: the extremes, a tenth of the work of a test of each."""
-    if not tensor.numel():
-        return True
-    least, largest = tensor.aminmax()
-    return bool(least.isfinite() & largest.isfinite())
 
 
 def check_finite(path: Path, tensors: "Tensors") -> None:
@@ -117,7 +111,7 @@ def check_finite(path: Path, tensors: "Tensors") -> None:
         raise DamagedFile(f"{path}: {fault}")
 
 
-def copy_into(tensors: "Tensors", into: "Tensors", path: Path) -> None:
+def copy_into(tensors: "Tensors", into: "Tensors", path: Path | str) -> None:
     """Copy tensors by name; raises UserError if a data type differs."""
     for name, tensor in tensors.items():
         if tensor.dtype != into[name].dtype:

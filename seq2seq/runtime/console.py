@@ -38,7 +38,6 @@ def say(text: str) -> None:
 
 
 def _print(text: str, stream: TextIO) -> None:
-    """Print a text above any progress bar."""
     if (tqdm := sys.modules.get("tqdm")) is not None:
         tqdm.tqdm.write(text, file=stream)
     else:
@@ -93,12 +92,10 @@ def console() -> Iterator[None]:
 
 def processor() -> str:
     """Return the name of the processor, as the system has it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
+    with suppress(OSError):
+        info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        if model := re.search(r"^model name\s*: *(.*\S)", info, re.MULTILINE):
+            return model[1]
     return platform.processor() or "unknown"
 
 

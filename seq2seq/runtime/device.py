@@ -213,16 +213,15 @@ def trim_memory() -> None:
 
 
 def _find(name: str) -> torch.device:
-    count = torch.cuda.device_count()
+    count, missing = torch.cuda.device_count(), ""
     if name == "auto":
         return torch.device("cuda" if count else "cpu")
-    kind, _, number = name.partition(":")
-    if not re.fullmatch("cpu|mps|cuda(:(0|[1-9][0-9]*))?", name):
+    valid = re.fullmatch("cpu|mps|cuda(?::(0|[1-9][0-9]*))?", name)
+    if valid is None:
         raise UserError("must be auto, cpu, cuda, cuda:N or mps", argument="device", value=name)
-    missing = ""
-    if kind == "mps" and not torch.backends.mps.is_available():
+    if name == "mps" and not torch.backends.mps.is_available():
         missing = "no GPU by Apple"
-    if kind == "cuda" and int(number or 0) >= count:
+    if name.startswith("cuda") and int(valid[1] or 0) >= count:
         missing = f"{count or 'no'} CUDA device{'s' * (count > 1)}"
     if missing:
         text = f"this machine has {missing}; use cpu or auto"

@@ -3,7 +3,7 @@
 import re
 import shlex
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 HEAD_BYTES = 512  # that `recognise` needs: a tar archive has its mark at byte 257
 _MAX_HEAD_BYTES = 4096  # examined of longer ones
@@ -12,7 +12,8 @@ COMPRESSED = (".gz", ".bz2")  # endings of files that are decompressed when read
 Format = Literal["tsv", "csv", "json"]
 _TABLES: dict[str, Format] = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".json": "json"}
 DOCUMENTS = {".html": "html", ".htm": "html", ".xhtml": "html", ".srt": "srt", ".vtt": "vtt"}
-DOCUMENT_FORMATS = ("text", "html", "srt", "vtt")
+DocumentFormat = Literal["text", "html", "srt", "vtt"]
+DOCUMENT_FORMATS: tuple[str, ...] = get_args(DocumentFormat)
 
 
 def is_column_number(column: str) -> bool:

@@ -51,12 +51,10 @@ class FolderLock:
             os.close(self._descriptor)
 
     def _is_in_place(self) -> bool:
-        if self._descriptor < 0:
-            return True
-        try:
-            return os.path.samestat(os.fstat(self._descriptor), self._path.stat())
-        except OSError:
-            return False
+        file = self._descriptor
+        with suppress(OSError):
+            return file < 0 or os.path.samestat(os.fstat(file), self._path.stat())
+        return False
 
 
 @contextmanager
@@ -108,30 +106,25 @@ def _try_lock(descriptor: int, path: Path, wait: bool) -> bool:
     Raises BlockingIOError if another process holds the lock and `wait` is not set.
     """
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if not wait:
-                raise
-            if is_main_process():
-                logger.info(f"note: {path}: waiting for another process")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError as error:
-        os.close(descriptor)
-        if isinstance(error, BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if not wait:
+            os.close(descriptor)
             raise
+        if is_main_process():
+            logger.info(f"note: {path}: waiting for another process")
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:
+        os.close(descriptor)
         return False
     return True
 
 
 def _open_regular(path: Path) -> int:
     """Open or create a file to lock; raises OSError, and UserError for a pipe or a device."""
-    error = UserError(f"{path}: is not a file but has the reserved name of a lock; move it away")
-    try:
+    with suppress(IsADirectoryError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
-    except IsADirectoryError:
-        raise error from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
         os.close(descriptor)
-        raise error
-    return descriptor
+    raise UserError(f"{path}: is not a file but has the reserved name of a lock; move it away")

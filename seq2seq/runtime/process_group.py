@@ -4,6 +4,7 @@ torch is imported inside functions: the command line asks for the rank before it
 """
 
 import os
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -100,12 +101,11 @@ class ProcessGroup:
         if self.size == 1:
             return [list(values)]
         import torch
-        import torch.distributed as dist
 
         row = torch.tensor(values, dtype=torch.float64)
         rows = [torch.empty_like(row) for _ in range(self.size)]
         with distributed_errors():
-            dist.all_gather(rows, row)
+            torch.distributed.all_gather(rows, row)
         return [row.tolist() for row in rows]
 
     def sum(self, values: Sequence[float]) -> list[float]:
@@ -205,11 +205,11 @@ def _environment_problem() -> str | None:
     environment = os.environ
     if not environment.keys() >= _TORCHRUN:
         return None
-    for name in _NUMBERS:
-        value = environment.get(name, "0")
-        if not (value.isascii() and value.isdecimal() and len(value) < 10):
+    values = {name: environment.get(name, "0") for name in _NUMBERS}
+    for name, value in values.items():
+        if not re.fullmatch("[0-9]{1,9}", value):
             return f"{name}: not a number in the environment ({value!r})"
-    rank, size, port = (int(environment[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+    rank, size, port, *_ = map(int, values.values())
     if rank >= size:
         return f"RANK: {rank} in the environment is not below WORLD_SIZE, {size}"
     return f"MASTER_PORT: {port} in the environment is above 65535" if port > 65535 else None

@@ -1,4 +1,4 @@
-"""Guard before the application: hosts, origins, size and time of requests, headers, failures."""
+"""Guard before the application: hosts, origins, tokens, headers, failures."""
 
 import asyncio
 import hmac
@@ -34,8 +34,6 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-_BYTES_PER_CHARACTER = 12  # as two JSON escapes
-_OTHER_BYTES = 1 << 16  # bytes of a request besides its characters
 
 
 @dataclass(frozen=True)
@@ -109,11 +107,6 @@ class ErrorMessage(BaseModel):
     error: str = Field(description="what is wrong and what to do")
 
 
-def disconnected() -> HTTPException:
-    """Return the error for a client that is gone: no answer is sent (499, as of nginx)."""
-    return HTTPException(499, "the client has disconnected")
-
-
 RESPONSES: dict[int | str, dict[str, object]] = {
     status: {"model": ErrorMessage, "description": description}
     for status, description in (
@@ -150,7 +143,6 @@ HANDLED = (AnyHTTPException, ValidationError, UserError, RunError, TimeoutError,
 
 
 def _described(mistake: Mapping[str, Any]) -> str:
-    """Return a mistake with its place in the request."""
     place, kind = ".".join(map(str, mistake["loc"])), mistake["type"]
     message = str(mistake["msg"]).removeprefix("Value error, ")
     if kind == "json_invalid":
@@ -165,8 +157,8 @@ def _described(mistake: Mapping[str, Any]) -> str:
 class Guard:
     """Outermost ASGI application: everything that holds for every request."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, access: Access) -> None:
-        self._app, self._limits, self._access = app, limits, access
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self._app, self._access = app, access
         self._active = 0  # requests being received or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -190,7 +182,7 @@ class Guard:
                 answer = error_response(*refused)
                 await answer(scope, receive, send_guarded)
             else:
-                await self._app(scope, self._bounded(scope, receive), send_guarded)
+                await self._app(scope, receive, send_guarded)
         except asyncio.CancelledError:  # by a shutdown that does not wait
             if not status:
                 text = "the server is shutting down"
@@ -211,45 +203,13 @@ class Guard:
         return None
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
-        """Log a request, where the log is for machines."""
         figures = {"path": scope["path"], "status": status, "seconds": round(seconds, 3)}
         if client := scope.get("state", {}).get("client"):
             figures["client"] = client
         logger.debug("request", extra={"request": figures})
 
-    def _bounded(self, scope: Scope, receive: Receive) -> Receive:
-        """Return a `receive` that refuses a body that is too large, too slow or incomplete."""
-        length = Headers(scope=scope).get("content-length", "0")
-        most = left = _BYTES_PER_CHARACTER * self._limits.characters + _OTHER_BYTES
-        complete, is_too_large = False, length.isdigit() and int(length) > most
-        too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send less")
-        end = time.monotonic() + self._limits.seconds
-
-        async def receive_bounded() -> Message:
-            nonlocal left, complete
-            if complete:
-                return await receive()  # waits for the client to disconnect
-            if is_too_large:
-                raise too_large
-            try:
-                async with asyncio.timeout(end - time.monotonic()):
-                    message = await receive()
-            except TimeoutError:
-                raise HTTPException(408, "the request arrives too slowly") from None
-            if message["type"] == "http.disconnect":
-                raise disconnected()
-            if message["type"] == "http.request":
-                left -= len(message.get("body", b""))
-                complete = not message.get("more_body", False)
-            if left < 0:
-                raise too_large
-            return message
-
-        return receive_bounded
-
 
 def _host_name(host: str) -> str:
-    """Return the name in a Host header, without port and brackets."""
     name, _, port = host.lower().rpartition(":")
     return (name if port.isdecimal() else host.lower()).strip("[]")
 

@@ -44,16 +44,15 @@ def create_app(
     access: Access | None = None,
     settings: SearchSettings = DEFAULT_SETTINGS,
 ) -> ASGIApp:
-    """Return the application; its lifespan starts and stops the thread that translates."""
+    """Return the application; its lifespan ends once all is translated."""
     limits, access = limits or Limits(), access or Access()
     queue = TranslationQueue(limits.queue_lines)
     service = Service(pairs, queue, limits, access, settings)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        queue.start()
         yield
-        await asyncio.to_thread(queue.close)
+        await queue.close()
 
     app = FastAPI(
         title="seq2seq",
@@ -76,7 +75,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return Guard(app, limits, access)
+    return Guard(app, access)
 
 
 class Connection(H11Protocol):

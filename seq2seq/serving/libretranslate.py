@@ -5,9 +5,8 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email import message_from_bytes
-from email.message import EmailMessage
 from email.policy import HTTP
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
@@ -15,9 +14,11 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from seq2seq.data.languages import language_name
+from seq2seq.inference.documents import SourceDocument
+from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES, Client, ErrorMessage
-from seq2seq.serving.service import AUTO, JSON, Body, Document, LanguagePair, Service
+from seq2seq.serving.service import AUTO, Body, LanguagePair, Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -30,7 +31,7 @@ class TranslateText(BaseModel):
     q: requests.Texts = Field(description="a text, or several; each of its lines is translated")
     source: str = Field(AUTO, description='code of the source language; "auto": the only one')
     target: str = Field(description="code of the target language")
-    format: requests.Format = Field("text", description=requests.FORMAT)
+    format: DocumentFormat = Field("text", description=requests.FORMAT)
     alternatives: Annotated[int, Field(ge=0, le=100)] = Field(
         0, description="further translations; at most one less than the beam size"
     )
@@ -131,7 +132,7 @@ def router(service: Service) -> APIRouter:
     @routes.get("/health", responses={503: _STOPPING})
     async def health() -> dict[str, str | int]:
         """Return 200 while the server accepts requests, with its lines that wait or are done."""
-        if not service.queue.is_alive:
+        if not service.queue.is_open:
             raise HTTPException(503, "the server is shutting down")
         queue = service.queue
         return {"status": "ok", "waiting": queue.waiting, "translated": queue.translated}
@@ -142,19 +143,15 @@ def router(service: Service) -> APIRouter:
 async def _read(service: Service, request: Request, model: type[Body]) -> tuple[Body, Client]:
     """Return the fields of a JSON or form body, and the client of its token or the header's."""
     client = service.access.client(request) if "authorization" in request.headers else None
-    kind = requests.kind_of(request)
-    if kind in (_FORM, _MULTIPART):
-        form = await asyncio.to_thread(_form, request.headers["content-type"], await request.body())
-        body = model.model_validate(form)
-    elif kind == JSON:
-        body = await requests.read_json(request, model)
+    if requests.kind_of(request) in (_FORM, _MULTIPART):
+        content, kind = await service.body(request), request.headers["content-type"]
+        body = model.model_validate(await asyncio.to_thread(_form, kind, content))
     else:
-        raise HTTPException(415, f"{kind}: send {JSON} or {_FORM}")
+        body = await service.read_json(request, model, _FORM)
     return body, client or service.access.client(request, getattr(body, "api_key", None))
 
 
 def _form(header: str, body: bytes) -> dict[str, object]:
-    """Return the fields of a form; raises HTTPException."""
     try:
         is_multipart = header.strip().lower().startswith(_MULTIPART)
         return _fields(_multipart(header, body) if is_multipart else _urlencoded(body))
@@ -163,7 +160,6 @@ def _form(header: str, body: bytes) -> dict[str, object]:
 
 
 def _urlencoded(body: bytes) -> dict[str, list[str]]:
-    """Return the values of each field of a form; raises ValueError."""
     text = body.decode()
     form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
     for name in form:
@@ -177,8 +173,7 @@ def _multipart(header: str, body: bytes) -> dict[str, list[str]]:
     """Return the values of each field of a form, as JavaScript's FormData sends it."""
     head = f"Content-Type: {header}\r\n\r\n".encode("latin-1")
     form: dict[str, list[str]] = {}
-    message = message_from_bytes(head + body, policy=HTTP)
-    parts = cast("list[EmailMessage]", message.get_payload() if message.is_multipart() else [])
+    parts = list(message_from_bytes(head + body, policy=HTTP).iter_parts())
     if not 0 < len(parts) <= _MAX_FIELDS:
         raise ValueError("a form")
     for part in parts:
@@ -205,7 +200,7 @@ def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
 
 
 def _search(
-    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[Document]
+    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[SourceDocument]
 ) -> Search:
     """Return the search of a request: alternatives must not change the translation itself."""
     translator = service.pairs[pair]

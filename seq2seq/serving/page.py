@@ -95,7 +95,6 @@ def examples(run: Path) -> list[str]:
 
 
 def _start_of(path: Path) -> bytes:
-    """Return the first bytes of a file, none if it cannot be read."""
     with suppress(OSError), path.open("rb") as file:
         return file.read(_MAX_BYTES)
     return b""

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import HTTPException, Request
 from pydantic import BaseModel, FailFast, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
+from starlette.requests import ClientDisconnect
 
 from seq2seq.data import languages
 from seq2seq.data.source_profile import scripts_of
@@ -20,11 +21,15 @@ from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
-from seq2seq.serving.access import Access, Client, Limits, disconnected
+from seq2seq.runtime.file_types import DocumentFormat
+from seq2seq.serving.access import Access, Client, Limits
 from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"
+_BYTES_PER_CHARACTER = 12  # as two JSON escapes
+_OTHER_BYTES = 1 << 16  # bytes of a request besides its characters
+_GONE = 499, "the client has disconnected"  # as of nginx; no answer is sent
 Body = TypeVar("Body", bound=BaseModel)
 Item = TypeVar("Item")
 
@@ -45,11 +50,9 @@ class LanguagePairs(dict[LanguagePair, Translator]):
     def find(self, src: str | None, tgt: str | None, text: str = "") -> LanguagePair:
         """Return the pair that a request names.
 
-        An omitted code fits any language, as does "auto" for the source. Where no code is that of a
-        pair, those that differ in case fit, then those of another region (en-US) or of three
-        letters (eng). Of pairs for an unknown source, those of the script of the text fit.
-        Raises UserError if no pair fits, or several do and the request names only
-        one language or one without its region.
+        An omitted code fits any language, as does "auto" for the source. Codes fit by case, else in
+        any case, else without region (en-US) or in three letters (eng). Of pairs for an unknown
+        source, those of the script of the text fit. Raises UserError if none fits, or several do.
         """
         src = None if src == AUTO else src
         codes = (("from", src), ("to", tgt))
@@ -116,7 +119,6 @@ def _checked(value: object, validate: Callable[[object], str | list[str]]) -> st
         raise PydanticCustomError("texts", "must be a string or a list of strings") from None
 
 
-Format = Literal["text", "html", "srt", "vtt"]
 FORMAT = "of the texts; the markup of HTML and the times of subtitles stay"
 Texts = Annotated[str | Items[str], WrapValidator(_checked)]
 
@@ -125,29 +127,13 @@ def text_list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-class PlainText:
-    """A text, each line of which is translated as a line of a file, without its line end."""
-
-    has_inline_markup = False
-
-    def __init__(self, text: str) -> None:
-        self.lines = [line.removesuffix("\r") for line in text.split("\n")]
-
-    def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
-        """Return the translations of a rank, from 0, as lines."""
-        return "\n".join(line.n_best[rank].text for line in translations)
-
-
-Document = PlainText | SourceDocument
-
-
-def read_documents(texts: Sequence[str], format: Format) -> list[Document]:
+def read_documents(texts: Sequence[str], format: DocumentFormat) -> list[SourceDocument]:
     """Return the texts of a request as documents, whose lines are translated."""
-    return [PlainText(text) if format == "text" else SourceDocument(text, format) for text in texts]
+    return [SourceDocument(text, format) for text in texts]
 
 
 def translated_documents(
-    documents: Sequence[Document], translations: Sequence[Translation], n_best: int = 1
+    documents: Sequence[SourceDocument], translations: Sequence[Translation], n_best: int = 1
 ) -> list[list[str]]:
     """Return for each document its translation, then different ones of other ranks."""
     remaining, answers = iter(translations), []
@@ -171,15 +157,6 @@ def kind_of(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() or JSON
 
 
-async def read_json(request: Request, model: type[Body]) -> Body:
-    """Return the fields of a JSON body; raises HTTPException and ValidationError."""
-    if kind_of(request) != JSON:
-        raise HTTPException(415, f"{kind_of(request)}: send {JSON}")
-    body = (await request.body()).removeprefix(b"\xef\xbb\xbf")
-    # The event loop does no work that grows with the request: others wait for it.
-    return await asyncio.to_thread(model.model_validate_json, body)
-
-
 @dataclass(frozen=True)
 class Service:
     """Translators, their queue, and what is allowed."""
@@ -189,6 +166,33 @@ class Service:
     limits: Limits
     access: Access
     settings: SearchSettings = DEFAULT_SETTINGS  # that hold for all requests
+
+    async def read_json(self, request: Request, model: type[Body], *others: str) -> Body:
+        """Return the fields of a JSON body; raises HTTPException and ValidationError."""
+        if (kind := kind_of(request)) != JSON:
+            raise HTTPException(415, f"{kind}: send {' or '.join((JSON, *others))}")
+        body = (await self.body(request)).removeprefix(b"\xef\xbb\xbf")
+        # The event loop does no work that grows with the request: others wait for it.
+        return await asyncio.to_thread(model.model_validate_json, body)
+
+    async def body(self, request: Request) -> bytes:
+        """Return a body; raises HTTPException if it is too large, too slow or incomplete."""
+        most = _BYTES_PER_CHARACTER * self.limits.characters + _OTHER_BYTES
+        too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send less")
+        length, body = request.headers.get("content-length", "0"), bytearray()
+        if length.isdigit() and int(length) > most:
+            raise too_large
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > most:
+                        raise too_large
+        except TimeoutError:
+            raise HTTPException(408, "the request arrives too slowly") from None
+        except ClientDisconnect:
+            raise HTTPException(*_GONE) from None
+        return bytes(body)
 
     def check_size(
         self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0
@@ -217,13 +221,12 @@ class Service:
             await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
-            raise disconnected()
+            raise HTTPException(*_GONE)
         finally:
             answer.cancel()
             gone.cancel()
 
 
 async def _disconnected(request: Request) -> None:
-    """Wait until the client disconnects; its body must have been read."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -4,10 +4,11 @@ Search is batch-invariant: a line has the translation that it has alone, in what
 """
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from fastapi import HTTPException
@@ -62,7 +63,7 @@ class Search:
 
     def check(self, lines: Sequence[QueuedLine]) -> None:
         """Raise UserError for what the translator refuses, with the number of its line."""
-        self.translator.check([line.text for line in lines], **self.arguments(lines))
+        self.translator.stream([line.text for line in lines], **self.arguments(lines))
 
     def arguments(self, lines: Sequence[QueuedLine]) -> dict[str, Any]:
         """Return the arguments by which the translator searches these lines."""
@@ -82,10 +83,9 @@ class _Waiting:
 
     search: Search
     lines: Sequence[QueuedLine]
-    future: "asyncio.Future[list[Translation]]"
+    answer: "asyncio.Future[list[Translation]]"
     started: int = 0
     translations: list[Translation] = field(default_factory=list)
-    cancelled: bool = False
 
     @property
     def left(self) -> int:
@@ -94,14 +94,12 @@ class _Waiting:
 
 
 class _Share(NamedTuple):
-    """Lines of one request in a batch."""
-
     waiting: _Waiting
     lines: Sequence[QueuedLine]
 
 
 class TranslationQueue:
-    """Bounded queue in front of the thread that translates.
+    """Bounded queue in front of the thread that translates; all else is done by the event loop.
 
     Small requests are not held up by large ones: a batch has lines of all requests that can share
     it, and a request that needs further batches lets those of another search go first.
@@ -111,25 +109,17 @@ class TranslationQueue:
         """Hold at most `max_lines` lines that are not yet translated."""
         self._max_lines = max_lines
         self.waiting, self.translated = 0, 0  # lines accepted and not yet translated; translated
+        self.is_open = True
         self._requests: deque[_Waiting] = deque()
-        self._changed = threading.Condition()
-        self._closing = False
-        self._thread = threading.Thread(target=self._run, name="translation", daemon=True)
+        self._thread = ThreadPoolExecutor(1, "translation")
+        self._work: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def close(self) -> None:
+    async def close(self) -> None:
         """Translate what is left in the queue, then stop the thread."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
-        self._thread.join()
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether the thread takes requests."""
-        return self._thread.is_alive() and not self._closing
+        self.is_open = False
+        if self._work is not None:
+            await self._work
+        self._thread.shutdown()
 
     async def translate(
         self, search: Search, lines: Sequence[QueuedLine], timeout: float
@@ -140,41 +130,28 @@ class TranslationQueue:
         """
         if not lines:
             return []
-        future: asyncio.Future[list[Translation]] = asyncio.get_running_loop().create_future()
-        waiting = _Waiting(search, lines, future)
-        self._put(waiting)
+        if self.waiting + len(lines) > self._max_lines:
+            raise HTTPException(503, "the queue is full; try again in 1 s", {"Retry-After": "1"})
+        waiting = _Waiting(search, lines, asyncio.get_running_loop().create_future())
+        self._requests.append(waiting)
+        self.waiting += len(lines)
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._translate_all())
         try:
             async with asyncio.timeout(timeout):
-                return await future
+                return await waiting.answer
         finally:
             self._drop(waiting)
 
-    def _put(self, waiting: _Waiting) -> None:
-        with self._changed:
-            if self.waiting + waiting.left > self._max_lines:
-                text = "the queue is full; try again in 1 s"
-                raise HTTPException(503, text, {"Retry-After": "1"})
-            self._requests.append(waiting)
-            self.waiting += waiting.left
-            self._changed.notify()
-
     def _drop(self, waiting: _Waiting) -> None:
-        """Remove a request whose answer is no longer wanted; no effect on a finished one."""
-        with self._changed:
-            waiting.cancelled = True
-            if waiting in self._requests:
-                self._requests.remove(waiting)
-                self.waiting -= waiting.left
+        """Remove a request that needs no more lines; no effect on a finished one."""
+        if waiting in self._requests:
+            self._requests.remove(waiting)
+            self.waiting -= waiting.left
 
-    def _run(self) -> None:
-        """Translate batches until the queue is closed and empty."""
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._requests or self._closing)
-                if not self._requests:
-                    return
-                batch = self._take()
-            self._translate(batch)
+    async def _translate_all(self) -> None:
+        while self._requests:
+            await self._translate(self._take())
 
     def _take(self) -> list[_Share]:
         """Return lines of the requests that can share a batch with the first one."""
@@ -203,29 +180,37 @@ class TranslationQueue:
             self._requests.append(waiting)
         return _Share(waiting, lines)
 
-    def _translate(self, batch: list[_Share]) -> None:
+    async def _translate(self, batch: list[_Share]) -> None:
         """Translate a batch and answer its requests; one that fails does not fail the others."""
+        call = asyncio.get_running_loop().run_in_executor(self._thread, self._search, batch)
         try:
-            translations = self._search(batch)
-        except _AbandonedError:
-            self._finish(batch, None)
+            translations = iter(await call)
         except Exception as error:
-            if len(batch) > 1:
+            if len(batch) > 1 and not isinstance(error, _AbandonedError):
                 for share in batch:
-                    self._translate([share])
+                    await self._translate([share])
                 return
-            if not isinstance(error, UserError):
+            if not isinstance(error, UserError | _AbandonedError):
                 logger.exception("a request could not be translated")
-            self._finish(batch, error)
-        else:
-            self._finish(batch, translations)
+            for waiting, lines in batch:
+                self.waiting -= len(lines)
+                self._drop(waiting)
+                if not waiting.answer.done():  # cancelled, or timed out
+                    waiting.answer.set_exception(error)
+            return
+        for waiting, lines in batch:
+            self.waiting -= len(lines)
+            self.translated += len(lines)
+            waiting.translations += islice(translations, len(lines))
+            if not (waiting.left or waiting.answer.done()):
+                waiting.answer.set_result(waiting.translations)
 
     def _search(self, batch: list[_Share]) -> list[Translation]:
         search = batch[0].waiting.search
         lines = [line for share in batch for line in share.lines]
 
         def check() -> None:
-            if all(share.waiting.cancelled for share in batch):
+            if all(share.waiting.answer.cancelled() for share in batch):
                 raise _AbandonedError
 
         with cancellable(check):
@@ -234,28 +219,3 @@ class TranslationQueue:
                 text_only=all(share.waiting.search.text_only for share in batch),
                 **search.arguments(lines),
             )
-
-    def _finish(self, batch: list[_Share], result: "list[Translation] | Exception | None") -> None:
-        """Hand over translations, or an error; None: no request wants an answer."""
-        start, answered = 0, []
-        with self._changed:
-            for waiting, lines in batch:
-                self.waiting -= len(lines)
-                if isinstance(result, list):
-                    waiting.translations += result[start : start + len(lines)]
-                    start += len(lines)
-                    self.translated += len(lines)
-                if not waiting.left or isinstance(result, Exception):
-                    answered.append(waiting)
-        if answered:
-            answered[0].future.get_loop().call_soon_threadsafe(_answer, answered, result)
-
-
-def _answer(answered: Sequence[_Waiting], result: object) -> None:
-    for waiting in answered:
-        if waiting.future.done():  # cancelled, or timed out
-            continue
-        if isinstance(result, Exception):
-            waiting.future.set_exception(result)
-        else:
-            waiting.future.set_result(waiting.translations)

@@ -10,15 +10,17 @@ from pydantic import BaseModel, Field
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DESCRIPTIONS
+from seq2seq.inference.documents import SourceDocument
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.nbest import Metric
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.runtime.strict_json import json_text
 from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES
-from seq2seq.serving.service import JSON, Document, Items, LanguagePair, Service, Texts
+from seq2seq.serving.service import JSON, Items, LanguagePair, Service, Texts
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
@@ -44,7 +46,7 @@ class TranslateLines(BaseModel, extra="forbid"):
     """Lines to translate, and how; every field but `text` may be omitted."""
 
     text: Texts = Field(description="a line, or several; no line breaks, unless they have a format")
-    format: requests.Format | None = Field(None, description=f"{requests.FORMAT}; each a document")
+    format: DocumentFormat | None = Field(None, description=f"{requests.FORMAT}; each a document")
     source: str | None = Field(None, description="code of the source language")
     target: str | None = Field(None, description="code of the target language")
     beam_size: Hypotheses | None = Field(None, description="1 is greedy; null: that of the run")
@@ -102,8 +104,8 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request) -> Response:
         """Translate lines, with tokens, scores, attention weights and search settings."""
         client = service.access.client(request)
-        body = await requests.read_json(request, TranslateLines)
-        texts, documents = requests.text_list(body.text), list[Document]()
+        body = await service.read_json(request, TranslateLines)
+        texts, documents = requests.text_list(body.text), list[SourceDocument]()
         if body.format is not None:
             documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
             texts = [line for document in documents for line in document.lines]
@@ -135,7 +137,6 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
 
 
 def _search(service: Service, pair: LanguagePair, body: TranslateLines) -> Search:
-    """Return the search of a request; raises UserError."""
     return Search(
         str(pair),
         service.pairs[pair],
@@ -165,7 +166,7 @@ def _answer(
     pair: LanguagePair,
     translations: Sequence[Translation],
     body: TranslateLines,
-    documents: Sequence[Document],
+    documents: Sequence[SourceDocument],
 ) -> str:
     """Format the answer with the objects that `seq2seq translate --json` prints."""
     nbest = body.n_best is not None

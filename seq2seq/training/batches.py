@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.data.alignment_targets import alignment_targets
-from seq2seq.data.batching import Batch, EpochOrder, make_batch, sampled_pairs
+from seq2seq.data.batching import EpochOrder, sampled_pairs
 from seq2seq.data.length_windows import Rows
+from seq2seq.data.padding import Batch, alignment_targets, make_batch
 from seq2seq.runtime.device import derive_seed
 from seq2seq.runtime.workers import WorkerPool, available_cores
 from seq2seq.training.session import TrainingSession
@@ -144,8 +144,6 @@ def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
 
 def _workers(session: TrainingSession) -> int:
     """Return the number of workers: that of the config, or as many as keep a GPU busy."""
-    if not hasattr(os, "fork"):
-        return 0
     if (count := session.config.training.batch_workers) is not None:
         return count
     if session.device.type != "cuda":

@@ -11,7 +11,7 @@ import torch
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.layout import BEST
-from seq2seq.runs.run_folder import OpenFolder, open_folder
+from seq2seq.runs.training_state import OpenFolder, open_folder
 from seq2seq.runtime.console import console, fixed
 from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import choose_device, deterministic
@@ -26,11 +26,10 @@ from seq2seq.training.divergence import divergence, log_skipped, roll_back
 from seq2seq.training.optimizer import end_of_decay, learning_rate, schedule_note
 from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.reporting import Reporter, RunReporter
-from seq2seq.training.selection import best_note
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 from seq2seq.training.stopping import StopSync, met_limit, stop_signals
-from seq2seq.training.validation import validate
+from seq2seq.training.validation import best_note, validate
 
 
 class Interrupted(KeyboardInterrupt):

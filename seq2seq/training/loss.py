@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from seq2seq.data.batching import Batch
+from seq2seq.data.padding import Batch
 from seq2seq.model.copying import Copying, CopyOutputs
 from seq2seq.model.layers import pad_rows
 from seq2seq.model.seq2seq import Seq2Seq

@@ -5,17 +5,17 @@ from pathlib import Path
 import torch
 
 from seq2seq.config.schema import Config
-from seq2seq.data.corpus import checksum_of_text, same_sides, usable
+from seq2seq.data.corpus import checksum_of_text, same_sides, usable, valid_text
 from seq2seq.data.training_data import TrainingData, training_data
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
-from seq2seq.runs import checkpoint, layout, training_state
+from seq2seq.runs import checkpoint, layout, progress
 from seq2seq.runs.checkpoint import WarmStart, read_warm_start
 from seq2seq.runs.run_config import recorded_vocabularies
-from seq2seq.runs.run_folder import OpenFolder, clear, remove_parts
-from seq2seq.runs.training_state import TrainingState
+from seq2seq.runs.run_folder import clear, remove_parts
+from seq2seq.runs.training_state import OpenFolder, TrainingState, read_state
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError
@@ -27,7 +27,6 @@ from seq2seq.training.session import (
     new_session,
     restore,
     session_data,
-    valid_text,
 )
 
 
@@ -74,12 +73,12 @@ def _read(
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> tuple[SessionData, TrainingData]:
     """Read the texts of a run; the main process checks them against those of the state."""
-    digests = None if state is None else training_state.recorded_digests(state.header)
+    digests = None if state is None else progress.recorded_digests(state.header)
     with training_data(config.data.train, config.run_dir, digests) as source:
         valid = valid_text(config.data, source.text)
-        checksums = training_state.text_checksums(source.checksum, checksum_of_text(valid))
+        checksums = progress.text_checksums(source.checksum, checksum_of_text(valid))
         if state is not None and group.is_main:
-            training_state.check_texts(config.run_dir, state.header, checksums)
+            progress.check_texts(config.run_dir, state.header, checksums)
         vocabularies = _vocabularies(config, source, state, start)
         pairs = source.pairs(vocabularies, config.data.max_length)
         data = session_data(config, vocabularies, pairs, valid, state and state.limit)
@@ -106,8 +105,8 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
     folder = session.config.run_dir
     repairs = restore(session, state)
     with layout.writing(folder / layout.METRICS):
-        problem = training_state.restore_metrics(folder, session.progress)
-    checkpoint.remove_snapshots(folder, after=session.progress.step)
+        problem = progress.restore_metrics(folder, session.progress)
+    layout.remove_snapshots(folder, after=session.progress.step)
     remove_parts(folder)
     checkpoint.update_config(folder, session.config)
     return [*repairs, problem] if problem else repairs
@@ -115,7 +114,7 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
 
 def join_run(config: Config, device: torch.device, group: ProcessGroup) -> TrainingSession:
     """Load the run that the main process set up; raises UserError if a file is not seen here."""
-    state = training_state.read_state(config.run_dir)
+    state = read_state(config.run_dir)
     if state is None:
         raise UserError(
             f"run_dir: {config.run_dir} is not visible to all ranks. Use a shared file system"

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from pathlib import Path
 from typing import IO, Any, Self
@@ -19,10 +19,10 @@ from typing import IO, Any, Self
 from tqdm import tqdm
 
 from seq2seq.runs import layout
-from seq2seq.runs.metrics_file import LineCount, metrics_table, read_metrics, truncate_metrics
+from seq2seq.runs.metrics_file import LineCount, read_metrics, truncate_metrics
 from seq2seq.runtime.console import hides_bars, logger, one_line, printable
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import atomic_write, open_to_append, sync
+from seq2seq.runtime.files import open_to_append, sync
 from seq2seq.runtime.strict_json import json_text
 from seq2seq.training.callbacks import Callback, Sample
 
@@ -90,8 +90,6 @@ class RunReporter(Reporter):
         )
         self._count = LineCount(self._files.truncate(layout.METRICS, step))
         self._files.truncate(layout.SAMPLES, step)
-        if step:
-            self._write_table()
         self._thread_hook = threading.excepthook
         with self._files.writing(layout.TENSORBOARD):
             self._board, problem = open_board(folder)
@@ -184,12 +182,10 @@ class RunReporter(Reporter):
     def sync(self) -> None:
         for name in (layout.METRICS, layout.SAMPLES):
             self._files.sync(name)
-        self._write_table()
 
     def roll_back(self, step: int) -> None:
         self._count = LineCount(self._files.truncate(layout.METRICS, step))
         self._files.truncate(layout.SAMPLES, step)
-        self._write_table()
         self.bar.n = step
         with self._drawing():
             self.bar.refresh()
@@ -207,12 +203,6 @@ class RunReporter(Reporter):
                     self._board.add_scalar(tag(name), value, step)
         for callback in self._callbacks:
             callback.on_metrics(step, values)
-
-    def _write_table(self) -> None:
-        """Write metrics.csv, made of metrics.jsonl, so that it is exact after every resume."""
-        with self._files.writing(layout.METRICS_TABLE):
-            table = metrics_table(self.read_metrics())
-            atomic_write(self._folder / layout.METRICS_TABLE, table.encode())
 
     @contextmanager
     def _drawing(self) -> Iterator[None]:
@@ -291,13 +281,9 @@ class ReportFiles:
             with self.closing(name, earlier):
                 file.close()
 
-    @contextmanager
-    def writing(self, name: str) -> Iterator[None]:
+    def writing(self, name: str) -> AbstractContextManager[None]:
         """Convert a failure to write a file of the run into a RunError."""
-        try:
-            yield
-        except OSError as error:
-            raise layout.write_failure(self._folder / name, self._folder, error) from None
+        return layout.writing(self._folder / name)
 
     @contextmanager
     def closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:

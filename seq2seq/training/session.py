@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from seq2seq.config.schema import Config, DataConfig
-from seq2seq.data.batching import Batch, EncodedPairs, encode_pairs, length_ratio
+from seq2seq.config.schema import Config
+from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
 from seq2seq.data.copied_words import NameInventor
-from seq2seq.data.corpus import ParallelText, check_directions, read_pairs, usable
+from seq2seq.data.corpus import ParallelText, usable
+from seq2seq.data.padding import Batch
 from seq2seq.data.source_profile import LengthLimit, SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
@@ -22,6 +23,7 @@ from seq2seq.runs.checkpoint import CheckpointHeader, WarmStart
 from seq2seq.runs.graphs import store_engine
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.run_config import SOURCE, provenance_of
+from seq2seq.runs.tensor_file import copy_into
 from seq2seq.runs.training_state import (
     Progress,
     StateTensors,
@@ -164,13 +166,6 @@ def call_on_device(
     return session.graphs.call(key, call, *(part for part in parts if part is not None))
 
 
-def valid_text(data: DataConfig, train: ParallelText) -> ParallelText:
-    """Read the validation text; check it and the test text against the training text."""
-    texts = [read_pairs(files) for files in (data.valid, data.test) if files]
-    check_directions(train, texts, data.src_lang)
-    return texts[0]
-
-
 def session_data(
     config: Config,
     vocabularies: Vocabularies,
@@ -203,7 +198,7 @@ def new_session(
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, data.vocabularies)
     if start is not None:
-        start.initialise(model)
+        copy_into(named_weights(start.model), named_weights(model), layout.BEST)
     model = model.to(device)
     averages = {name: weight.clone() for name, weight in named_weights(model).items()}
     progress = Progress(metrics_checksum=LineCount().checksum)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.data.batching import Batch
+from seq2seq.data.padding import Batch
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.device import derive_seed, empty_cache, tensor_cores_for_lstm, trim_memory

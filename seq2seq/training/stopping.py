@@ -9,7 +9,7 @@ from types import FrameType
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
 from seq2seq.runs.layout import BEST
-from seq2seq.runs.training_state import Progress
+from seq2seq.runs.progress import Counters
 from seq2seq.runtime.errors import argument
 from seq2seq.runtime.process_group import ProcessGroup
 
@@ -29,7 +29,7 @@ def last_step_of(config: Config, pairs: EncodedPairs) -> int | None:
     return min((end for end in ends if end is not None), default=None)
 
 
-def met_limit(settings: TrainingConfig, progress: Progress, seconds: float) -> str | None:
+def met_limit(settings: TrainingConfig, progress: Counters, seconds: float) -> str | None:
     """Return the first of LIMITS that is met after `seconds` of training; None if none is."""
     done = (progress.step, progress.epoch, seconds / 60, progress.validations_since_improvement)
     for name, value in zip(LIMITS, done, strict=True):
@@ -67,7 +67,7 @@ def finished_note(config: Config, reason: str) -> str:
     return f"Training has already finished ({reason}). {remedy}."
 
 
-def is_finished(config: Config, progress: Progress) -> bool:
+def is_finished(config: Config, progress: Counters) -> bool:
     """Return whether the progress of a run meets a stopping criterion and was validated there."""
     if not (config.run_dir / BEST).exists():
         return False

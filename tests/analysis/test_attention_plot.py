@@ -16,7 +16,7 @@ import pytest
 
 from seq2seq.analysis.attention import plot as attention_plot
 from seq2seq.analysis.attention.plot import check_plot_path, write_attention
-from seq2seq.inference.map_figure import map_figure
+from seq2seq.inference.attention_map import map_figure
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime import figures

@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,6 +53,12 @@ def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 FIGURES = results.write_figures
+IN_PROCESS = """
+import json, sys
+from seq2seq.cli.main import main
+code = main([*json.loads(sys.argv[1]), "--seeds", "1", "--device", "cpu"])
+print(code, "torch" in sys.modules)
+"""
 
 
 def compare(*arguments: str) -> int:
@@ -125,6 +133,16 @@ def test_a_finished_run_is_not_trained_again(trained_steps: list[str]) -> None:
     assert compare("--seeds", "1") == 2  # less training than the runs have
 
 
+def test_a_comparison_of_trained_runs_imports_no_torch() -> None:
+    assert compare("--seeds", "1") == 0
+    scores = texts(Path("out"), "*.hyp")
+    again = [sys.executable, "-c", IN_PROCESS, json.dumps(["compare", "ladder.yaml", *SHORT])]
+    done = subprocess.run(again, capture_output=True, encoding="utf-8", check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "0 False"), done.stderr
+    assert done.stderr.count("is already trained") == 2
+    assert texts(Path("out"), "*.hyp") == scores
+
+
 @pytest.mark.thorough
 def test_the_state_of_a_finished_run_is_read_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -136,14 +154,14 @@ def test_the_state_of_a_finished_run_is_read_once(
     first, *others = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([first[:9] + b"\n", *others]))
     read: list[str] = []
-    read_file = tensor_file.read_file
+    read_header = tensor_file.read_header
 
     def spy(path: Path) -> object:
         if path.name == LAST:
             read.append(path.parent.name)
-        return read_file(path)
+        return read_header(path)
 
-    monkeypatch.setattr(tensor_file, "read_file", spy)
+    monkeypatch.setattr(tensor_file, "read_header", spy)
     assert compare("--seeds", "1") == 0
     assert sorted(read) == ["luong-seed1", "none-seed1"]
     (warning,) = [line for line in capsys.readouterr().err.splitlines() if METRICS in line]

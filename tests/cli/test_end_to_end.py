@@ -89,7 +89,6 @@ def test_a_run_folder_can_be_moved(
         "config.yaml",
         "engine",
         "last.safetensors",
-        "metrics.csv",
         "metrics.jsonl",
         "previous.safetensors",
         "samples.jsonl",

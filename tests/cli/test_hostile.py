@@ -30,7 +30,6 @@ from seq2seq.runs.layout import (
     LAST,
     LOG,
     METRICS,
-    METRICS_TABLE,
     PREVIOUS,
     SAMPLES,
     TENSORBOARD,
@@ -418,10 +417,8 @@ def trained(corpus: Path, run: Path, *options: str) -> int:
 
 
 SNAPSHOT = "step-1.safetensors"
-WRITTEN = (BEST, LAST, PREVIOUS, SNAPSHOT, CONFIG, METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG)
-PARTS = tuple(
-    f"{name}.part" for name in (BEST, LAST, SNAPSHOT, CONFIG, METRICS, METRICS_TABLE, SAMPLES)
-)
+WRITTEN = (BEST, LAST, PREVIOUS, SNAPSHOT, CONFIG, METRICS, SAMPLES, TIMING, LOG)
+PARTS = tuple(f"{name}.part" for name in (BEST, LAST, SNAPSHOT, CONFIG, METRICS, SAMPLES))
 
 
 def plant_links(folder: Path, names: tuple[str, ...], mine: Path) -> None:
@@ -445,7 +442,7 @@ def test_training_with_overwrite_does_not_write_through_links(corpus: Path, tmp_
     assert not any(path.is_symlink() for path in run.rglob("*"))
 
 
-@pytest.mark.parametrize("name", [METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD])
+@pytest.mark.parametrize("name", [METRICS, SAMPLES, TIMING, LOG, TENSORBOARD])
 def test_resuming_refuses_links_that_it_would_write_to(
     run: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
@@ -459,7 +456,7 @@ def test_resuming_refuses_links_that_it_would_write_to(
     assert mine.read_text() == "precious"
 
 
-@pytest.mark.parametrize("name", [METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD])
+@pytest.mark.parametrize("name", [METRICS, SAMPLES, TIMING, LOG, TENSORBOARD])
 def test_resuming_refuses_pipes_without_blocking(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tiers import one_quick
 
+from seq2seq.cli import input as input_lines
 from seq2seq.cli.main import main
 from seq2seq.cli.output import open_output
 from seq2seq.inference.translation import Translation
@@ -282,9 +283,13 @@ def test_nothing_is_kept_of_no_complete_line(tmp_path: Path) -> None:
 
 
 def test_lines_are_counted_for_a_bar_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.cli.translate.count_lines", pytest.fail)
+    opened, open_input = [], input_lines.open_input
+    monkeypatch.setattr(
+        input_lines, "open_input", lambda *given: opened.append(given) or open_input(*given)
+    )
     assert main(["translate", "-m", "run", "-i", "test.src", "-o", "out"]) == 0
     assert (here / "out").exists()
+    assert len(opened) == 1
 
 
 @pytest.mark.skipif(

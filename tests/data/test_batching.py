@@ -20,13 +20,11 @@ from seq2seq.data.batching import (
     EpochOrder,
     encode_pairs,
     length_ratio,
-    make_batch,
-    pad,
-    pad_sources,
     sampled_pairs,
 )
 from seq2seq.data.length_windows import ROW_STEP, Rows
 from seq2seq.data.packed_sequences import pack_ids
+from seq2seq.data.padding import make_batch, pad, pad_sources
 from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Vocabularies, Vocabulary

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sentencepiece_models import trained
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.alignment_targets import alignment_targets, text_words, word_numbers
+from seq2seq.data.padding import alignment_targets, text_words, word_numbers
 from seq2seq.data.pharaoh import aligned_pairs
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.training import train_vocabularies

@@ -12,7 +12,7 @@ from searching import host_engine, search
 from test_search import MAKERS, VOCABULARY_SIZE, random_sources, teacher_forced
 from tiers import quick_values
 
-from seq2seq.data.batching import make_batch
+from seq2seq.data.padding import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.torch.engine import Ensemble, TorchEngine
 from seq2seq.inference.scoring import forced_decodings

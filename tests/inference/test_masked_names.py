@@ -307,3 +307,9 @@ def test_names_and_other_settings_do_not_depend_on_the_batch(
         for start in range(0, len(order), size):
             rows = order[start : start + size]
             assert translated(rows) == [together[row] for row in rows]
+
+
+def test_a_line_without_letters_is_copied_by_a_model_with_names(translator: Translator) -> None:
+    assert not translator.source.wordless
+    copy = translator.translate("- 12 -")
+    assert (copy.text, copy.notes) == ("- 12 -", ["no letters, unlike the training text; copied"])

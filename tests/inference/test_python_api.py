@@ -227,7 +227,7 @@ def sampled(**fields: Any) -> SearchSettings:
 def test_requirements_of_other_types_are_refused(
     translator: Translator, arguments: dict[str, Any], message: str
 ) -> None:
-    for call in (translator.translate, translator.check):
+    for call in (translator.translate, translator.stream):
         with pytest.raises(TypeError) as caught:
             call(LINES, **arguments)
         assert str(caught.value).startswith(message)

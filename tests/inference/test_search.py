@@ -16,7 +16,7 @@ from tiers import one_quick, quick_values
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
-from seq2seq.data.batching import pad_sources
+from seq2seq.data.padding import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.torch.engine import Ensemble, TorchEngine, TorchStep

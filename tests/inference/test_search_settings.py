@@ -17,7 +17,6 @@ from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, rando
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
-from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
@@ -423,15 +422,15 @@ def test_python_refuses_other_keys(tiny_runs: dict[str, Path]) -> None:
         Translator.load(tiny_runs["luong"], overrides="decoding.beam_size=1")
 
 
-def test_each_call_forbids_its_own_words(tiny_vocabularies: Vocabularies) -> None:
+def test_each_call_forbids_its_own_words(tiny_runs: dict[str, Path]) -> None:
     """The automaton of a call is kept for the next one if its words are the same."""
-    requirements = Requirements(tiny_vocabularies)
+    requirements = Translator.load(tiny_runs["luong"])._requirements
     for word in ("mo", "ka", "mo"):
-        found = requirements.forbidding((word,)).forbidden
+        found = requirements((word,)).forbidden
         assert found is not None
         assert found.occurs_in(word)
         assert not any(found.occurs_in(each) for each in {"mo", "ka", "zu"} - {word})
-        assert requirements.forbidding((word,)).forbidden is found
+        assert requirements((word,)).forbidden is found
 
 
 def test_a_long_forbidden_phrase_is_named_by_its_line(

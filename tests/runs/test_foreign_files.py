@@ -16,7 +16,6 @@ from seq2seq.runs.layout import (
     LAST,
     LOG,
     METRICS,
-    METRICS_TABLE,
     SAMPLES,
     TENSORBOARD,
     TIMING,
@@ -121,7 +120,7 @@ def test_files_of_another_user_are_refused(
     run: Path, corpus: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     (run / TENSORBOARD).mkdir(exist_ok=True)
-    files = (METRICS, METRICS_TABLE, SAMPLES, TIMING, LOG, TENSORBOARD, VOCABULARY, CONFIG)
+    files = (METRICS, SAMPLES, TIMING, LOG, TENSORBOARD, VOCABULARY, CONFIG)
     for name in (*files, BEST, LAST, "step-2.safetensors"):
         os.chown(run / name, STRANGER, -1)
         error = refused(capsys, corpus, run, option)

@@ -7,7 +7,8 @@ import pytest
 
 from seq2seq.runs.layout import METRICS
 from seq2seq.runs.metrics_file import LineCount, read_metrics
-from seq2seq.runs.training_state import Progress, read_saved_metrics, restore_metrics
+from seq2seq.runs.progress import read_saved_metrics, restore_metrics
+from seq2seq.runs.training_state import Progress
 
 LINES = [f'{{"step": {step}, "train_loss": {9 - step}.5}}\n'.encode() for step in range(1, 9)]
 LATER = [b'{"step": 9, "train_loss": 0.5}\n', b'{"step": 10, "train_loss": 0.25}\n']
@@ -78,8 +79,7 @@ def test_damage_anywhere_is_reported_in_one_line(
     progress = state(LINES)
     if not later:
         assert (
-            read_saved_metrics(tmp_path, progress).lost
-            == f"not as it was saved at step 8 ({found})"
+            read_saved_metrics(tmp_path, progress)[1] == f"not as it was saved at step 8 ({found})"
         )
         assert (tmp_path / METRICS).read_bytes() == content
     note = restore_metrics(tmp_path, progress)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from seq2seq.data.source_profile import LengthLimit
-from seq2seq.runs.checkpoint import CheckpointHeader, remove_snapshots, save_snapshot
-from seq2seq.runs.layout import snapshot_step, snapshots
+from seq2seq.runs.checkpoint import CheckpointHeader, save_snapshot
+from seq2seq.runs.layout import remove_snapshots, snapshot_step, snapshots
 from seq2seq.runs.run_folder import remove_parts
 from seq2seq.runs.tensor_file import read_header, read_tensors
 

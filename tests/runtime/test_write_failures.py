@@ -21,7 +21,6 @@ from seq2seq.runs.layout import (
     LAST,
     LOG,
     METRICS,
-    METRICS_TABLE,
     PREVIOUS,
     SAMPLES,
     TENSORBOARD,
@@ -194,32 +193,6 @@ def test_a_log_that_cannot_be_written_ends_training_with_one_line(
     assert_intact(run, LAST, PREVIOUS, BEST)
     assert train(finished, run, "--resume") == 0
     assert_same_state(run, finished.parent / "finished")
-
-
-@pytest.mark.thorough
-def test_a_table_that_cannot_be_written_ends_training_with_one_line(
-    finished: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run = tmp_path / "run"
-
-    def fill(path: Path, content: bytes) -> None:
-        if path.name == METRICS_TABLE and b"\n4," in content:
-            raise OSError(28, "No space left on device")
-        atomic_write(path, content)
-
-    with monkeypatch.context() as patched:
-        patched.setattr("seq2seq.training.reporting.atomic_write", fill)
-        assert train(finished, run) == 1
-    error = error_of(capsys)
-    assert f"{run / METRICS_TABLE}: cannot be written (No space left on device)" in error
-    assert f"{LAST} is intact by checksum: training with" in error
-    assert train(finished, run, "--resume") == 0
-    assert_same_state(run, finished.parent / "finished")
-    for name in (METRICS, METRICS_TABLE, SAMPLES):
-        assert (run / name).read_bytes() == (finished.parent / "finished" / name).read_bytes()
 
 
 class FullBoard:

@@ -19,7 +19,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.serving import access
 from seq2seq.serving.access import HEADERS, Access, Client, Guard, Limits
-from seq2seq.serving.service import LanguagePairs
+from seq2seq.serving.service import LanguagePairs, Service
 
 ONE = {"q": "ba.", "target": "yy"}
 PATHS = ("/", "/openapi.json", "/health", "/languages", "/static/page.js", "/x")
@@ -131,13 +131,13 @@ def test_a_client_that_disconnects_while_it_sends_is_not_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its status is 499, and the log has no traceback."""
-    bounded, is_read = Guard._bounded, threading.Event()
+    read, is_read = Service.body, threading.Event()
 
-    def bounded_and_read(*arguments: Any) -> Any:
+    def body_and_read(*arguments: Any) -> Any:
         is_read.set()
-        return bounded(*arguments)
+        return read(*arguments)
 
-    monkeypatch.setattr(Guard, "_bounded", bounded_and_read)
+    monkeypatch.setattr(Service, "body", body_and_read)
     kind = "Content-Type: application/json"
     answered: list[tuple[str, int]] = []
     monkeypatch.setattr(

@@ -63,12 +63,15 @@ def run(
     """Run a coroutine function with a queue, which then closes."""
     echo = Echo()
     queue = TranslationQueue(max_lines)
-    queue.start()
-    try:
-        return asyncio.run(body(queue, echo)), echo, queue
-    finally:
-        echo.open.set()
-        queue.close()
+
+    async def closing() -> Any:
+        try:
+            return await body(queue, echo)
+        finally:
+            echo.open.set()
+            await queue.close()
+
+    return asyncio.run(closing()), echo, queue
 
 
 def search(echo: Echo, n_best: int = 1) -> Search:
@@ -271,8 +274,8 @@ def test_closing_translates_accepted_requests() -> None:
         first = await held(queue, echo)
         second = asyncio.create_task(queue.translate(search(echo), lines_of("b"), 60))
         await until_waiting(queue, 2)
-        closing = asyncio.create_task(asyncio.to_thread(queue.close))
-        await until(lambda: not queue.is_alive)
+        closing = asyncio.create_task(queue.close())
+        await until(lambda: not queue.is_open)
         echo.open.set()
         await closing
         return [(await task)[0].text for task in (first, second)]

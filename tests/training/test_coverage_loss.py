@@ -8,7 +8,7 @@ from model_cases import CASES, Case, close, make_model, random_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.model.decoder import stack_steps
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.training.loss import batch_loss, coverage_losses, sums_by_product

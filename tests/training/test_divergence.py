@@ -13,7 +13,7 @@ from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.batching import Batch
+from seq2seq.data.padding import Batch
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS

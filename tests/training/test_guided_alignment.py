@@ -13,8 +13,8 @@ from tiers import one_quick
 from seq2seq.analysis.attention.alignment import align, alignment_error_rate, read_gold
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.batching import Batch, make_batch
 from seq2seq.data.lines import read_lines
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.inference.scoring import attend
 from seq2seq.inference.translator import Translator
 from seq2seq.model.decoder import stack_steps

@@ -18,8 +18,8 @@ import torch
 from conftest import write_small_corpus
 
 from seq2seq.runs.layout import BEST, CONFIG, LAST, METRICS, PREVIOUS, snapshots
+from seq2seq.runs.progress import resumable
 from seq2seq.runs.tensor_file import read_header, read_tensors
-from seq2seq.runs.training_state import resumable
 from seq2seq.runtime.files import PART_SUFFIX
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -24,16 +24,17 @@ from torch import Tensor
 
 from seq2seq.cli.main import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
-from seq2seq.data.batching import Batch, EpochOrder, make_batch
+from seq2seq.data.batching import EpochOrder
 from seq2seq.data.corpus import read_pairs
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.evaluation.metrics import chrf_score
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TIMING, snapshots
-from seq2seq.runs.run_folder import OpenFolder, check_folder
-from seq2seq.runs.training_state import read_state
+from seq2seq.runs.run_folder import check_folder
+from seq2seq.runs.training_state import OpenFolder, read_state
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import batches as batches_module
@@ -1306,7 +1307,7 @@ def test_the_folder_is_checked_only_once_it_is_locked(
         shutil.copytree(finished, folder)
         yield
 
-    monkeypatch.setattr("seq2seq.runs.run_folder.exclusive_lock", late)
+    monkeypatch.setattr("seq2seq.runs.training_state.exclusive_lock", late)
     assert f"{config.run_dir}: already holds a run" in refusal(config)
     assert contents(config.run_dir) == contents(finished)
 

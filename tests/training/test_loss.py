@@ -8,7 +8,7 @@ from model_cases import CASES, DEVICES, R, V, close, make_model, random_tensor
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq.data.batching import make_batch
+from seq2seq.data.padding import make_batch
 from seq2seq.training import loss as loss_module
 from seq2seq.training.loss import batch_loss, token_loss
 from seq2seq.training.mixture_loss import LossWeights

@@ -6,7 +6,7 @@ from model_cases import CASES, Case, R, V, close, copied_in_loops, make_copying_
 from tiers import one_quick
 from torch import Tensor, nn
 
-from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.model.copying import Copying, CopyOutputs, first_positions
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions

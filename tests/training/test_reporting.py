@@ -1,6 +1,5 @@
 """Reports of a run: the contents of each file, and their state after a resume."""
 
-import csv
 import io
 import json
 import re
@@ -13,8 +12,8 @@ from typing import NoReturn
 import pytest
 
 from seq2seq.config.schema import load_config
-from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES, TENSORBOARD, TIMING
-from seq2seq.runs.metrics_file import metrics_table, truncate_metrics
+from seq2seq.runs.layout import LOG, METRICS, SAMPLES, TENSORBOARD, TIMING
+from seq2seq.runs.metrics_file import truncate_metrics
 from seq2seq.training.callbacks import Sample
 from seq2seq.training.loop import train
 from seq2seq.training.reporting import Reporter, RunReporter
@@ -162,19 +161,15 @@ def test_a_tensorboard_that_fails_is_reported(
 SAMPLE = Sample(3, "\x85 a | b", "r\u2028e", "t\nx")
 
 
-def test_samples_and_the_table_follow_a_resume_and_a_roll_back(tmp_path: Path) -> None:
+def test_samples_follow_a_resume_and_a_roll_back(tmp_path: Path) -> None:
     with RunReporter(tmp_path, step=0, last_step=9) as reporter:
         for step in (2, 4, 6):
             reporter.metrics(step, {"valid_bleu": step / 3})
             reporter.samples(step, [SAMPLE, SAMPLE._replace(line=5)])
             reporter.sync()
-    assert [row["step"] for row in rows_of(tmp_path)] == ["2", "4", "6"]
-    (tmp_path / METRICS_TABLE).write_text("edited")
     with RunReporter(tmp_path, step=4, last_step=9) as reporter:  # killed after 6, saved at 4
-        assert [row["step"] for row in rows_of(tmp_path)] == ["2", "4"]
         reporter.metrics(6, {"train_loss": 0.25})
         reporter.roll_back(2)
-        assert [row["step"] for row in rows_of(tmp_path)] == ["2"]
         reporter.samples(3, [SAMPLE])
     found = [json.loads(line) for line in text_of(tmp_path / SAMPLES).splitlines()]
     assert [(each.pop("step"), each["line"]) for each in found] == [(2, 3), (2, 5), (3, 3)]
@@ -185,23 +180,6 @@ def test_samples_and_the_table_follow_a_resume_and_a_roll_back(tmp_path: Path) -
         "reference    r\\u2028e",
         "translation  t\\u000ax",
     ]
-
-
-def rows_of(run: Path) -> list[dict[str, str]]:
-    with (run / METRICS_TABLE).open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_the_table_has_a_row_for_each_step() -> None:
-    lines = [
-        {"step": 5, "train_loss": 1 / 3, "learning_rate": 1e-30},
-        {"step": 10, "valid_loss": 2.0},
-        {"step": 10, "train_loss": 0.1},
-    ]
-    assert metrics_table(lines) == (
-        "step,learning_rate,train_loss,valid_loss\n5,1e-30,0.3333333333333333,\n10,,0.1,2.0\n"
-    )
-    assert metrics_table([]) == "step\n"
 
 
 @pytest.mark.thorough

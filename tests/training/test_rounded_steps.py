@@ -10,7 +10,7 @@ from tiers import one_quick
 from torch import Tensor, nn
 
 from seq2seq.config.schema import load_config
-from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import choose_device

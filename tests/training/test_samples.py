@@ -1,6 +1,5 @@
 """Sample translations: the same sentences at every validation, exact after a resume."""
 
-import csv
 import json
 import os
 import signal
@@ -10,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.batching import Batch
 from seq2seq.data.corpus import ParallelText, read_pairs
+from seq2seq.data.padding import Batch
 from seq2seq.inference.translator import Translator
-from seq2seq.runs.layout import LOG, METRICS, METRICS_TABLE, SAMPLES
+from seq2seq.runs.layout import LOG, METRICS, SAMPLES
 from seq2seq.training import loop as training
 from seq2seq.training.callbacks import Sample, sample_rows, samples_of
 from seq2seq.training.loop import Interrupted, train
@@ -98,24 +97,8 @@ def test_samples_and_the_table_are_exact_after_a_resume(
         patch.setattr(training, "train_step", killed)
         with pytest.raises(Interrupted):
             train(config, "cpu")
-    for name in (SAMPLES, METRICS_TABLE):  # written after the state was saved, as by a killed run
-        with (config.run_dir / name).open("a", encoding="utf-8") as file:
-            file.write('{"step": 8, "line": 1}\n')
+    with (config.run_dir / SAMPLES).open("a", encoding="utf-8") as file:
+        file.write('{"step": 8, "line": 1}\n')  # after the state was saved, as by a killed run
     train(config, "cpu", resume=True)
-    for name in (SAMPLES, METRICS_TABLE, METRICS):
+    for name in (SAMPLES, METRICS):
         assert (config.run_dir / name).read_bytes() == (complete / name).read_bytes()
-
-
-@pytest.mark.thorough
-def test_the_table_has_all_metrics(small_corpus: Path) -> None:
-    run = train(configured(small_corpus, "training.validate_every=3"), "cpu")
-    wanted: dict[int, dict[str, float]] = {}
-    for line in (run / METRICS).read_text("utf-8").splitlines():
-        values = json.loads(line)
-        wanted.setdefault(values["step"], {}).update(values)
-    with (run / METRICS_TABLE).open(encoding="utf-8", newline="") as file:
-        found = [
-            {name: float(value) for name, value in row.items() if value}
-            for row in csv.DictReader(file)
-        ]
-    assert found == list(wanted.values())

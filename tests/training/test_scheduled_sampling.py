@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig, TrainingConfig
-from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy

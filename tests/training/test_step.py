@@ -15,7 +15,7 @@ from conftest import take_step
 from torch import Tensor
 
 from seq2seq.config.schema import load_config
-from seq2seq.data.batching import Batch, make_batch
+from seq2seq.data.padding import Batch, make_batch
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError

@@ -8,13 +8,13 @@ from dataclasses import replace
 from html import escape
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.inference import attention_map
 from seq2seq.inference.attention_map import AttentionMap, label_of, word_weights
-from seq2seq.inference.map_figure import map_figure
 from seq2seq.inference.nbest import AttentionBlocks
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError, not_installed
@@ -70,7 +70,7 @@ def write_attention(
             for text in page(chain([first], maps), model):
                 file.write(text.encode("utf-8"))
         else:
-            content, more = save(map_figure([first, *maps]), suffix)
+            content, more = save(attention_map.map_figure([first, *maps]), suffix)
             file.write(content)
             notes += more
     return notes
@@ -87,7 +87,7 @@ def page(maps: Iterable[AttentionMap], model: str = "") -> Iterator[str]:
         source, *texts = map(escape, attention.headings())
         yield f'<section>\n<h2 dir="auto">{source}</h2>\n'
         yield "".join(f'<p dir="auto">{text}</p>\n' for text in texts)
-        yield attention_map.heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
+        yield attention_map.heat_map(attention)
         yield "\n</section>\n"
     yield foot
 
@@ -123,32 +123,30 @@ def map_of(translation: Translation, source: str) -> AttentionMap:
 def translation_by_words(translation: Translation) -> Translation:
     """Return the best entry with the tokens of each word merged, their log-probabilities summed."""
     best = translation.n_best[0]
-    parts = list(attention_map.token_parts(best, translation.src_tokens))
+    parts = list(attention_map.part_maps(best, translation.src_tokens))
     if not parts:
         return translation
-    rows, columns = map(attention_map.word_spans, (best.tokens, translation.src_tokens))
-    means = [word_weights(part.weights, part) for part in parts]
-    heads = [
-        word_weights(part.head_weights, part) for part in parts if part.head_weights is not None
-    ]
+    means = [(part.weights, part) for part, _ in parts]
+    heads = [(heads, part) for part, heads in parts if heads is not None]
+    spans = attention_map.word_spans(best.tokens)
     merged = replace(
         best,
-        tokens=attention_map.join_spans(best.tokens, rows),
-        log_probs=[sum(best.log_probs[index] for index in row) for row in rows],
-        attention_blocks=_blocks(means),
-        head_blocks=_blocks(heads) if heads else None,
+        tokens=attention_map.words_of_tokens(best.tokens),
+        log_probs=[sum(best.log_probs[index] for index in span) for span in spans],
+        attention_blocks=_blocks_by_words(means),
+        head_blocks=_blocks_by_words(heads) if heads else None,
     )
-    src_tokens = attention_map.join_spans(translation.src_tokens, columns)
+    src_tokens = attention_map.words_of_tokens(translation.src_tokens)
     return replace(translation, n_best=[merged], src_tokens=src_tokens)
 
 
-def _blocks(weights: Sequence[NDArray[np.float64]]) -> AttentionBlocks:
-    return AttentionBlocks([block.astype(np.float32) for block in weights])
+def _blocks_by_words(parts: Iterable[tuple[NDArray[Any], AttentionMap]]) -> AttentionBlocks:
+    return AttentionBlocks([word_weights(*part).astype(np.float32) for part in parts])
 
 
 def as_text(attention: AttentionMap) -> str:
     """Draw a map: a row for each target token, a column for each source token, numbered below."""
-    labels = attention_map.labels_of(attention.tgt_tokens)
+    labels = list(map(label_of, attention.tgt_tokens))
     width, columns = max(map(_width, labels)), len(attention.src_tokens)
     cell = len(str(columns)) + 1
     lines = [*attention.headings(), ""]

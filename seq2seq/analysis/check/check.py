@@ -20,7 +20,7 @@ from seq2seq.data.pharaoh import iter_linked_pairs
 from seq2seq.data.training_data import cache_of, check_regular
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import check_tags
-from seq2seq.runs.checkpoint import WarmStart, read_warm_start
+from seq2seq.runs.checkpoint import WarmStart, check_score_class, read_warm_start
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
 from seq2seq.runtime.device import choose_device, deterministic
@@ -48,6 +48,7 @@ def check(
     RunError if an optimizer step does not fit into memory.
     """
     check_folder(config, resume=False, overwrite=True)
+    check_score_class(config)
     chosen, bar_format = choose_device(device), "{desc}: {elapsed}"
     with (
         deterministic(chosen),

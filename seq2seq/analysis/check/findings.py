@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from seq2seq.analysis.check import data_statistics
 from seq2seq.analysis.check.data_statistics import NOT_NFC, TABLE, Overlap
-from seq2seq.data.natural_language import describe, not_language
-from seq2seq.data.spread import spread
+from seq2seq.data.spread import spread, spread_rows
 from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import counted
 
@@ -185,8 +184,14 @@ FORMS = [
 ]
 RARE = re.compile("@|\u2581|\uffed|##|[<\\[_]|seq", re.IGNORECASE)  # in all of FORMS
 SAMPLE = 2000  # lines that show whether a text is tokenised
-MIN_LINES = 20  # with punctuation
-MANY = 0.5  # share of lines that are tokenised
+LANGUAGE_SAMPLE = 1000  # lines that show whether a text is natural language
+MIN_LINES = 20  # with punctuation; not blank
+MANY = 0.5  # share of lines that are tokenised, or of KINDS
+KINDS = {
+    "numbers": re.compile(r"[^\w\s]*\d[\d\s.,:;/%eE+\-()]*[^\w\s]*"),
+    "addresses": re.compile(r"(?:[a-zA-Z][\w+.-]*://|www\.|/)\S+|[\w.+-]+@[\w-]+\.[\w.-]+"),
+    "identifiers": re.compile(r"(?=[!-~]*[\d_#])[!-~]*[A-Za-z_#][!-~]*"),  # one ASCII word
+}
 
 
 def form_findings(
@@ -195,7 +200,7 @@ def form_findings(
     """Yield the warnings about one side of a split; `table` if the file is a TSV."""
     if (unlike := not_language(lines)) is not None:
         remedy = "Set columns: [SRC, TGT]" if table else "Check that this is the right file"
-        text = f"line {unlike.line}: {describe(unlike)}; this is not natural language. {remedy}."
+        text = f"{unlike}; this is not natural language. {remedy}."
         yield Finding("language", True, f"{file}, {text}")
     if is_header(lines[0], languages):
         remedy = "Delete the line." if table else "Delete the line from both files."
@@ -217,3 +222,20 @@ def form_findings(
 
 def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:
     return [number for number, line in enumerate(lines, start=1) if pattern.search(line)]
+
+
+def not_language(lines: Sequence[str]) -> str | None:
+    """Describe the first of lines most of which are not natural language; None if they may be."""
+    rows = {row + 1: lines[row].strip() for row in spread_rows(len(lines), LANGUAGE_SAMPLE)}
+    rows = {row: line for row, line in rows.items() if line}
+    unnatural = {row: kind for row, line in rows.items() if (kind := _kind(line))}
+    if len(rows) < MIN_LINES or len(unnatural) <= MANY * len(rows):
+        return None
+    kinds, first = " or ".join(dict.fromkeys(unnatural.values())), next(iter(unnatural))
+    example = rows[first] if len(rows[first]) <= 40 else f"{rows[first][:37]}..."
+    share = 100 * len(unnatural) / len(rows)
+    return f"line {first}: {share:.0f}% of the lines are {kinds}, such as {example!r}"
+
+
+def _kind(line: str) -> str | None:
+    return next((kind for kind, pattern in KINDS.items() if pattern.fullmatch(line)), None)

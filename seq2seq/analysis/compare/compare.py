@@ -6,15 +6,12 @@ from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, scor
 from seq2seq.analysis.compare.variants import Plan
 from seq2seq.analysis.scored_text import LengthUnit, length_unit
 from seq2seq.config.schema import Config
-from seq2seq.data.corpus import checksum_of_text, read_pairs, usable
+from seq2seq.data.corpus import checksum_of_text, read_pairs, usable, valid_text
 from seq2seq.data.training_data import training_data
-from seq2seq.runs.run_folder import check_folder, holds_run, resumed_state
-from seq2seq.runs.training_state import TrainingState, check_texts, text_checksums
+from seq2seq.runs.progress import SavedProgress, check_texts, read_progress, text_checksums
+from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
-from seq2seq.runtime.device import choose_device, deterministic
-from seq2seq.training.loop import train
-from seq2seq.training.session import valid_text
 from seq2seq.training.stopping import is_finished
 
 
@@ -39,7 +36,7 @@ def compare(
 
 def _check(
     plan: Plan, split: str, device: str, beam: int | None, lowercase: bool
-) -> tuple[ScoringTask, dict[Path, TrainingState]]:
+) -> tuple[ScoringTask, dict[Path, SavedProgress]]:
     """Check all run folders, data and vocabularies; return the states of existing runs."""
     data = plan.variants[0].config.data
     files = data.valid if split == "valid" else data.test
@@ -47,11 +44,13 @@ def _check(
         raise errors.UserError(
             "the config has no data.test. Set it, or score valid", argument="split", value="test"
         )
-    chosen = choose_device(device)
-    with deterministic(chosen):  # has to be set before any run starts CUDA
-        pass
     read = {config.run_dir: _read_run(config) for config in plan.run_configs()}
     states = {folder: state for folder, state in read.items() if state is not None}
+    if not all(_is_trained(config, read[config.run_dir]) for config in plan.run_configs()):
+        from seq2seq.runtime.device import choose_device, deterministic
+
+        with deterministic(choose_device(device)):  # has to be set before any run starts CUDA
+            pass
     text = read_pairs(files)
     unit = length_unit(text.src)
     prepared: dict[str, tuple[int, dict[str, str]]] = {}
@@ -65,20 +64,34 @@ def _check(
     return ScoringTask(split, text, unit, longest, device, beam, lowercase), states
 
 
-def _read_run(config: Config) -> TrainingState | None:
+def _is_trained(config: Config, state: SavedProgress | None) -> bool:
+    return state is not None and is_finished(config, state.counters)
+
+
+def _check_training(config: Config) -> None:
+    """Raise UserError if training cannot start or resume: its score class, and saved tensors."""
+    from seq2seq.runs import checkpoint, training_state
+
+    checkpoint.check_score_class(config)
+    training_state.read_state(config.run_dir)
+
+
+def _read_run(config: Config) -> SavedProgress | None:
     """Return the state of a run, if any; raises UserError for other configs or longer training."""
     exists = holds_run(config.run_dir)
     remedy = f"Set another folder ({errors.argument('output')}), or remove that run."
     try:
         check_folder(config, resume=exists, overwrite=False)
-        state = resumed_state(config) if exists else None
+        state = read_progress(config) if exists else None
+        if not _is_trained(config, state):
+            _check_training(config)
     except errors.UserError as error:
         raise errors.UserError(*error.lines, *([f"  {remedy}"] if exists else [])) from None
     if state is None:
         return None
-    state.tensors.clear()
-    started_epochs = state.progress.epoch + (state.progress.batch > 0)
-    for key, done in (("max_steps", state.progress.step), ("max_epochs", started_epochs)):
+    counters = state.counters
+    started_epochs = counters.epoch + (counters.batch > 0)
+    for key, done in (("max_steps", counters.step), ("max_epochs", started_epochs)):
         limit = getattr(config.training, key)
         if limit is not None and done > limit:
             raise errors.UserError(
@@ -103,19 +116,20 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
         return longest, text_checksums(data.checksum, checksum_of_text(valid))
 
 
-def _train_all(plan: Plan, states: dict[Path, TrainingState], device: str) -> dict[Path, str]:
+def _train_all(plan: Plan, states: dict[Path, SavedProgress], device: str) -> dict[Path, str]:
     """Train the runs that are not finished; remove their old states. Returns why runs failed."""
     configs, failures = plan.run_configs(), dict[Path, str]()
     for number, config in enumerate(configs, start=1):
-        state = states.get(config.run_dir)
-        if state is not None and is_finished(config, state.progress):
+        if _is_trained(config, states.get(config.run_dir)):
             logger.info(f"Run {number} of {len(configs)}: {config.run_dir} is already trained")
             continue
+        from seq2seq.training import loop
+
         logger.info(f"Run {number} of {len(configs)}: {config.run_dir}")
         states.pop(config.run_dir, None)
         try:
             with errors.argument_spelled("resume", "the same command"):
-                train(config, device, resume=holds_run(config.run_dir))
+                loop.train(config, device, resume=holds_run(config.run_dir))
         except (errors.UserError, errors.RunError, MemoryError, RuntimeError) as error:
             failures[config.run_dir] = _failure(error, config)
             logger.info(f"warning: {config.name} failed: {failures[config.run_dir]}")

@@ -19,8 +19,8 @@ from seq2seq.evaluation.bootstrap import Difference, Resamples, differing_senten
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics
+from seq2seq.runs.progress import SavedProgress, read_progress, read_saved_metrics
 from seq2seq.runs.tensor_file import read_header
-from seq2seq.runs.training_state import TrainingState, read_saved_metrics, read_state
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.files import atomic_write
@@ -87,7 +87,7 @@ class ComparisonResult(NamedTuple):
 def score_all(
     plan: Plan,
     task: ScoringTask,
-    states: Mapping[Path, TrainingState],
+    states: Mapping[Path, SavedProgress],
     failures: Mapping[Path, str],
 ) -> ComparisonResult:
     """Translate with every run and every ensemble, and score; `states` have been read already.
@@ -156,12 +156,12 @@ def bleu_scores(runs: Sequence[SeedResult]) -> list[float]:
 
 
 def _score_run(
-    plan: Plan, task: ScoringTask, variant: Variant, config: Config, state: TrainingState | None
+    plan: Plan, task: ScoringTask, variant: Variant, config: Config, state: SavedProgress | None
 ) -> SeedResult:
-    folder, state = config.run_dir, state or read_state(config.run_dir)
+    folder, state = config.run_dir, state or read_progress(config)
     assert state is not None, "a trained run has a state"
     output = _score(plan, task, variant, [folder], f"{variant.name}-seed{config.seed}")
-    lost = read_saved_metrics(folder, state.progress).lost
+    _, lost = read_saved_metrics(folder, state.counters)
     if lost is not None and plan.trained_as(variant) == variant:  # once for each run
         logger.info(f"warning: {folder / METRICS}: {lost}; its curve lacks what is damaged or lost")
     curve = {
@@ -169,7 +169,7 @@ def _score_run(
         for line in read_metrics(folder)
         if {"step", "valid_bleu"} <= line.keys()
     }
-    key, steps, seconds = "target_tokens_per_second", state.progress.step, state.progress.seconds
+    key, steps, seconds = "target_tokens_per_second", state.counters.step, state.counters.seconds
     speeds = [line.get(key, math.nan) for line in read_metrics(folder, TIMING)]
     finite = [*filter(math.isfinite, speeds)]
     cost = TrainingCost(steps, seconds / 60, median(finite) if finite else None)

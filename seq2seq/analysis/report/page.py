@@ -159,9 +159,7 @@ def _worst(scored: SplitScores, run: RunFacts) -> Iterator[str]:
         heading = f"Line {line.number:,}: BLEU {score.bleu:.1f}, chrF2 {score.chrf:.1f}"
         yield f"<section><h3>{heading}</h3>{_sentence(line, texts, run)}"
         maps = "".join(
-            heat_map(attention.src_tokens, attention.tgt_tokens, attention.weights)
-            for attention in line.maps
-            if attention.weights.size <= MAX_CELLS
+            heat_map(attention) for attention in line.maps if attention.weights.size <= MAX_CELLS
         )
         yield f"<details><summary>attention</summary>{maps}</details>" if maps else ""
         yield "</section>"

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.data.batching import pad_sources
+from seq2seq.data.padding import pad_sources
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines import engine
 from seq2seq.engines.engine import Array, Best, Mask, Rows, StepOptions
