@@ -109,7 +109,9 @@ class PartSearch:
         """
         names, is_forbidden = self._loaded.vocabularies.names, self._requirements.is_forbidden
         if names is not None:
-            required = any(token in NAME_IDS for phrase in part.lexical.phrases for token in phrase)
+            required = any(
+                token in NAME_IDS for phrase in part.lexical.phrases for token in phrase.tokens
+            )
             is_free = part.masked.names and not part.prefix.states and not required
             if is_free and any(is_forbidden(candidate.text) for candidate in candidates):
                 return self._steps.encoded(part, Masked(part.masked.written, {}))

@@ -315,7 +315,7 @@ class LineSteps:
             return part
         place = f"constraints of line {number}"
         lexical = self.requirements.lexical(phrases, part.masked, place, terms)
-        is_complete = sum(lexical.counts) == len(phrases) + len(terms)
+        is_complete = sum(phrase.times for phrase in lexical.phrases) == len(phrases) + len(terms)
         if terms and not is_complete:
             line.notes.append(_MANY_TERMS)
         marked = any(map(self._source.ends_in_mark, (*phrases, *terms)))
