@@ -40,7 +40,7 @@ class SourceDocument:
             raise UserError(f"use one of {formats}", argument="format", value=format)
         texts = [part for part in self._parts if isinstance(part, Segment)]
         self.lines = [segment.text for segment in texts]  # to translate, without markup
-        self.numbers = [segment.number for segment in texts]  # where they begin, from 1
+        self.numbers = [segment.number for segment in texts]  # at which they begin, from 1
         self.has_inline_markup = any(segment.nodes for segment in texts)  # placed by attention
 
     def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
