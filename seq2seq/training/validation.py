@@ -56,7 +56,7 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
         fault = loss_fault("validation", scores.loss) or non_finite(named_weights(session.model))
         best = fault is None and record(progress, settings, scores)
         if fault is None:
-            session.writer.save_weights(session, scores.bleu, best)
+            session.save_weights(scores.bleu, best)
     reporter.metrics(progress.step, scores.figures())
     reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
     reporter.log(
