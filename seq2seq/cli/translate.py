@@ -89,9 +89,8 @@ def run(options: argparse.Namespace) -> int:
     if input_lines.is_stdin(options.input):
         options.input = None
     input_lines.check_texts("translate", options.input)
-    inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
-    inputs.append(options.forbidden)
-    check_output(options.output, *inputs, runs=options.model)
+    inputs = options.input, options.prefix_file, options.constraints, options.glossary
+    check_output(options.output, *inputs, options.forbidden, runs=options.model)
     form = options.format or document_format(options.input)
     _check(options, form)
     settings = arguments.search_settings(options)
@@ -99,10 +98,9 @@ def run(options: argparse.Namespace) -> int:
         return _translate_documents(options, settings, form)
     with _open(options) as rows:
         required = rows if isinstance(rows, list) else [_Row(b"", options.prefix or "")]
-        if any(prefixes := [row.prefix for row in required]):
-            from seq2seq.inference.search.lexical import check_prefixes
+        from seq2seq.inference.search.lexical import check_prefixes
 
-            check_prefixes(prefixes)
+        check_prefixes([row.prefix for row in required])
         translator = _load(options, settings, required)
         with open_output(options.output) as output:
             _translate(options, rows, translator, settings, output)

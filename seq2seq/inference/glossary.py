@@ -29,10 +29,7 @@ class Glossary:
     def __init__(
         self, terms: Mapping[str, str] | Iterable[Sequence[str]], places: Sequence[str] = ()
     ) -> None:
-        """Take pairs of source and target, or a dict, and the place of each to name in errors.
-
-        Raises UserError for a blank side, or a source with two targets.
-        """
+        """Take pairs of source and target, or a dict, and their places; raises UserError."""
         self._targets: dict[str, str] = {}
         pairs = terms.items() if isinstance(terms, Mapping) else terms
         for number, (src, tgt) in enumerate(pairs):

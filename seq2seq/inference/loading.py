@@ -45,10 +45,7 @@ DEFAULT_OPTIONS = ModelOptions()
 
 @dataclass(eq=False)
 class LoadedModel:
-    """A trained model, or an ensemble, with its vocabularies and the settings of its config.
-
-    On a CPU the engine is that of ONNX Runtime, for which torch is not imported.
-    """
+    """A trained model, or an ensemble, with its vocabularies and the settings of its config."""
 
     engine: Engine
     vocabularies: Vocabularies

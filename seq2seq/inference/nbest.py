@@ -49,8 +49,7 @@ class AttentionBlocks:
 class NBestEntry:
     """One translation of an n-best list, of T target tokens; see `Translation`.
 
-    The score of a beam has the coverage penalty, too; that of a line in parts is the mean of their
-    scores, weighted by their numbers of target tokens.
+    Scores of beams have the coverage penalty, too. A line in parts has the mean by target tokens.
     """
 
     text: str

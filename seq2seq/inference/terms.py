@@ -79,9 +79,8 @@ def _places(weights: Array, words: Sequence[range], spans: Sequence[range]) -> l
     """
     to_spans = [weights[:, span.start : span.stop].sum(axis=1) for span in spans]
     to_spans = [np.where(rows >= PROMINENT * weights.max(axis=1), rows, 0.0) for rows in to_spans]
-    attention = np.array(
-        [[rows[word.start : word.stop].max() for word in words] for rows in to_spans]
-    )  # [terms, words]
+    words_of = [[rows[word.start : word.stop].max() for word in words] for rows in to_spans]
+    attention = np.array(words_of)  # [terms, words]
     places: dict[int, range] = {}
     taken = np.zeros(len(words), bool)
     while len(places) < len(spans):

@@ -100,12 +100,12 @@ def _shown(
     for attention in maps:
         if attention.weights.size > MAX_CELLS:
             large += 1
-            continue
-        if count == limit:
+        elif count == limit:
             notes.append(f"{path} shows the first {limit} maps; write .json for all")
             break
-        count += 1
-        yield attention
+        else:
+            count += 1
+            yield attention
     if large:
         left_out = f"{large} maps of more than {MAX_CELLS:,} cells"
         notes.append(f"{path} leaves out {left_out}; write .json for all")
@@ -113,10 +113,9 @@ def _shown(
 
 def map_of(translation: Translation, source: str) -> AttentionMap:
     """Return one map of a translation; it is empty if the translation has no weights."""
-    weights = translation.attention
+    tokens, weights = (translation.src_tokens, translation.tokens), translation.attention
     if weights is None:
-        return AttentionMap(source, translation.text, [], [], np.zeros((0, 0)))
-    tokens = translation.src_tokens, translation.tokens
+        tokens, weights = ([], []), np.zeros((0, 0), np.float32)
     return AttentionMap(source, translation.text, *tokens, weights)
 
 
