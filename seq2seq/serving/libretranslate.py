@@ -1,7 +1,6 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email import message_from_bytes
@@ -11,7 +10,7 @@ from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from seq2seq.data.languages import language_name
 from seq2seq.inference.documents import SourceDocument
@@ -192,10 +191,8 @@ def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
     if "q[]" in form and "q" not in form:
         fields["q"] = form["q[]"]
     elif isinstance(text := fields.get("q"), str) and text.startswith("["):
-        with suppress(ValueError, RecursionError):
-            texts = json.loads(text)
-            if isinstance(texts, list) and all(isinstance(entry, str) for entry in texts):
-                fields["q"] = texts
+        with suppress(ValidationError):
+            fields["q"] = TypeAdapter(list[str]).validate_json(text)
     return fields
 
 
