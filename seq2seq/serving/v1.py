@@ -112,9 +112,9 @@ def router(service: Service) -> APIRouter:
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
         settings = await asyncio.to_thread(_settings, service.settings, body)
-        constrained, n_best = body.constraints is not None, body.n_best or 1
-        translator = service.pairs[pair]
-        search = Search(translator, body.beam_size, n_best, False, constrained, settings)
+        n_best, text_only, constrained = body.n_best or 1, False, body.constraints is not None
+        model, beam_size = service.pairs[pair], body.beam_size
+        search = Search(model, beam_size, n_best, text_only, constrained, settings)
         terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
         service.check_size(client, search, lines, terms + sum(map(len, body.forbidden)))
         # The queue numbers lines within a batch, so that they are checked before.
