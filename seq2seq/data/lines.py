@@ -83,7 +83,7 @@ def _blocks(file: IO[bytes], path: Path) -> Iterator[str]:
         raise UserError(f"{path}: the file is empty. It needs one sentence per line.")
     number = 1
     while block:
-        yield _decode(block, path, number)
+        yield decode(block, path, number)
         number += lines
         block, lines = _read_block(file, path, number)
 
@@ -195,8 +195,8 @@ def _check_nul(block: bytes, path: Path, number: int) -> None:
         )
 
 
-def _decode(block: bytes, path: Path, number: int) -> str:
-    """Decode complete lines, the first of which is line `number` of the file."""
+def decode(block: bytes, path: Path, number: int) -> str:
+    """Decode lines of a file from `number` on; raises UserError for NUL and for bytes not UTF-8."""
     _check_nul(block, path, number)
     try:
         return block.decode("utf-8")

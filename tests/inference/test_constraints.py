@@ -25,8 +25,14 @@ from test_search import (
 from tiers import one_quick, quick_values
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END
-from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions, make_sentence
+from seq2seq.engines.engine import FREE, MAY_NOT_END, MUST_END, Mask
+from seq2seq.inference.search.interface import (
+    Hypothesis,
+    Request,
+    SearchOptions,
+    Slots,
+    make_sentence,
+)
 from seq2seq.inference.search.lexical import NO_PREFIX, Prefix, PrefixState
 from seq2seq.inference.search.rules import (
     KeepPrefix,
@@ -247,13 +253,18 @@ def test_constrained_results_do_not_depend_on_the_batch(
 
 
 def rule_states(options: SearchOptions, slots: int) -> RuleStates:
-    engine: Any = SimpleNamespace(vocabulary_size=7)
-    return RuleStates(rules_of(options), options, slots, engine)
+    return RuleStates(rules_of(options), options, Slots(slots))
+
+
+def mask_of(states: RuleStates, lengths: Sequence[int], limits: Sequence[int]) -> Mask:
+    """Return the mask of a step for slots of these lengths and limits, with seven tokens."""
+    states.slots.lengths, states.slots.limits = np.array(lengths), np.array(limits)
+    return states.mask(SimpleNamespace(values=np.zeros((1, 7))))  # type: ignore[arg-type]
 
 
 def forbidden_by(states: RuleStates, lengths: Sequence[int], limit: int) -> list[list[int]]:
     """Return the tokens that the rules forbid in each row, but for those that no search takes."""
-    mask = states.mask(np.array(lengths), np.full(len(lengths), limit))
+    mask = mask_of(states, lengths, [limit] * len(lengths))
     banned: list[list[int]] = [[] for _ in range(len(lengths) * states.options.size)]
     if mask.forbidden is not None:
         for row, forbidden in zip(*mask.forbidden, strict=True):
@@ -305,8 +316,8 @@ def test_a_search_has_the_rules_it_needs() -> None:
 
 def test_lengths_are_limited_from_both_sides() -> None:
     states = rule_states(SearchOptions(2, min_length=2), 4)
-    limits = np.array([9, 4, 4, 0])  # the fourth slot is empty
-    ends = [states.mask(np.array([length] * 3 + [0]), limits).ends for length in range(4)]
+    limits = [9, 4, 4, 0]  # the fourth slot is empty
+    ends = [mask_of(states, [length] * 3 + [0], limits).ends for length in range(4)]
     assert ends[0].tolist() == [MAY_NOT_END, MAY_NOT_END, MAY_NOT_END, FREE]
     assert ends[1].tolist() == [MAY_NOT_END, MAY_NOT_END, MAY_NOT_END, FREE]
     assert ends[2].tolist() == [FREE, FREE, FREE, FREE]

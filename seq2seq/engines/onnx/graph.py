@@ -151,7 +151,7 @@ def inputs_of(node: NodeProto) -> list[str]:
 Bounds = dict[str, float]  # by value; others may be of any size
 
 _ONE = frozenset(("Tanh", "Sigmoid", "Softmax"))
-_MOVING = frozenset(
+MOVING = frozenset(
     [
         *("Cast", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Identity"),
         *("Reshape", "ReverseSequence", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
@@ -215,7 +215,7 @@ def _of_result(node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProt
     kind, inputs = node.op_type, list(node.input)
     if kind in _ONE:
         return 1.0
-    if kind in _MOVING:
+    if kind in MOVING:
         return bounds.get(inputs[0])
     if kind == "ConstantOfShape":
         value = attribute(node, "value")

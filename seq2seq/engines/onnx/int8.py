@@ -5,7 +5,7 @@ are within known bounds, and with one scale for each row otherwise, so that the 
 does not depend on the others. Embedding tables are stored in int8, with a scale for each row.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 from onnx import NodeProto, TensorProto
@@ -30,9 +30,19 @@ def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
         for name, bound in encoded.items()
         if name in names
     }
-    Quantizer(encoder, bounds).rewrite()
+    Quantizer(encoder, bounds).rewrite(_of_weights(encoder))
     bounds = graphs.recurrent_bounds(decoder, input_bounds, successors)
-    Quantizer(decoder, bounds, products_of(decoder)[-1:]).rewrite()
+    Quantizer(decoder, bounds, is_step=True).rewrite()
+
+
+def _of_weights(graph: Graph) -> set[str]:
+    """Return the values that are scaled weights, such as embeddings: finite, unlike others."""
+    finite = set(graph.weights)
+    for node in graph.nodes:
+        read = node.input if node.op_type == "Mul" else node.input[:1]
+        if node.op_type in ("Mul", *graphs.MOVING) and finite.issuperset(read):
+            finite.update(node.output)
+    return finite
 
 
 def products_of(graph: Graph) -> list[NodeProto]:
@@ -65,28 +75,36 @@ def is_transposed(node: NodeProto) -> bool:
 class Quantizer:
     """Rewriting of one graph, or of the body of a loop.
 
-    Rounding loses NaN, which is added to the results again. Those of the last product of a step are
-    large, so that the graph has the output UNDEFINED instead.
+    Rounding loses NaN, which is added to the results again. A step has the output UNDEFINED
+    instead, which takes less time.
     """
 
-    def __init__(self, graph: Graph, bounds: Bounds, last: Sequence[NodeProto] = ()) -> None:
-        self.graph, self.bounds, self.last = graph, bounds, last
+    def __init__(self, graph: Graph, bounds: Bounds, is_step: bool = False) -> None:
+        self.graph, self.bounds, self.is_step = graph, bounds, is_step
+        self.rounded: list[str] = []
         self.nodes: list[NodeProto] = []
         self.tables: dict[str, tuple[str, str]] = {}  # integers and scales by rows
         self.quantized: dict[tuple[str, bool], tuple[str, str]] = {}  # likewise, by columns
 
-    def rewrite(self, states: Collection[str] = ()) -> None:
-        """Replace the products; the states of a loop keep NaN, whatever their products."""
+    def rewrite(self, defined: Collection[str] = ()) -> None:
+        """Replace the products; NaN need not be added to those of `defined` values."""
         products = products_of(self.graph)
         for node in self.graph.nodes:
             if node in products:
-                self._product(node, node.input[0] not in states)
+                self._product(node, node.input[0] not in defined)
                 continue
             if node.op_type == "Scan":
                 self._loop(node)
             elif node.op_type == "Gather":
                 self._table(node)
             self.nodes.append(node)
+        if self.is_step and self.rounded:
+            last = self.constant(np.array([-1]))
+            sums = [
+                self.op("ReduceSum", name, last, keepdims=0) for name in dict.fromkeys(self.rounded)
+            ]
+            self.op("Sum", *(self.op("Reshape", name, last) for name in sums), result=UNDEFINED)
+            self.graph.outputs.append(graphs.declare(UNDEFINED, graphs.FLOAT, ["rows"]))
         self.graph.nodes = self.nodes
         self.graph.prune()
 
@@ -116,12 +134,9 @@ class Quantizer:
             product = self.bounded(source, bound, matrix, bias)
         else:
             product = self._by_rows(source, matrix, bias)
-        last = self.constant(np.array([-1]))
-        if node in self.last:
-            self.op("ReduceSum", source, last, keepdims=0, result=UNDEFINED)
-            self.graph.outputs.append(graphs.declare(UNDEFINED, graphs.FLOAT, ["rows"]))
-        elif guarded:
-            total = self.op("ReduceSum", source, last, keepdims=1)
+        self.rounded.append(source)
+        if guarded and not self.is_step:
+            total = self.op("ReduceSum", source, self.constant(np.array([-1])), keepdims=1)
             lost = self.op("Mul", total, self.constant(np.float32(0)))
             product = self.op("Add", product, lost)
         self.op("Identity", product, result=node.output[0])

@@ -7,7 +7,7 @@ error bound.
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -110,8 +110,7 @@ class Network:
         after = (name for name in names if name.startswith(_NEXT))
         state = Arrays((name.removeprefix(_NEXT), results[name]) for name in after)
         weights = results.get(ATTENTION), results.get(HEADS)
-        rows = replace(rows, state=state)
-        outputs = results.get(OUTPUTS)
+        outputs, rows = results.get(OUTPUTS), rows.of(rows.memory, state)
         return HostStep(rows, scores, *weights, outputs, undefined=undefined)
 
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -91,7 +91,7 @@ class TorchEngine(Engine):
     @torch.inference_mode()
     def step(self, rows: Rows, ids: Array) -> TorchStep:
         state, values, weights = self._advance(rows, rows.state, self.places(ids))
-        return TorchStep(replace(rows, state=state), values, weights=weights)
+        return TorchStep(rows.of(rows.memory, state), values, weights=weights)
 
     def _advance(self, rows: Rows, state: Any, ids: Tensor) -> tuple[Any, Tensor, Weights]:
         """Return the next state, log-probabilities [N, V], and weights as far as they are read."""

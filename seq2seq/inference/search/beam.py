@@ -140,21 +140,18 @@ class Beam(Strategy):
         lengths = steps - self.slots.starts[of_slots][:, None]  # without end-of-sentence
         longest = int(np.where(np.isneginf(scores), 0, lengths).max())
         ends = of_slots.repeat(order.shape[1]), parents.ravel(), steps.ravel()
-        traced = self.trail.trace(*ends, longest, self.options.return_scores)
+        traced = self.trail.trace(*ends, longest)
         ended = np.stack([scores, log_probs], axis=-1).tolist(), lengths.tolist()
         lists, number = [], 0  # number of traced hypotheses
         for slot, values, counts in zip(slots, *ended, strict=True):
             lists.append(list[Hypothesis]())
             for (score, log_prob), length in zip(values, counts, strict=True):
                 if score > -math.inf:
-                    ids = [*traced.tokens[number][longest - length :], EOS_ID]
-                    token_log_probs: tuple[float, ...] = ()
-                    if traced.log_probs is not None:
-                        token_log_probs = (*traced.log_probs[number][longest - length :], log_prob)
-                    rows = traced.hypotheses[number, longest - length :]
+                    ids, of_tokens, rows = (part[number][longest - length :] for part in traced)
                     start, width = self.slots.starts[slot], self.slots.sources[slot]
                     attention = self.trail.attention(slot, rows, start, width)
-                    lists[-1].append(Hypothesis(ids, score, attention, token_log_probs))
+                    found = (*of_tokens, log_prob) if self.options.return_scores else ()
+                    lists[-1].append(Hypothesis([*ids, EOS_ID], score, attention, found))
                 number += 1
         return lists
 

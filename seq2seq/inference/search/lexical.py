@@ -21,125 +21,107 @@ _ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 
 
+class Phrase(NamedTuple):
+    """Tokens that a hypothesis must contain; occurrences do not overlap."""
+
+    tokens: tuple[int, ...]
+    borders: tuple[int, ...]  # failure function of Knuth, Morris & Pratt (1977)
+    times: int
+    ends_in_letter: bool
+
+
 class PhraseProgress(NamedTuple):
     """Occurrences of the phrases in a hypothesis so far."""
 
-    missing: tuple[int, ...]  # occurrences that each phrase still needs
-    matched: tuple[int, ...]  # tokens of each phrase at the end of the hypothesis
+    places: tuple[tuple[int, int], ...]  # occurrences still needed, tokens that end the hypothesis
     closed: bool = False  # a missing phrase has just ended in a letter: its word may not continue
 
 
 class Lexical(NamedTuple):
-    """Phrases, as tokens, that a hypothesis must contain, and how often.
+    """Phrases, as tokens, that a hypothesis must contain.
 
-    Occurrences of one phrase do not overlap. `met` counts tokens: of complete occurrences, and of
-    the longest incomplete one at the end of the hypothesis.
+    `met` counts tokens: of complete occurrences, and of the longest incomplete one at the end of
+    the hypothesis.
     """
 
-    phrases: tuple[tuple[int, ...], ...] = ()
-    counts: tuple[int, ...] = ()
-    borders: tuple[tuple[int, ...], ...] = ()  # failure function of Knuth, Morris & Pratt (1977)
-    ends_in_letter: tuple[bool, ...] = ()
+    phrases: tuple[Phrase, ...] = ()
     continuing: frozenset[int] = frozenset()  # tokens that continue a word
 
     @property
     def total(self) -> int:
         """Return the number of tokens to be met."""
-        if not self.phrases:
-            return 0
-        return sum(n * len(phrase) for n, phrase in zip(self.counts, self.phrases, strict=True))
+        return sum(phrase.times * len(phrase.tokens) for phrase in self.phrases)
 
     def start(self) -> PhraseProgress:
         """Return the progress of the empty hypothesis."""
-        return PhraseProgress(self.counts, (0,) * len(self.phrases))
+        return PhraseProgress(tuple((phrase.times, 0) for phrase in self.phrases))
 
     def after(self, progress: PhraseProgress, token: int) -> PhraseProgress:
         """Return the progress after one more token."""
-        missing, matched = list(progress.missing), list(progress.matched)
-        closed = False
-        for i, phrase in enumerate(self.phrases):
-            length = matched[i]
-            while length and phrase[length] != token:
-                length = self.borders[i][length - 1]
-            matched[i] = length + (phrase[length] == token)
-            if matched[i] == len(phrase):
-                closed = closed or (missing[i] > 0 and self.ends_in_letter[i])
-                matched[i], missing[i] = 0, max(0, missing[i] - 1)
+        places, closed = [], False
+        for phrase, (missing, matched) in zip(self.phrases, progress.places, strict=True):
+            while matched and phrase.tokens[matched] != token:
+                matched = phrase.borders[matched - 1]
+            matched += phrase.tokens[matched] == token
+            if matched == len(phrase.tokens):
+                closed = closed or (missing > 0 and phrase.ends_in_letter)
+                missing, matched = max(0, missing - 1), 0
+            places.append((missing, matched))
         if closed:  # a phrase in the middle of that word is not met there
-            for i, phrase in enumerate(self.phrases):
-                while matched[i] and phrase[matched[i]] in self.continuing:
-                    matched[i] = self.borders[i][matched[i] - 1]
-        return PhraseProgress(tuple(missing), tuple(matched), closed)
+            for i, (phrase, (missing, matched)) in enumerate(
+                zip(self.phrases, places, strict=True)
+            ):
+                while matched and phrase.tokens[matched] in self.continuing:
+                    matched = phrase.borders[matched - 1]
+                places[i] = missing, matched
+        return PhraseProgress(tuple(places), closed)
+
+    def missing(self, progress: PhraseProgress) -> list[tuple[tuple[int, ...], int]]:
+        """Return the tokens of the phrases still needed, and how many end the hypothesis."""
+        pairs = zip(self.phrases, progress.places, strict=True)
+        return [(phrase.tokens, matched) for phrase, (count, matched) in pairs if count]
 
     def met(self, progress: PhraseProgress) -> int:
         """Return the number of tokens that are met."""
-        done, longest = self.total, 0
-        for phrase, missing, matched in zip(
-            self.phrases, progress.missing, progress.matched, strict=True
-        ):
-            done -= missing * len(phrase)
-            longest = max(longest, matched if missing else 0)
-        return done + longest
+        pairs = zip(self.phrases, progress.places, strict=True)
+        unmet = sum(count * len(phrase.tokens) for phrase, (count, _) in pairs)
+        longest = max((matched for _, matched in self.missing(progress)), default=0)
+        return self.total - unmet + longest
 
     def advancing(self, progress: PhraseProgress) -> dict[int, int]:
         """Return the tokens that start or continue a phrase that is missing, in ascending order.
 
         Each with the number of tokens at the end of the hypothesis that then belong to the phrase.
         """
-        matched_by = sorted(
-            (phrase[matched], matched + 1)
-            for phrase, missing, matched in zip(
-                self.phrases, progress.missing, progress.matched, strict=True
-            )
-            if missing
-        )
-        return dict(matched_by)
-
-    def needed(self, progress: PhraseProgress) -> list[int]:
-        """Return the tokens of the phrases that are missing."""
-        pairs = zip(self.phrases, progress.missing, strict=True)
-        return [token for phrase, missing in pairs if missing for token in phrase]
-
-    def begun(self, progress: PhraseProgress) -> list[int]:
-        """Return the tokens at the end of the hypothesis with which a missing phrase begins."""
-        parts = zip(self.phrases, progress.missing, progress.matched, strict=True)
-        return [token for phrase, missing, n in parts if missing for token in phrase[:n]]
+        return dict(sorted((ids[matched], matched + 1) for ids, matched in self.missing(progress)))
 
 
 NO_LEXICAL = Lexical()
 
 
 def lexical_of(
-    phrases: Iterable[tuple[Ids, bool]], continuing: frozenset[int] = frozenset()
+    phrases: Iterable[tuple[Sequence[int], bool]], continuing: frozenset[int] = frozenset()
 ) -> Lexical:
     """Return the constraints of phrases, each as tokens and whether it ends in a letter.
 
     A phrase that is given twice must occur twice.
     """
     pairs = [(tuple(ids), ends_in_letter) for ids, ends_in_letter in phrases]
-    counts, letters = Counter(ids for ids, _ in pairs), dict(pairs)
-    return Lexical(
-        tuple(counts),
-        tuple(counts.values()),
-        tuple(map(_borders, counts)),
-        tuple(letters[ids] for ids in counts),
-        continuing,
-    )
+    counts = Counter(ids for ids, _ in pairs)
+    records = (Phrase(ids, _borders(ids), counts[ids], end) for ids, end in dict(pairs).items())
+    return Lexical(tuple(records), continuing)
 
 
 def merge(first: Lexical, second: Lexical) -> Lexical:
     """Return the constraints of both, as far as their tokens are no more than MAX_TOKENS."""
-    counts: dict[tuple[tuple[int, ...], bool], int] = {}
-    room = MAX_TOKENS
-    for lexical in (first, second):
-        pairs = zip(lexical.phrases, lexical.ends_in_letter, strict=True)
-        for phrase, count in zip(pairs, lexical.counts, strict=True):
-            missing = (count - counts.get(phrase, 0)) * len(phrase[0])
-            if 0 < missing <= room:
-                room -= missing
-                counts[phrase] = count
-    phrases = [(list(ids), letter) for (ids, letter), n in counts.items() for _ in range(n)]
-    return lexical_of(phrases, first.continuing | second.continuing)
+    counts, room = Counter[tuple[tuple[int, ...], bool]](), MAX_TOKENS
+    for phrase in (*first.phrases, *second.phrases):
+        key = phrase.tokens, phrase.ends_in_letter
+        missing = (phrase.times - counts[key]) * len(phrase.tokens)
+        if 0 < missing <= room:
+            room -= missing
+            counts[key] = phrase.times
+    return lexical_of(counts.elements(), first.continuing | second.continuing)
 
 
 def _borders(phrase: Sequence[int]) -> tuple[int, ...]:

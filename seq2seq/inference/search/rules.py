@@ -231,13 +231,14 @@ class RequirePhrases(Rule):
             return
         lengths = lexical.advancing(progress)
         advancing = list(lengths)
-        begun = any(token in self.kept_ids for token in lexical.begun(progress))
+        missing = lexical.missing(progress)
+        begun = any(token in self.kept_ids for ids, matched in missing for token in ids[:matched])
         if begun or choice.room <= lexical.total - met:  # no token may be wasted
             advancing = [t for t in advancing if lexical.met(lexical.after(progress, t)) > met]
             choice.allow_only(())
         elif progress.closed:
             choice.forbid(list(lexical.continuing))
-        choice.forbid([token for token in lexical.needed(progress) if token in self.kept_ids])
+        choice.forbid([token for ids, _ in missing for token in ids if token in self.kept_ids])
         choice.exempt(advancing)
         if self.ngram:
             inside = {token for token in advancing if lengths[token] >= self.ngram}

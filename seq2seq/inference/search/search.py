@@ -185,7 +185,7 @@ class _Batch:
         self.engine, self.queue, self.options = engine, queue, options
         self.unfinished, entering = unfinished, list(unfinished.items())
         count = engine.slots(queue.width, options.size, len(entering))
-        self.slots, self.trail = Slots(count), Trail(count, options.size)
+        self.slots, self.trail = Slots(count), Trail()
         kind = _strategy(entering[0][1], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
         self.rules = RuleStates(rules_of(options), options, self.slots)
@@ -219,7 +219,7 @@ class _Batch:
         choice = self.strategy.choose(step, self.rules)
         self._check_finite(choice.best, busy)
         attention = step.attention if self.options.return_attention else None
-        self.trail.append(choice.tokens, choice.parents, choice.log_probs, attention)
+        self.trail.append(choice, attention)
         self.ids, self.rows = choice.tokens.ravel(), step.rows
         if choice.parents is None:
             self.rules.advance(choice.tokens, np.zeros_like(choice.tokens), choice.log_probs)

@@ -44,53 +44,46 @@ def coverage_penalty(coverage: Array, lengths: Array, factor: float) -> Array:
 STEPS = 64  # allocated at first
 
 
-class Trail:
-    """Tokens, parents and log-probabilities of the steps since a slot's oldest sentence started.
+class Selection(NamedTuple):
+    """Continuations of all hypotheses, and the slots whose search ends with them."""
 
-    Steps are numbered from the start of the search. Attention weights are those of the hypotheses
-    before the choice, and so belong to the parents.
+    tokens: Array  # [B, K]
+    parents: Array | None  # [B, K], within a slot; None: each continues itself
+    log_probs: Array  # [B, K] of the tokens, nats
+    best: Array  # [B], the best score before the choice, to be finite
+    done: Array  # [B]
+
+
+class Trail:
+    """Steps since a slot's oldest sentence started, numbered from the start of the search.
+
+    Attention weights are those of the hypotheses before the choice, and so belong to the parents.
     """
 
-    def __init__(self, slots: int, size: int) -> None:
+    def __init__(self) -> None:
         self.first = self.end = 0  # numbers of the first step and of the next
-        self._size = size
-        self._parts: dict[str, Array] = {
-            "tokens": np.zeros((STEPS, slots, size), np.int64),
-            "log_probs": np.zeros((STEPS, slots, size), np.float32),
-        }
+        self._parts: dict[str, Array] = {}
 
-    def append(
-        self, tokens: Array, parents: Array | None, log_probs: Array, attention: Array | None
-    ) -> None:
-        """Add a step: arrays [B, K], and attention weights [B K, S], if they are read.
-
-        Without parents each hypothesis continues itself.
-        """
-        parts = {"tokens": tokens, "log_probs": log_probs}
-        if parents is not None:
-            parts["parents"] = parents
+    def append(self, selection: Selection, attention: Array | None) -> None:
+        """Add a step, and its attention weights [B K, S], if they are read."""
         if attention is not None:
-            parts["attention"] = attention.reshape(*tokens.shape, -1)
-        for name, part in parts.items():
-            if name not in self._parts:
-                room = len(self._parts["tokens"])
-                self._parts[name] = np.zeros((room, *part.shape), part.dtype)
-            self._parts[name][self.end - self.first] = part
+            attention = attention.reshape(*selection.tokens.shape, -1)
+        names = "tokens", "parents", "log_probs", "attention"
+        for name, part in zip(names, (*selection[:3], attention), strict=True):
+            if part is not None:
+                if name not in self._parts:
+                    self._parts[name] = np.zeros((STEPS, *part.shape), part.dtype)
+                self._parts[name][self.end - self.first] = part
         self.end += 1
 
     def make_room(self, oldest: int) -> None:
         """Make room for a step, in place of those before the step `oldest`."""
-        room = len(self._parts["tokens"])
-        if self.end - self.first < room:
-            return
-        dropped = oldest - self.first
-        used = room - dropped
-        room = room if 2 * used <= room else 2 * room
-        for name, before in self._parts.items():
-            after = np.zeros((room, *before.shape[1:]), before.dtype)
-            after[:used] = before[dropped:]
-            self._parts[name] = after
-        self.first = oldest
+        dropped, used = oldest - self.first, self.end - oldest
+        if dropped + used == len(self._parts["tokens"]):
+            for name, part in self._parts.items():
+                free = np.zeros_like(part[: max(dropped, used)])
+                self._parts[name] = np.concatenate([part[dropped:], free])
+            self.first = oldest
 
     def keep(self, slots: Array) -> None:
         """Drop all other slots and renumber these in the given order."""
@@ -101,22 +94,20 @@ class Trail:
         path: list[Any] = self._parts[name][start - self.first : end - self.first, slot, 0].tolist()
         return path
 
-    def trace(
-        self, slots: Array, hypotheses: Array, steps: Array, longest: int, log_probs: bool
-    ) -> "Traced":
-        """Trace M hypotheses back from their places in `slots` [M] before `steps` [M]."""
+    def trace(self, slots: Array, hypotheses: Array, steps: Array, longest: int) -> list[list[Any]]:
+        """Trace M hypotheses back from their places in `slots` [M] before `steps` [M].
+
+        Returns their tokens [M, T], log-probabilities and numbers within their slots [M, T + 1],
+        aligned at their ends: what is before their starts means nothing.
+        """
         back = np.arange(longest, 0, -1)[:, None]
         places = np.maximum(steps - self.first - back, 0)  # [T, M]
-        places = (places * self._parts["tokens"].shape[1] + slots) * self._size
-        parents = self._parts["parents"].reshape(-1)
         rows = np.empty((longest + 1, len(slots)), np.int64)
         rows[longest] = hypotheses
         for n in reversed(range(longest)):
-            rows[n] = parents[places[n] + rows[n + 1]]
-        places += rows[1:]
-        tokens = self._parts["tokens"].reshape(-1)[places].T.tolist()
-        values = self._parts["log_probs"].reshape(-1)[places].T.tolist() if log_probs else None
-        return Traced(tokens, values, rows.T)
+            rows[n] = self._parts["parents"][places[n], slots, rows[n + 1]]
+        on_path = [self._parts[name][places, slots, rows[1:]] for name in ("tokens", "log_probs")]
+        return [part.T.tolist() for part in (*on_path, rows)]
 
     def attention(self, slot: int, hypotheses: Any, start: int, width: int) -> Array | None:
         """Return the weights [T, S] of a path: of these hypotheses [T] of a slot from a step on."""
@@ -125,24 +116,6 @@ class Trail:
         steps = np.arange(len(hypotheses)) + (start - self.first)
         weights: Array = self._parts["attention"][steps, slot, hypotheses, :width]
         return weights
-
-
-class Traced(NamedTuple):
-    """Paths of M hypotheses, aligned at their ends: what is before their starts means nothing."""
-
-    tokens: list[list[int]]  # [M][T]
-    log_probs: list[list[float]] | None  # [M][T], nats, if they are read
-    hypotheses: Array  # [M, T + 1], those that were continued, within their slots
-
-
-class Selection(NamedTuple):
-    """Continuations of all hypotheses, and the slots whose search ends with them."""
-
-    tokens: Array  # [B, K]
-    parents: Array | None  # [B, K], within a slot; None: each continues itself
-    log_probs: Array  # [B, K] of the tokens, nats
-    best: Array  # [B], the best score before the choice, to be finite
-    done: Array  # [B]
 
 
 class Strategy(ABC):
@@ -189,8 +162,7 @@ class Greedy(Strategy):
 
     def _hypothesis(self, slot: int, start: int, end: int, norm: float) -> Hypothesis:
         ids = self.trail.path("tokens", slot, start, end)
-        same = np.zeros(len(ids), int)
-        attention = self.trail.attention(slot, same, start, self.slots.sources[slot])
+        attention = self.trail.attention(slot, [0] * len(ids), start, self.slots.sources[slot])
         if not self.options.return_scores:
             return Hypothesis(ids, math.nan, attention)
         log_probs = self.trail.path("log_probs", slot, start, end)
