@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email import message_from_bytes
 from email.policy import HTTP
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
@@ -16,7 +16,7 @@ from seq2seq.data.languages import language_name
 from seq2seq.inference.documents import SourceDocument
 from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.serving import service as requests
-from seq2seq.serving.access import RESPONSES, Client, ErrorMessage
+from seq2seq.serving.access import RESPONSES, Client
 from seq2seq.serving.service import AUTO, Body, LanguagePair, Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
@@ -72,9 +72,6 @@ class Language(BaseModel):
     targets: list[str] = Field(description="codes of the languages into which it is translated")
 
 
-_STOPPING: dict[str, Any] = {"model": ErrorMessage, "description": "The server is shutting down."}
-
-
 def router(service: Service) -> APIRouter:
     routes = APIRouter(tags=["LibreTranslate"])
     described = requests.described_body("/translate", TranslateText, _FORM, _MULTIPART)
@@ -128,7 +125,7 @@ def router(service: Service) -> APIRouter:
             "supportedFilesFormat": [],
         }
 
-    @routes.get("/health", responses={503: _STOPPING})
+    @routes.get("/health", responses={503: RESPONSES[503]})
     async def health() -> dict[str, str | int]:
         """Return 200 while the server accepts requests, with its lines that wait or are done."""
         if not service.queue.is_open:
