@@ -107,7 +107,9 @@ def run(options: argparse.Namespace) -> int:
     if options.log_format == "json":
         log_json()
     settings = arguments.requirements(options)
-    access = Access(_clients(options.token_file), _hosts(options), tuple(options.allow_origin))
+    names, is_local = (*_LOCAL_NAMES, options.host, *options.allow_host), _is_local(options.host)
+    hosts = frozenset(map(str.lower, names)) if is_local or options.allow_host else None  # any
+    access = Access(_clients(options.token_file), hosts, tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
         with arguments.frozen_objects():
@@ -115,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
             app = create_app(pairs, limits, access, settings)
         for translator in pairs.values():
             translator.check_phrases(arguments.glossary_places(options, settings), settings)
-        if not (access.clients or _is_local(options.host)):
+        if not (access.clients or is_local):
             text = f"everyone who can reach {options.host} can translate"
             logger.info(f"note: {text}; --token-file limits that")
         for pair, translator in pairs.items():
@@ -169,13 +171,6 @@ def _clients(path: Path | None) -> "dict[str, Client]":
     if path is not None and not clients:
         raise UserError(f"{path}:1: must be a token, of ASCII characters without spaces")
     return clients
-
-
-def _hosts(options: argparse.Namespace) -> frozenset[str] | None:
-    """Return the names by which requests may call the server; None: any."""
-    if not (_is_local(options.host) or options.allow_host):
-        return None
-    return frozenset(map(str.lower, (*_LOCAL_NAMES, options.host, *options.allow_host)))
 
 
 def _is_local(host: str) -> bool:

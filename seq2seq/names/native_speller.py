@@ -20,7 +20,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.names.sounds import Unit, ends_stem, units_of
+from seq2seq.names.sounds import MAX_LETTERS, Unit, ends_stem, units_of
 
 BEAM = 60
 ALTERNATIVES = 30  # spellings whose probabilities sum to 1
@@ -29,7 +29,6 @@ _FOURGRAM, _CHANNEL = 0.36, 1.27  # weights of the models
 _RETROFLEX = {"T": 2.9, "D": 2.9, "N": 1.6, "L": 2.1, "S": -0.5}  # by the letter that is doubled
 _LONG_VOWEL = 2.3
 _INITIAL_A, _INNER_A = 1.57, 0.8  # long a, in the first letter and after the first syllable
-_MAX_LETTERS = 4  # maximum letters of a unit
 _ROMANIZATION = json.loads(Path(__file__).with_name("romanization.json").read_text("utf-8"))
 _VOWELS: Mapping[str, dict[str, float]] = _ROMANIZATION["vowels"]
 _CONSONANTS: Mapping[str, dict[str, float]] = _ROMANIZATION["consonants"]
@@ -143,7 +142,7 @@ class NativeSpeller:
         for at, beam in enumerate(beams):
             best = sorted(beam.items(), key=lambda item: (-item[1], item[0].units))
             for partial, score in best[:BEAM]:
-                for end in range(at + 1, min(at + _MAX_LETTERS, len(name)) + 1):
+                for end in range(at + 1, min(at + MAX_LETTERS, len(name)) + 1):
                     for unit in self._units.get(name[at:end], ()):
                         total = score + self._extension(partial, unit)
                         after = _Partial((*partial.units, unit), name[at:end])

@@ -69,22 +69,21 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Loaded
     """Load checkpoints of one model; raises UserError if they differ in more than their weights."""
     if len(paths) < 2:
         raise UserError(f"{paths[0]}: {_TOO_FEW}")
-    loaded: list[LoadedRun] = []  # all of them: training may remove its snapshots meanwhile
-    for path in paths:
-        loaded.append(checkpoint.load_model(path.parent, device, path.name))
-        _check_compatible(loaded[-1], loaded[:-1])
-    return loaded
-
-
-def _check_compatible(added: LoadedRun, earlier: Sequence[LoadedRun]) -> None:
-    path, first = added.path, earlier[0] if earlier else added
-    check_fit([first.path, path], [run.vocabulary_and_direction() for run in (first, added)])
-    changes = changed_keys(first.config, added.config)
-    if changes := that_change_weights(changes, added.config, ("model.",)):
-        raise UserError(f"{path}: has another model than {first.path}: {', '.join(changes)}")
-    for run in (run for run in earlier if run.checksum == added.checksum):
-        text = f"has the same weights as {run.path}; name each checkpoint only once"
-        raise UserError(f"{path}: {text}")
+    # All of them at once: training may remove its snapshots meanwhile.
+    runs = [checkpoint.load_model(path.parent, device, path.name) for path in paths]
+    check_fit([run.path for run in runs], [run.vocabulary_and_direction() for run in runs])
+    first, same = runs[0], dict[str, Path]()
+    for run in runs:
+        changes = changed_keys(first.config, run.config)
+        if changes := that_change_weights(changes, run.config, ("model.",)):
+            raise UserError(
+                f"{run.path}: has another model than {first.path}: {', '.join(changes)}"
+            )
+        if run.checksum in same:
+            text = f"has the same weights as {same[run.checksum]}; name each checkpoint only once"
+            raise UserError(f"{run.path}: {text}")
+        same[run.checksum] = run.path
+    return runs
 
 
 def average_models(models: Sequence[Seq2Seq]) -> Seq2Seq:
