@@ -157,6 +157,7 @@ MOVING = frozenset(
         *("Reshape", "ReverseSequence", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"),
     ]
 )
+_NONE = NodeProto()
 
 
 def bounds_of(graph: Graph, input_bounds: Mapping[str, float]) -> Bounds:
@@ -168,10 +169,8 @@ def bounds_of(graph: Graph, input_bounds: Mapping[str, float]) -> Bounds:
     for node in graph.nodes:
         if node.op_type == "Scan":
             bounds |= _of_loop(graph.weights, node)
-        else:
-            bound = _of_result(node, bounds, producers)
-            if bound is not None and math.isfinite(bound):
-                bounds |= dict.fromkeys(node.output, bound)
+        elif math.isfinite(bound := _of_result(node, bounds, producers)):
+            bounds |= dict.fromkeys(node.output, bound)
     return bounds
 
 
@@ -211,55 +210,42 @@ def _of_loop(weights: dict[str, Array], node: NodeProto) -> Bounds:
     return {name: bounds[value] for name, value in results if value in bounds}
 
 
-def _of_result(node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProto]) -> float | None:
+def _of_result(node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProto]) -> float:
+    """Return the bound of an operator's results; infinite or nan if there is none."""
     kind, inputs = node.op_type, list(node.input)
     if kind in _ONE:
         return 1.0
-    if kind in MOVING:
-        return bounds.get(inputs[0])
     if kind == "ConstantOfShape":
         value = attribute(node, "value")
         return 0.0 if value is None else float(np.abs(numpy_helper.to_array(value)).max())
-    if kind == "MatMul" and _averages(inputs[0], producers):
-        return bounds.get(inputs[1])
-    if kind == "Add":
-        return _interpolated(inputs, bounds, producers)
-    read = [bounds.get(name) for name in (inputs[1:] if kind == "Where" else inputs)]
-    finite = [bound for bound in read if bound is not None]
-    if kind not in ("Concat", "Max", "Mul", "Where") or len(finite) < len(read):
-        return None
-    return math.prod(finite) if kind == "Mul" else max(finite)
+    if kind in MOVING:
+        inputs = inputs[:1]
+    elif kind == "Where" or (kind == "MatMul" and _averages(inputs[0], producers)):
+        inputs = inputs[1:]
+    elif kind == "Add":
+        inputs = _interpolated(inputs, producers)
+    elif kind not in ("Concat", "Max", "Mul"):
+        return math.inf
+    read = [bounds.get(name, math.inf) for name in inputs]
+    return math.prod(read) if kind == "Mul" else max(read, default=math.inf)
 
 
 def _averages(name: str, producers: Mapping[str, NodeProto]) -> bool:
     """Return whether a value is attention weights, the sum of which is at most 1."""
-    node = producers.get(name)
-    if node is None:
-        return False
+    node = producers.get(name, _NONE)
     if node.op_type in ("Identity", "Unsqueeze"):
         return _averages(node.input[0], producers)
     return node.op_type == "Softmax"
 
 
-def _interpolated(
-    inputs: list[str], bounds: Bounds, producers: Mapping[str, NodeProto]
-) -> float | None:
-    """Return the bound of `(1 - z) a + z b` for a logistic z."""
-    products = [producers.get(name) for name in inputs]
-    if any(node is None or node.op_type != "Mul" for node in products):
-        return None
-    first, second = ([*node.input] for node in products if node is not None)
-    complement, gate = producers.get(first[0]), producers.get(second[0])
-    if (
-        complement is None
-        or complement.op_type != "Sub"
-        or complement.input[1] != second[0]
-        or gate is None
-    ):
-        return None
-    source = gate if gate.op_type != "Split" else producers.get(gate.input[0])
-    if source is None or source.op_type != "Sigmoid":
-        return None
-    branches = [bounds.get(first[1]), bounds.get(second[1])]
-    finite = [bound for bound in branches if bound is not None]
-    return max(finite) if len(finite) == len(branches) else None
+def _interpolated(inputs: list[str], producers: Mapping[str, NodeProto]) -> list[str]:
+    """Return the values a and b if the sum is `(1 - z) a + z b` for a logistic z."""
+    products = [producers.get(name, _NONE) for name in inputs]
+    if any(node.op_type != "Mul" for node in products):
+        return []
+    (complement, a), (gate, b) = (node.input for node in products)
+    difference, source = producers.get(complement, _NONE), producers.get(gate, _NONE)
+    if source.op_type == "Split":
+        source = producers.get(source.input[0], _NONE)
+    is_gate = source.op_type == "Sigmoid" and difference.op_type == "Sub"
+    return [a, b] if is_gate and difference.input[1] == gate else []

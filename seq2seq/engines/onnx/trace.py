@@ -7,18 +7,19 @@ operator, which is replaced by a loop over its recorded `step`.
 
 import io
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import onnx
+import onnx.compose
 import torch
 from onnx import helper
 from torch import Tensor, nn
 
 from seq2seq.engines.engine import Rows
-from seq2seq.engines.onnx.graph import FLOAT, OPSET, Graph, declare, make
+from seq2seq.engines.onnx.graph import OPSET, Graph, declare, make
 from seq2seq.engines.onnx.network import GraphFiles, Network
 from seq2seq.engines.onnx.simplify import simplify
 from seq2seq.model.attention_layer import AttentionLayer
@@ -27,7 +28,7 @@ from seq2seq.model.recurrent import RecurrentLayer, last_of
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import DecoderState, Memory
 
-_BY_SOURCE = ("coverage", "copied", "attention_weights")  # a value for each source position
+_BY_SOURCE = ("src", "coverage", "copied", "attention_weights")  # a value for each source position
 _TOLERANCE = 1e-4  # nats
 _MEMORY = "memory_"  # prefix of the parts of a memory in the graphs
 _RECURRENCE = "Recurrence"  # placeholder of a recurrent layer, which a loop replaces
@@ -53,15 +54,14 @@ def trace(model: Seq2Seq) -> TracedGraphs:
     """Return the graphs of a model in float32 on the CPU; raises TraceError."""
     src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
     training = model.training
+
+    def start(*inputs: Tensor) -> dict[str, Tensor]:
+        return _parts_of(*model.start(model.encode(*inputs)))
+
     try:
         with _trace_errors(), torch.no_grad(), _recorded(model.eval()) as layers:
-            memory, state = model.start(model.encode(src, lengths))
-            encoder = _export(
-                _Start(model),
-                {"src": (src, ["batch", "source"]), "src_lengths": (lengths, ["batch"])},
-                {name: _dims(name, "batch") for name in _parts_of(memory, state)},
-            )
-            decoder = _step_graph(model, memory, state)
+            encoder = _export(model, start, {"src": src, "src_lengths": lengths}, "batch")
+            decoder = _step_graph(model, *model.start(model.encode(src, lengths)))
             bodies = [_layer_graph(layer) for layer in layers]
     finally:
         model.train(training)
@@ -113,55 +113,36 @@ def _parts_of(memory: Memory, state: DecoderState) -> dict[str, Tensor]:
     return {name: part for name, part in parts.items() if part is not None and part.numel()}
 
 
-class _Start(nn.Module):
-    def __init__(self, model: Seq2Seq) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, src: Tensor, src_lengths: Tensor) -> tuple[Tensor, ...]:
-        memory, state = self.model.start(self.model.encode(src, src_lengths))
-        return tuple(_parts_of(memory, state).values())
-
-
-class _Step(nn.Module):
-    def __init__(self, model: Seq2Seq, names: Sequence[str]) -> None:
-        super().__init__()
-        self.model, self.names = model, names
-
-    def forward(self, ids: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.outputs(ids, parts).values())
-
-    def outputs(self, ids: Tensor, parts: Sequence[Tensor]) -> dict[str, Tensor]:
-        """Return the outputs of a step by their names, given the parts that are in use."""
-        inputs = dict(zip(self.names, parts, strict=True))
-        fields: dict[str, Any] = {name: inputs.get(f"{_MEMORY}{name}") for name in Memory._fields}
-        values: dict[str, Any] = {name: inputs.get(name) for name in DecoderState._fields}
-        for name in ("keys", "values"):
-            if fields[name] is None:  # not in the graph: its width is zero
-                fields[name] = fields["pad_mask"][..., None][..., :0].float()
-        if values["cell"] is None:
-            values["cell"] = values["hidden"][..., :0]
-        if values["input_feed"] is None:
-            values["input_feed"] = values["hidden"][:, 0, :0]
-        step = self.model.step(ids, DecoderState(**values), Memory(**fields))
-        outputs = {
-            "log_probs": self.model.project(step.outputs).log_softmax(-1),
-            "attention_weights": step.attention_weights,
-            "head_weights": step.head_weights,
-            **{f"next_{name}": getattr(step.state, name) for name in values if name in inputs},
-        }
-        return {name: output for name, output in outputs.items() if output is not None}
-
-
 def _step_graph(model: Seq2Seq, memory: Memory, state: DecoderState) -> Graph:
     """Return the graph of a step of two hypotheses for each of two sentences."""
     parts = _parts_of(memory, state.select(torch.tensor([0, 0, 1, 1])))
     ids = torch.ones(4, dtype=torch.long)
-    module = _Step(model, list(parts))
-    inputs = {"ids": (ids, ["rows"])}
-    inputs |= {name: (part, _dims(name, "rows")) for name, part in parts.items()}
-    outputs = module.outputs(ids, list(parts.values()))
-    return _export(module, inputs, {name: _dims(name, "rows") for name in outputs})
+
+    def step(ids: Tensor, *tensors: Tensor) -> dict[str, Tensor]:
+        return _step(model, ids, dict(zip(parts, tensors, strict=True)))
+
+    return _export(model, step, {"ids": ids} | parts, "rows")
+
+
+def _step(model: Seq2Seq, ids: Tensor, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the outputs of a step by their names, given the parts that are in use."""
+    fields: dict[str, Any] = {name: parts.get(f"{_MEMORY}{name}") for name in Memory._fields}
+    values: dict[str, Any] = {name: parts.get(name) for name in DecoderState._fields}
+    for name in ("keys", "values"):
+        if fields[name] is None:  # not in the graph: its width is zero
+            fields[name] = fields["pad_mask"][..., None][..., :0].float()
+    if values["cell"] is None:
+        values["cell"] = values["hidden"][..., :0]
+    if values["input_feed"] is None:
+        values["input_feed"] = values["hidden"][:, 0, :0]
+    step = model.step(ids, DecoderState(**values), Memory(**fields))
+    outputs = {
+        "log_probs": model.project(step.outputs).log_softmax(-1),
+        "attention_weights": step.attention_weights,
+        "head_weights": step.head_weights,
+        **{f"next_{name}": getattr(step.state, name) for name in values if name in parts},
+    }
+    return {name: output for name, output in outputs.items() if output is not None}
 
 
 def _dims(name: str, first: str) -> list[str]:
@@ -173,24 +154,15 @@ def _dims(name: str, first: str) -> list[str]:
     return [first, "source"] if name.removeprefix("next_") in _BY_SOURCE else [first]
 
 
-class _LayerStep(nn.Module):
-    def __init__(self, layer: RecurrentLayer) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, gates: Tensor, hidden: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-        return self.layer.step(gates, hidden, cell)
-
-
 def _layer_graph(layer: RecurrentLayer) -> Graph:
     """Return the graph of a step of an encoder layer."""
     hidden, cell = layer.zero_state(2)
     inputs = {"gates": hidden.new_zeros(2, layer.gate_size), "hidden": hidden, "cell": cell}
-    return _export(
-        _LayerStep(layer),
-        {name: (value, ["batch"]) for name, value in inputs.items()},
-        {"next_hidden": ["batch"], "next_cell": ["batch"]},
-    )
+
+    def step(*tensors: Tensor) -> dict[str, Tensor]:
+        return dict(zip(("next_hidden", "next_cell"), layer.step(*tensors), strict=True))
+
+    return _export(layer, step, inputs, "batch")
 
 
 class _Recorded(torch.autograd.Function):
@@ -269,7 +241,7 @@ def _loop(
     starts, ends, values = (
         [f"{prefix}/{part}.{kind}" for part in sizes] for kind in ("zero", "end", "all")
     )
-    body = _body(encoder, step, sizes, layer.gate_size, prefix)
+    body = _body(encoder, step, sizes, prefix)
     loop = [*starts, f"{prefix}/gates"], [*ends, *values]
     nodes.append(make("Scan", *loop, num_scan_inputs=1, body=body))
     nodes += [
@@ -279,65 +251,66 @@ def _loop(
     return nodes
 
 
-def _body(
-    encoder: Graph, step: Graph, sizes: Mapping[str, int], gate_size: int, prefix: str
-) -> onnx.GraphProto:
+def _body(encoder: Graph, step: Graph, sizes: Mapping[str, int], prefix: str) -> onnx.GraphProto:
     """Return the body of a loop, whose weights are those of the graph around it."""
     step.outputs = [value for value in step.outputs if value.name.removeprefix("next_") in sizes]
     simplify(step)
-    inputs: dict[str, list[str | int]] = {
-        part: ["batch", size] for part, size in (*sizes.items(), ("gates", gate_size))
-    }
-    renamed = {value: f"{prefix}.step/{value}" for node in step.nodes for value in node.output}
-    renamed |= {name: f"{prefix}.step/{name}" for name in (*step.weights, *inputs)}
-    encoder.weights |= {renamed[name]: array for name, array in step.weights.items()}
-    for node in step.nodes:
-        node.input[:] = [renamed.get(name, name) for name in node.input]
-        node.output[:] = [renamed[name] for name in node.output]
-    states: dict[str, list[str | int]] = {
-        renamed[f"next_{part}"]: ["batch", size] for part, size in sizes.items()
-    }
-    results = {f"{name}.result": dims for name, dims in states.items()}
-    copies = [make("Identity", [name], [f"{name}.result"]) for name in states]
-    return helper.make_graph(
-        [*step.nodes, *copies],
-        "step",
-        [declare(renamed[name], FLOAT, dims) for name, dims in inputs.items()],
-        [declare(name, FLOAT, dims) for name, dims in (states | results).items()],
-    )
+    prefix = f"{prefix}.step/"
+    proto = onnx.compose.add_prefix_graph(step.proto(step.weights), prefix)
+    renamed = Graph.of(proto)
+    encoder.weights |= renamed.weights
+    values = {value.name.removeprefix(prefix): value for value in renamed.inputs}
+    results = []
+    for state in renamed.outputs:
+        result = onnx.ValueInfoProto(name=f"{state.name}.result", type=state.type)
+        results.append(result)
+        renamed.nodes.append(make("Identity", [state.name], [result.name]))
+    inputs = [values[name] for name in (*sizes, "gates")]
+    return helper.make_graph(renamed.nodes, "step", inputs, [*renamed.outputs, *results])
+
+
+class _Function(nn.Module):
+    """A function of tensors that uses the weights of a module."""
+
+    def __init__(self, module: nn.Module, function: Callable[..., dict[str, Tensor]]) -> None:
+        super().__init__()
+        self.module, self.function = module, function
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(self.function(*inputs).values())
 
 
 def _export(
-    module: nn.Module, inputs: dict[str, tuple[Tensor, list[str]]], outputs: dict[str, list[str]]
+    module: nn.Module,
+    function: Callable[..., dict[str, Tensor]],
+    inputs: dict[str, Tensor],
+    first: str,
 ) -> Graph:
-    """Record a module; the variable dimensions of inputs and outputs are named."""
-    file = io.BytesIO()
-    dims = {name: dims for name, (_, dims) in inputs.items()} | outputs
+    """Record a function whose inputs and outputs have this first dimension, but for a memory."""
+    file, outputs = io.BytesIO(), function(*inputs.values())
+    examples = inputs | outputs
+    dims = {name: _dims(name, first) for name in examples}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            module.eval(),
-            tuple(value for value, _ in inputs.values()),
+            _Function(module, function).eval(),
+            tuple(inputs.values()),
             cast(Any, file),
             input_names=list(inputs),
             output_names=list(outputs),
             dynamic_axes={name: dict(enumerate(names)) for name, names in dims.items()},
             opset_version=OPSET,
             dynamo=False,
-            custom_opsets={"seq2seq": 1} if isinstance(module, _Start) else None,
+            custom_opsets={"seq2seq": 1} if "src" in inputs else None,
         )
     graph = Graph.of(onnx.load_from_string(file.getvalue()).graph)
-    examples = {name: value for name, (value, _) in inputs.items()}
-    results = module(*examples.values())
-    examples |= zip(outputs, results, strict=True)
     for values in (graph.inputs, graph.outputs):
         values[:] = [
-            _declared(value.name, examples[value.name], dims[value.name]) for value in values
+            declare(
+                value.name,
+                helper.np_dtype_to_tensor_dtype(examples[value.name].numpy().dtype),
+                [*dims[value.name], *examples[value.name].shape[len(dims[value.name]) :]],
+            )
+            for value in values
         ]
     return graph
-
-
-def _declared(name: str, example: Tensor, dims: Sequence[str]) -> onnx.ValueInfoProto:
-    """Declare an input or output whose first dimensions vary and have names."""
-    kind = helper.np_dtype_to_tensor_dtype(example.numpy().dtype)
-    return helper.make_tensor_value_info(name, kind, [*dims, *example.shape[len(dims) :]])
