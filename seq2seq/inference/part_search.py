@@ -161,7 +161,7 @@ class PartSearch:
             if part.return_attention
         ]
         sources, targets = [src for src, _ in pairs], [tgt for _, tgt in pairs]
-        decoded = iter(forced_decodings(self._loaded.engine, sources, targets, return_heads=True))
+        decoded = iter(forced_decodings(self._loaded.engine, sources, targets, heads=True))
         return [
             as_blocks(next(decoded).head_weights) if part.return_attention else None
             for part in parts

@@ -163,25 +163,21 @@ class ForcedDecoding(NamedTuple):
 
 
 def forced_decodings(
-    engine: Engine,
-    sources: Sequence[Ids],
-    targets: Sequence[Ids],
-    return_attention: bool = False,
-    return_heads: bool = False,
+    engine: Engine, src: list[Ids], tgt: list[Ids], attention: bool = False, heads: bool = False
 ) -> list[ForcedDecoding]:
     """Decode given targets, end-of-sentence included; sources and targets are without it.
 
     Decodes step by step in the slots of search, so that the values are those of greedy search.
     Without attention, memory grows with the longest source, not with the target.
     """
-    decodings = [ForcedDecoding([], None, None) for _ in sources]
-    options = StepOptions((), attention=return_attention, heads=return_heads)
-    for width, rows in by_width(sources).items():
-        rows = sorted(rows, key=lambda i: len(targets[i]))
+    decodings = [ForcedDecoding([], None, None) for _ in src]
+    options = StepOptions((), attention=attention, heads=heads)
+    for width, rows in by_width(src).items():
+        rows = sorted(rows, key=lambda i: len(tgt[i]))
         while rows:
             count = engine.slots(width, 1, len(rows))
             batch, rows = rows[:count], rows[count:]
-            pairs: list[tuple[Ids, Ids]] = [(sources[i], targets[i]) for i in batch]
+            pairs: list[tuple[Ids, Ids]] = [(src[i], tgt[i]) for i in batch]
             pairs += [([], [])] * (count - len(batch))
             decoded = _decode_batch(engine, pairs, width, options)
             for i, decoding in zip(batch, decoded, strict=False):
