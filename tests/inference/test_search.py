@@ -23,7 +23,7 @@ from seq2seq.engines.torch.engine import Ensemble, TorchEngine, TorchStep
 from seq2seq.inference.search import search as search_module
 from seq2seq.inference.search import strategies
 from seq2seq.inference.search.beam import Beam
-from seq2seq.inference.search.interface import MIN_COVERAGE, Hypothesis, SearchOptions, by_width
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions, by_width
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.model.state import SourcePositions
@@ -166,7 +166,9 @@ def score_of(answer: Answer, length: int, length_penalty: float, coverage_penalt
     score = answer.log_prob / length**length_penalty
     if answer.attention_weights is not None:
         for column in answer.attention_weights.t().tolist():
-            score += coverage_penalty * math.log(min(max(sum(column), MIN_COVERAGE), 1.0))
+            score += coverage_penalty * math.log(
+                min(max(sum(column), strategies.MIN_COVERAGE), 1.0)
+            )
     return score
 
 

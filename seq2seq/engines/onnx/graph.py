@@ -68,11 +68,6 @@ class Graph:
         self.weights[name] = array
         return name
 
-    def dims(self, name: str) -> list[str | int]:
-        """Return the dimensions of an input or output; those that vary have names."""
-        (value,) = (value for value in (*self.inputs, *self.outputs) if value.name == name)
-        return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
-
     def producers(self) -> dict[str, NodeProto]:
         """Return the operator of each result."""
         return {name: node for node in self.nodes for name in node.output}

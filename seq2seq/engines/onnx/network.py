@@ -90,7 +90,8 @@ class Network:
             for output, part in zip(outputs, parts, strict=True):
                 if output.name not in values:
                     values[output.name] = _padding(output.shape, src, part)
-                values[output.name][_place(output.shape, rows, longest)] = part
+                first = (slice(longest if name == "source" else None) for name in output.shape[1:])
+                values[output.name][rows, *first] = part
         names = [name for name in values if name.startswith("memory_")]
         memory = Arrays((name, values.pop(name)) for name in names)
         return memory, values
@@ -119,11 +120,6 @@ def _padding(dims: Sequence[int | str], src: Array, part: Array) -> Array:
     sizes = zip(dims, (len(src), *part.shape[1:]), strict=True)
     shape = [src.shape[1] if name == "source" else size for name, size in sizes]
     return np.full(shape, part.dtype == bool, part.dtype)  # the mask is True at padding
-
-
-def _place(dims: Sequence[int | str], rows: slice, longest: int) -> tuple[slice, ...]:
-    """Return where a part of the memory has the first positions of some rows."""
-    return rows, *(slice(longest if name == "source" else None) for name in dims[1:])
 
 
 def session(content: bytes) -> InferenceSession:
@@ -255,15 +251,14 @@ def split_projection(content: bytes) -> tuple[bytes | None, ApproximateProjectio
     output. None if the log-probabilities are more than the softmax of a product.
     """
     graph = Graph.of(onnx.load_from_string(content).graph)
-    softmax = graph.producers()["log_probs"]
+    softmax = graph.producers()[LOG_PROBS]
     if softmax.op_type != "LogSoftmax":
         return None, None
     logits = softmax.input[0]
     approximate = _quantized(graph, logits)
     graph.nodes.remove(softmax)
-    place = next(n for n, value in enumerate(graph.outputs) if value.name == "log_probs")
-    graph.outputs[place] = declare("logits", FLOAT, graph.dims("log_probs"))
-    graph.nodes.append(make("Identity", [logits], ["logits"]))
+    next(value for value in graph.outputs if value.name == LOG_PROBS).name = LOGITS
+    graph.nodes.append(make("Identity", [logits], [LOGITS]))
     graph.prune()
     return graph.content(), approximate
 

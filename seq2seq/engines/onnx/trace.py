@@ -9,7 +9,7 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -34,13 +34,6 @@ _MEMORY = "memory_"  # prefix of the parts of a memory in the graphs
 _RECURRENCE = "Recurrence"  # placeholder of a recurrent layer, which a loop replaces
 
 
-class TracedGraphs(NamedTuple):
-    """The two graphs of a model."""
-
-    encoder: Graph  # src [B, S], src_lengths [B] -> memory and first state
-    decoder: Graph  # ids [N], memory, state -> log_probs [N, V], attention, next_* of the state
-
-
 class TraceError(Exception):
     """A part of a model cannot be traced, such as a user's score; the message says why."""
 
@@ -50,8 +43,12 @@ def traced_graphs(model: Seq2Seq) -> GraphFiles:
     return GraphFiles(*(graph.content() for graph in trace(model)))
 
 
-def trace(model: Seq2Seq) -> TracedGraphs:
-    """Return the graphs of a model in float32 on the CPU; raises TraceError."""
+def trace(model: Seq2Seq) -> tuple[Graph, Graph]:
+    """Return the graphs of a model in float32 on the CPU; raises TraceError.
+
+    The encoder maps src [B, S] and src_lengths [B] to a memory and the first state; the decoder
+    maps ids [N] and these to log_probs [N, V], attention weights, and next_* of the state.
+    """
     src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
     training = model.training
 
@@ -68,22 +65,20 @@ def trace(model: Seq2Seq) -> TracedGraphs:
     _unroll(encoder, layers, bodies)
     simplify(decoder)
     read = {value.name for value in decoder.inputs}
-    values = [value for value in encoder.outputs if value.name in read]
-    encoder.outputs[:] = values
+    encoder.outputs = [value for value in encoder.outputs if value.name in read]
     simplify(encoder)
-    traced = TracedGraphs(encoder, decoder)
     if isinstance(model.decoder, AttentionLayer) and is_external(
         cast(nn.Module, model.decoder.score)
     ):
         with _trace_errors():
-            _check_equal(model.eval(), traced)
-    return traced
+            _check_equal(model.eval(), encoder, decoder)
+    return encoder, decoder
 
 
-def _check_equal(model: Seq2Seq, traced: TracedGraphs) -> None:
+def _check_equal(model: Seq2Seq, encoder: Graph, decoder: Graph) -> None:
     """Raise TraceError if a step of the graphs differs from the model's at sizes not traced."""
     src, lengths = torch.ones(3, 6, dtype=torch.long), torch.tensor([6, 4, 1])
-    network = Network(*(graph.content() for graph in traced))
+    network = Network(encoder.content(), decoder.content())
     encoded = Rows(*network.encode(src.numpy(), lengths.numpy()), 3)
     with torch.no_grad():
         memory, state = model.start(model.encode(src, lengths))

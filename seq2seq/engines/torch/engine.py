@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -104,8 +105,7 @@ class TorchEngine(Engine):
             values = torch.log_softmax(values, -1, out=values)  # in place: it is large
         elif options.log_probs:
             values = torch.log_softmax(values, -1, dtype=torch.float32)
-        for tokens in _slices(options.forbidden_ids):
-            values[:, tokens] = -torch.inf
+        values.index_fill_(1, _on_device(options.forbidden_ids, self.device), -torch.inf)
         weights = (
             step.attention_weights if options.attention else None,
             step.head_weights if options.heads else None,
@@ -219,15 +219,10 @@ def split(values: Array, tensors: Sequence[Tensor]) -> list[Array]:
     return arrays
 
 
-def _slices(ids: Sequence[int]) -> list[slice]:
-    """Return ids as slices of consecutive ones; a list would be copied to the device."""
-    slices: list[slice] = []
-    for i in sorted(set(ids)):
-        if slices and slices[-1].stop == i:
-            slices[-1] = slice(slices[-1].start, i + 1)
-        else:
-            slices.append(slice(i, i + 1))
-    return slices
+@cache
+def _on_device(ids: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return ids on a device, once: a copy would wait there."""
+    return torch.tensor(ids, dtype=torch.long, device=device)
 
 
 def drawn(log_probs: Tensor, sampling: Sampling, numbers: Array) -> Tensor:

@@ -93,7 +93,8 @@ class CapturedEngine(TorchEngine):
     def encode(self, sources: Sequence[Ids], width: int) -> Rows:
         src, lengths = pad_sources(sources, width)
         memory, state = self._graphs.call(("encode", src.shape), self._start, src, lengths)
-        return Rows(_copied(memory), _copied(state), len(sources))
+        copied = self.places(np.arange(len(sources)))
+        return Rows(memory.select(copied), state.select(copied), len(sources))
 
     @_locked
     def spread(self, rows: Rows, beam_size: int, options: StepOptions) -> StaticRows:
@@ -200,17 +201,6 @@ def _tensors(parts: Any) -> Iterator[Tensor]:
             yield part
         elif part is not None:
             yield from _tensors(part)
-
-
-def _copied(parts: Any) -> Any:
-    """Return a copy of the tensors of nested tuples."""
-    if isinstance(parts, Tensor):
-        return parts.clone()
-    if parts is None:
-        return None
-    copies = [_copied(part) for part in parts]
-    kind: Any = type(parts)
-    return kind(*copies) if hasattr(parts, "_fields") else kind(copies)
 
 
 def engine_for(model: Model, device: torch.device) -> TorchEngine:

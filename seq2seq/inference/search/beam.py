@@ -1,6 +1,7 @@
 """Beam search over arrays of all slots; diverse groups, and dynamic allocation for phrases."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -203,33 +204,31 @@ class PhraseBeam(Beam):
         of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
         advancing = [
             (slot * size + k, token)
-            for slot, hypotheses in phrases.items()
-            for k, (lexical, progress, _) in enumerate(hypotheses)
-            for token in lexical.advancing(progress)
+            for slot, (lexical, progress) in phrases.items()
+            for k, of_hypothesis in enumerate(progress)
+            for token in lexical.advancing(of_hypothesis)
         ]
         rows, tokens = np.array(advancing, np.int64).reshape(-1, 2).T
         values = self.engine.log_probs(step, rows, tokens)
-        joined = zip(
-            [*rows.tolist(), *range(len(of_each.tokens))],
-            [*tokens.tolist(), *of_each.tokens[:, 0].tolist()],
-            [*values.tolist(), *of_each.log_probs[:, 0].tolist()],
-            strict=True,
+        of_best = best.parents + np.arange(len(best.parents))[:, None] * size
+        log_probs = defaultdict[int, dict[tuple[int, int], float]](dict)  # by slot
+        joined = (
+            np.concatenate([part.ravel() for part in parts]).tolist()
+            for parts in (
+                (rows, np.arange(len(of_each.tokens)), of_best),
+                (tokens, of_each.tokens, best.tokens),
+                (values, of_each.log_probs, best.log_probs),
+            )
         )
-        log_probs: dict[int, dict[tuple[int, int], float]] = {slot: {} for slot in phrases}
-        for row, token, value in joined:
-            if row // size in log_probs:
-                log_probs[row // size][row % size, token] = value
-        for slot, hypotheses in phrases.items():
+        for row, token, value in zip(*joined, strict=True):
+            log_probs[row // size][row % size, token] = value
+        for slot, (lexical, progress) in phrases.items():
             values_of, scores = log_probs[slot], self._scores[slot]
-            parts = (best.parents[slot], best.tokens[slot], best.log_probs[slot])
-            for parent, token, value in zip(*(part.tolist() for part in parts), strict=True):
-                values_of[parent, token] = value
             candidates = [
                 Continuation((scores[k] + np.float32(value)).item(), k, token)
                 for (k, token), value in values_of.items()
             ]
-            progress = [state.progress for state in hypotheses]
-            chosen = chosen_from_banks(candidates, hypotheses[0].lexical, progress, size)
+            chosen = chosen_from_banks(candidates, lexical, progress, size)
             chosen += [Continuation(-math.inf, 0, 0)] * (2 * size - len(chosen))
             best.scores[slot], best.parents[slot], best.tokens[slot] = zip(*chosen, strict=True)
             best.log_probs[slot] = [values_of.get(entry[1:], -np.inf) for entry in chosen]

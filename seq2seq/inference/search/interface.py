@@ -10,9 +10,6 @@ from seq2seq.engines.engine import Array, Sampling
 from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 from seq2seq.runtime.errors import RunError
 
-MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
-MAX_FACTOR = 1e30  # larger penalties and norms overflow in float32: scores would be equal or nan
-
 if TYPE_CHECKING:
     from seq2seq.inference.search.forbidden import Forbidden
 
@@ -95,16 +92,12 @@ def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> 
     return Request(source, limit + 1, prefix, lexical, marks, kept, seed)
 
 
-def padded_width(source: Ids) -> int:
-    """Return the padded length of a source, end-of-sentence included."""
-    return -(-(len(source) + 1) // WIDTH_STEP) * WIDTH_STEP
-
-
 def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     """Group sources by padded length, end-of-sentence included; in each group longest first."""
     groups: dict[int, list[int]] = {}
     for i in sorted(range(len(sources)), key=lambda i: -len(sources[i])):
-        groups.setdefault(padded_width(sources[i]), []).append(i)
+        width = -(-(len(sources[i]) + 1) // WIDTH_STEP) * WIDTH_STEP
+        groups.setdefault(width, []).append(i)
     return groups
 
 

@@ -6,25 +6,17 @@ class here and name it in `rules_of`.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from seq2seq.data.vocabulary.vocabulary import EOS_ID
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, EngineStep, Mask
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import Request, SearchOptions, Slots
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 
 Tokens = Sequence[int] | Array
-
-
-class Phrases(NamedTuple):
-    """Phrases, with the progress of one hypothesis, and the marks that wait for them."""
-
-    lexical: Lexical
-    progress: PhraseProgress
-    marks: tuple[int, ...]
 
 
 class NextTokens:
@@ -91,6 +83,9 @@ class Rule:
         raise NotImplementedError
 
 
+_States = list[tuple[Rule, Any]]  # of one hypothesis
+
+
 def rules_of(options: SearchOptions) -> list[Rule]:
     """Return the rules of a search in order of application."""
     rules: list[Rule] = [KeepPrefix()]
@@ -132,16 +127,13 @@ class KeepTokens(Rule):
     def __init__(self, ids: range) -> None:
         self.ids = ids
 
-    def start(self, sentence: Request) -> tuple[tuple[int, ...], Request]:
-        return sentence.placeholders, sentence
+    def start(self, sentence: Request) -> tuple[Ids, Request]:
+        return [*sentence.placeholders], sentence
 
-    def after(
-        self, state: tuple[tuple[int, ...], Request], token: int
-    ) -> tuple[tuple[int, ...], Request]:
-        missing, sentence = state
-        return tuple(placeholder for placeholder in missing if placeholder != token), sentence
+    def after(self, state: tuple[Ids, Request], token: int) -> tuple[Ids, Request]:
+        return [missing for missing in state[0] if missing != token], state[1]
 
-    def mask(self, state: tuple[tuple[int, ...], Request], choice: NextTokens) -> None:
+    def mask(self, state: tuple[Ids, Request], choice: NextTokens) -> None:
         missing, sentence = state
         choice.forbid([token for token in self.ids if token not in missing])
         if missing and not choice.is_bound:
@@ -213,20 +205,24 @@ class RequirePhrases(Rule):
     def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
         self.ngram, self.kept_ids = ngram, kept_ids
 
-    def start(self, sentence: Request) -> Phrases | None:
+    def start(self, sentence: Request) -> tuple[Request, PhraseProgress] | None:
         lexical = sentence.lexical
-        return Phrases(lexical, lexical.start(), sentence.marks) if lexical.phrases else None
+        return (sentence, lexical.start()) if lexical.phrases else None
 
-    def after(self, state: Phrases, token: int) -> Phrases:
-        return state._replace(progress=state.lexical.after(state.progress, token))
+    def after(
+        self, state: tuple[Request, PhraseProgress], token: int
+    ) -> tuple[Request, PhraseProgress]:
+        sentence, progress = state
+        return sentence, sentence.lexical.after(progress, token)
 
-    def mask(self, state: Phrases, choice: NextTokens) -> None:
+    def mask(self, state: tuple[Request, PhraseProgress], choice: NextTokens) -> None:
         if choice.is_bound:
             return
-        lexical, progress, marks = state
+        sentence, progress = state
+        lexical = sentence.lexical
         met = lexical.met(progress)
         if met < lexical.total:
-            choice.forbid([EOS_ID, *marks])
+            choice.forbid([EOS_ID, *sentence.marks])
         if choice.room <= 0:
             return
         lengths = lexical.advancing(progress)
@@ -250,55 +246,48 @@ class RuleStates:
 
     def __init__(self, rules: Sequence[Rule], options: SearchOptions, slots: Slots) -> None:
         self.rules, self.options, self.slots = rules, options, slots
-        self._rules: dict[int, list[Rule]] = {}  # by slot, where a sentence has rules
-        self._states: dict[int, list[list[Any] | None]] = {}  # [K] by slot; None: no hypothesis
+        self._states: dict[int, list[_States | None]] = {}  # [K] by slot; None: no hypothesis
 
     def begin(self, slot: int, sentence: Request) -> None:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
         starts = [(rule, rule.start(sentence)) for rule in self.rules]
-        applied = [(rule, state) for rule, state in starts if state is not None]
-        if applied:
-            self._rules[slot] = [rule for rule, _ in applied]
-            first, width = [state for _, state in applied], self.options.size // self.options.groups
-            self._states[slot] = [first, *[None] * (width - 1)] * self.options.groups
+        if applied := [(rule, state) for rule, state in starts if state is not None]:
+            width = self.options.size // self.options.groups
+            self._states[slot] = [applied, *[None] * (width - 1)] * self.options.groups
 
     def end(self, slots: Iterable[int]) -> None:
         """Forget the sentences of slots."""
         for slot in slots:
-            self._rules.pop(slot, None)
+            self._states.pop(slot, None)
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots and renumber these in the given order."""
-        ruled = [(new, old) for new, old in enumerate(slots) if old in self._rules]
-        self._states = {new: self._states[old] for new, old in ruled}
-        self._rules = {new: self._rules[old] for new, old in ruled}
+        ruled = ((new, self._states.get(old)) for new, old in enumerate(slots))
+        self._states = {new: states for new, states in ruled if states is not None}
 
     def advance(self, tokens: Array, parents: Array, log_probs: Array) -> None:
         """Extend each hypothesis [B, K]: `parents` of its slot, followed by `tokens`.
 
         What has a log-probability of -inf is no hypothesis.
         """
-        for slot, rules in self._rules.items():
-            states, after = self._states[slot], list[list[Any] | None]()
+        for slot, states in self._states.items():
+            after = list[_States | None]()
             parts = (part[slot].tolist() for part in (parents, tokens, log_probs))
             for parent, token, value in zip(*parts, strict=True):
-                before = states[parent]
-                if before is None or value == -math.inf:
+                if (before := states[parent]) is None or value == -math.inf:
                     after.append(None)
-                    continue
-                pairs = zip(rules, before, strict=True)
-                after.append([rule.after(state, token) for rule, state in pairs])
+                else:
+                    after.append([(rule, rule.after(state, token)) for rule, state in before])
             self._states[slot] = after
 
-    def phrases(self) -> dict[int, list[Phrases]]:
-        """Return the phrases of slots that require some, with the progress of each hypothesis."""
-        by_slot: dict[int, list[Phrases]] = {}
-        for slot, rules in self._rules.items():
-            if isinstance(rules[-1], RequirePhrases):
-                states = [None if states is None else states[-1] for states in self._states[slot]]
-                phrases = next(filter(None, states))
-                start = phrases._replace(progress=phrases.lexical.start())
-                by_slot[slot] = [start if state is None else state for state in states]
+    def phrases(self) -> dict[int, tuple[Lexical, list[PhraseProgress]]]:
+        """Return the phrases of each slot, if all require some, and the hypotheses' progress."""
+        by_slot = {}
+        for slot, hypotheses in self._states.items():
+            last = [None if states is None else states[-1][1] for states in hypotheses]
+            lexical: Lexical = next(filter(None, last))[0].lexical
+            progress = [lexical.start() if state is None else state[1] for state in last]
+            by_slot[slot] = lexical, progress
         return by_slot
 
     def mask(self, step: EngineStep) -> Mask:
@@ -310,12 +299,12 @@ class RuleStates:
         ends = np.zeros(len(limits), np.int8)
         ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
         ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
-        if not self._rules:
+        if not self._states:
             return Mask(ends)
         allowed = np.ones(step.values.shape[1], bool)
         allowed[list(self.options.forbidden_ids)] = False
         choices, forbidden = dict[int, NextTokens](), list[Array]()  # by row
-        for slot in self._rules:
+        for slot in self._states:
             free = allowed.copy()
             free[EOS_ID] &= ends[slot] != MAY_NOT_END
             of_slot = self._choices(slot, int(limits[slot] - 1 - lengths[slot]), free)
@@ -337,6 +326,6 @@ class RuleStates:
         for k, states in enumerate(self._states[slot]):
             if states is not None:
                 choices[slot * self.options.size + k] = choice = NextTokens(room, free.copy())
-                for rule, state in zip(self._rules[slot], states, strict=True):
+                for rule, state in states:
                     rule.mask(state, choice)
         return choices

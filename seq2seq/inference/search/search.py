@@ -15,17 +15,10 @@ from threading import Event, Thread
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
-from seq2seq.engines.engine import Array, Engine, StepOptions, spread
+from seq2seq.engines.engine import Array, Engine, Rows, StepOptions, spread
+from seq2seq.inference.search import interface
 from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
-from seq2seq.inference.search.interface import (
-    Hypothesis,
-    NonFiniteError,
-    Request,
-    SearchOptions,
-    Slots,
-    make_sentence,
-    queues,
-)
+from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.rules import RuleStates, rules_of
 from seq2seq.inference.search.strategies import Greedy, Sampled, Strategy, Trail, rows_of
 from seq2seq.runtime.cancellation import check_cancelled
@@ -54,14 +47,16 @@ def search(
     """
     samples = options.sampling.samples if options.sampling else 1
     sentences = [
-        make_sentence(request, options, sample) for request in requests for sample in range(samples)
+        interface.make_sentence(request, options, sample)
+        for request in requests
+        for sample in range(samples)
     ]
     results: list[list[Hypothesis]] = [[] for _ in sentences]
     missing = [samples] * len(requests)
     workers = engine.workers(len(sentences))
     waiting = [
         _Queue(width, [(number, sentences[number]) for number in numbers], workers)
-        for width, numbers in queues(sentences)
+        for width, numbers in interface.queues(sentences)
     ]
     try:
         for number, hypotheses in _side_by_side(engine, waiting, options, workers):
@@ -69,8 +64,8 @@ def search(
             missing[number // samples] -= 1
             if not missing[number // samples] and on_found is not None:
                 on_found(number // samples)
-    except NonFiniteError as error:
-        raise NonFiniteError(error.sentence // samples, error.value) from None
+    except interface.NonFiniteError as error:
+        raise interface.NonFiniteError(error.sentence // samples, error.value) from None
     return [
         [hypothesis for hypotheses in results[start : start + samples] for hypothesis in hypotheses]
         for start in range(0, len(results), samples)
@@ -154,25 +149,6 @@ def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) 
                 queue.put_back(unfinished.items())
 
 
-class _Encoded:
-    """Encoded sentences that wait for a slot."""
-
-    def __init__(self, engine: Engine, width: int, size: int, sentences: Sequence[Entry]) -> None:
-        self.sentences, self.used = sentences, 0
-        sources: list[Ids] = [sentence.source for _, sentence in sentences]
-        sources += [[]] * (engine.slots(width, size, len(sources)) - len(sources))
-        self.rows = engine.encode(sources, width)
-
-    def __len__(self) -> int:
-        return len(self.sentences) - self.used
-
-    def take(self, count: int) -> tuple[Sequence[Entry], Array]:
-        """Return at most `count` sentences, and their rows."""
-        rows = np.arange(self.used, min(self.used + count, len(self.sentences)))
-        self.used += len(rows)
-        return [self.sentences[row] for row in rows.tolist()], rows
-
-
 class _Batch:
     """Slots of one padded width, filled with sentences from a queue.
 
@@ -185,21 +161,27 @@ class _Batch:
         self.engine, self.queue, self.options = engine, queue, options
         self.unfinished, entering = unfinished, list(unfinished.items())
         count = engine.slots(queue.width, options.size, len(entering))
-        self.slots, self.trail = Slots(count), Trail()
+        self.slots, self.trail = interface.Slots(count), Trail()
         kind = _strategy(entering[0][1], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
         self.rules = RuleStates(rules_of(options), options, self.slots)
-        self.encoded = _Encoded(engine, queue.width, options.size, entering)
-        step_options = _step_options(kind, options)
-        self.rows = engine.spread(self.encoded.rows, options.size, step_options)
+        self.encoded = self._encode(entering)
+        self.rows = engine.spread(self.encoded, options.size, _step_options(kind, options))
         self.ids = np.full(count * options.size, BOS_ID)
-        self._begin(np.arange(len(entering)), self.encoded.take(count)[0])
+        self._begin(np.arange(len(entering)), entering)
+        self.waiting: deque[tuple[int, Entry]] = deque()  # for a slot, with their encoded rows
 
     def run(self) -> Iterator[Found]:
         """Yield the number and the hypotheses of each sentence after its search has ended."""
         while (self.slots.limits > 0).any():
             self._step()
             yield from self._pop()
+
+    def _encode(self, entries: Sequence[Entry]) -> Rows:
+        """Encode sentences, and empty ones up to a number of slots."""
+        count = self.engine.slots(self.queue.width, self.options.size, len(entries))
+        sources: list[Ids] = [sentence.source for _, sentence in entries]
+        return self.engine.encode(sources + [[]] * (count - len(sources)), self.queue.width)
 
     def _begin(self, slots: Array, entering: Sequence[Entry]) -> None:
         """Start sentences in slots that hold their rows."""
@@ -238,7 +220,7 @@ class _Batch:
         undefined = busy & ~np.isfinite(values)
         if undefined.any():
             slot = undefined.argmax()
-            raise NonFiniteError(int(self.slots.sentences[slot]), float(values[slot]))
+            raise interface.NonFiniteError(int(self.slots.sentences[slot]), float(values[slot]))
 
     def _pop(self) -> Iterator[Found]:
         """Yield the sentences that are done, and fill their slots, once these are enough."""
@@ -257,16 +239,17 @@ class _Batch:
     def _fill(self, free: Array) -> None:
         """Start the next sentences in free slots; drop those slots that are not needed."""
         while len(free):
-            if not len(self.encoded):
+            if not self.waiting:
                 count = min(len(self.slots.limits), max(len(free), self.queue.share))
-                if not (waiting := self.queue.take(count)):
+                if not (taken := self.queue.take(count)):
                     break
-                self.unfinished.update(waiting)
-                width, size = self.queue.width, self.options.size
-                self.encoded = _Encoded(self.engine, width, size, waiting)
-            entering, rows = self.encoded.take(len(free))
-            into, free = free[: len(entering)], free[len(entering) :]
-            self.rows = self.engine.put(self.rows, into, self.encoded.rows, rows)
+                self.unfinished.update(taken)
+                self.encoded = self._encode(taken)
+                self.waiting.extend(enumerate(taken))
+            number = min(len(free), len(self.waiting))
+            rows, entering = zip(*(self.waiting.popleft() for _ in range(number)), strict=True)
+            into, free = free[:number], free[number:]
+            self.rows = self.engine.put(self.rows, into, self.encoded, np.array(rows))
             self.ids[spread(into, self.options.size)] = BOS_ID
             self._begin(into, entering)
         busy = len(self.slots.limits) - len(free)
