@@ -75,9 +75,8 @@ class Config(Section):
     def _check_copying(cls, model: ModelConfig, info: ValidationInfo) -> ModelConfig:
         vocabulary = info.data.get("vocabulary")
         if model.copy and vocabulary is not None and not vocabulary.joint:
-            raise ValueError(
-                "copy needs vocabulary.joint: true, for source and target to share ids"
-            )
+            text = "needs vocabulary.joint: true, for source and target to share ids"
+            raise ValueError(f"copy {text}")
         return model
 
     @field_validator("training")
@@ -86,9 +85,8 @@ class Config(Section):
         model = info.data.get("model")
         if model is not None and training.losses.consistency > 0:
             if not any(rate for _, rate in model.dropout):
-                raise ValueError(
-                    "losses: consistency needs model.dropout above 0; both passes are equal"
-                )
+                text = "losses: consistency needs model.dropout above 0;"
+                raise ValueError(f"{text} both passes are equal")
             if model.copy:
                 raise ValueError("losses: consistency is not for model.copy; set one of them alone")
         with_coverage = model is None or (model.score and model.score.name == "coverage")
@@ -117,17 +115,14 @@ def _check_guided(earlier: dict[str, Any]) -> None:
     """Raise ValueError if the keys before `training` do not allow guided alignment."""
     data, vocabulary, model = (earlier.get(name) for name in ("data", "vocabulary", "model"))
     if model is not None and model.decoder == "none":
-        raise ValueError(
-            f"losses: guided_alignment needs attention; set decoder to one of {ATTENTIONAL}"
-        )
+        text = "losses: guided_alignment needs attention;"
+        raise ValueError(f"{text} set decoder to one of {ATTENTIONAL}")
     if vocabulary is not None and vocabulary.names:
-        raise ValueError(
-            "losses: guided_alignment needs vocabulary.names: null, which keeps all words"
-        )
+        text = "needs vocabulary.names: null, which keeps all words"
+        raise ValueError(f"losses: guided_alignment {text}")
     if data is not None and not any(corpus.alignment for corpus in data.train):
-        raise ValueError(
-            "losses: guided_alignment needs a file of alignments, data.train.alignment"
-        )
+        text = "needs a file of alignments, data.train.alignment"
+        raise ValueError(f"losses: guided_alignment {text}")
 
 
 class LoadedConfig(NamedTuple):

@@ -108,10 +108,8 @@ def in_step(
             counts = [_count_from(number, *text) for text in zip(row, iterators, strict=True)]
             different = next(n for n, count in enumerate(counts) if count != counts[0])
             noun = "line" if counts[0] == "1" else "lines"
-            raise UserError(
-                f"{named[0][0]} has {counts[0]} {noun} but {named[different][0]} has "
-                f"{counts[different]}: {rule}"
-            )
+            reason = f"{named[0][0]} has {counts[0]} {noun} but {named[different][0]} has"
+            raise UserError(f"{reason} {counts[different]}: {rule}")
         yield row
 
 
@@ -135,10 +133,8 @@ def bounded_lines(file: IO[bytes], name: str) -> Iterator[bytes]:
 def check_line_length(length: int, name: str, number: int) -> None:
     """Raise UserError for a line of more than MAX_LINE_BYTES."""
     if length > MAX_LINE_BYTES:
-        raise UserError(
-            f"{name}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB. Give one "
-            "sentence per line"
-        )
+        text = f"{name}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB."
+        raise UserError(f"{text} Give one sentence per line")
 
 
 def is_blank(line: str) -> bool:
@@ -178,9 +174,9 @@ def _check_line_ends(block: bytes, path: Path, number: int) -> int:
     line_feeds = block.count(b"\n")
     returns = block.count(b"\r") - block.count(b"\r\n") - block.endswith(b"\r")  # LF may follow
     if returns > line_feeds:
+        text = f"{path}:{number}: line ends are CR alone; only LF and CRLF end a line."
         raise UserError(
-            f"{path}:{number}: line ends are CR alone; only LF and CRLF end a line. "
-            f"Convert with: tr '\\r' '\\n' < {shlex.quote(str(path))} > NEW_FILE"
+            f"{text} Convert with: tr '\\r' '\\n' < {shlex.quote(str(path))} > NEW_FILE"
         )
     return line_feeds
 
@@ -203,10 +199,8 @@ def decode(block: bytes, path: Path, number: int) -> str:
         number += block.count(b"\n", 0, error.start)
         line_start = block.rfind(b"\n", 0, error.start) + 1
         column = len(block[line_start : error.start].decode("utf-8")) + 1
-        raise UserError(
-            f"{path}:{number}: byte 0x{block[error.start]:02x} at column {column} is not UTF-8. "
-            "Convert the file: iconv -f ENCODING -t UTF-8."
-        ) from None
+        text = f"{path}:{number}: byte 0x{block[error.start]:02x} at column {column} is not UTF-8."
+        raise UserError(f"{text} Convert the file: iconv -f ENCODING -t UTF-8.") from None
 
 
 def is_compressed(path: Path) -> bool:
@@ -280,10 +274,8 @@ def damage_errors(path: Path, error_class: type[Exception] = UserError) -> Itera
         if not is_compressed(path) or (isinstance(error, OSError) and error.errno is not None):
             raise
         reason = " ".join(str(error).split()).rstrip(".")
-        raise error_class(
-            f"{path}: the {_TOOLS[path.suffix]} file is damaged or incomplete ({reason}). Copy or "
-            "download it again"
-        ) from None
+        text = f"{path}: the {_TOOLS[path.suffix]} file is damaged or incomplete ({reason})."
+        raise error_class(f"{text} Copy or download it again") from None
 
 
 @contextmanager

@@ -95,10 +95,9 @@ def fetch_multi30k(base_url: str, folder: Path) -> None:
             continue
         packed = download(f"{base_url}/{name}")
         if (checksum := content_sha256(packed)) != expected:
-            raise RunError(
-                f"{name}: the content has SHA-256 {checksum} instead of {expected}. "
-                f"The download was discarded; try again, or another {argument('base_url')}"
-            )
+            text = f"the content has SHA-256 {checksum} instead of {expected}. The download was"
+            remedy = f"try again, or another {argument('base_url')}"
+            raise RunError(f"{name}: {text} discarded; {remedy}")
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write(path, packed)
         say(f"{path}: {len(packed):,} bytes, SHA-256 verified")
@@ -147,10 +146,8 @@ def download(url: str) -> bytes:
             return bytes(response.read())
     except (OSError, HTTPException) as error:
         reason = " ".join(str(error).split())
-        raise RunError(
-            f"{url}: download failed: {reason}. Check the network connection, its proxy and "
-            "certificates, then repeat the command"
-        ) from error
+        text = "Check the network connection, its proxy and certificates, then repeat the command"
+        raise RunError(f"{url}: download failed: {reason}. {text}") from error
 
 
 def _unpacked(stream: IO[bytes] | gzip.GzipFile, name: str) -> bytes:

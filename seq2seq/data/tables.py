@@ -41,10 +41,8 @@ def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, s
     for number, line in enumerate(lines, start=first):
         cells = line.split("\t")
         if len(cells) <= max(src, tgt):
-            raise UserError(
-                f"{path}:{number}: the line has {counted(len(cells), 'column')}, which tabs "
-                f"separate; column {max(src, tgt) + 1} is to be read"
-            )
+            text = f"{path}:{number}: the line has {counted(len(cells), 'column')},"
+            raise UserError(f"{text} which tabs separate; column {max(src, tgt) + 1} is to be read")
         yield cells[src], cells[tgt]
 
 
@@ -68,17 +66,13 @@ def iter_csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
         for record in filter(None, reader):  # blank lines have no cells
             place = f"{path}:{reader.line_num}"
             if len(record) != size or size <= max(positions):
-                raise UserError(
-                    f"{place}: the record has {counted(len(record), 'cell')}, the first "
-                    f"one {size}. Quote a cell that contains {delimiter!r}"
-                )
+                reason = f"the first one {size}. Quote a cell that contains {delimiter!r}"
+                raise UserError(f"{place}: the record has {counted(len(record), 'cell')}, {reason}")
             src, tgt = (as_line(record[position], place) for position in positions)
             yield src, tgt
     except csv.Error as error:
-        raise UserError(
-            f"{path}:{reader.line_num}: malformed CSV ({error}). Close each quoted cell, and "
-            "double the quotes in it"
-        ) from None
+        reason = f"{path}:{reader.line_num}: malformed CSV ({error})."
+        raise UserError(f"{reason} Close each quoted cell, and double the quotes in it") from None
 
 
 def iter_json_lines(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -129,10 +123,8 @@ def _fields(line: str, place: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise UserError(f"{place}: invalid JSON ({error}); each line must be an object") from None
     if not isinstance(fields, dict):
-        raise UserError(
-            f"{place}: each line must be a JSON object. Convert an array: "
-            "jq -c '.[]' FILE > NEW.jsonl"
-        )
+        text = f"{place}: each line must be a JSON object."
+        raise UserError(f"{text} Convert an array: jq -c '.[]' FILE > NEW.jsonl")
     return fields
 
 

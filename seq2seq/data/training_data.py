@@ -115,9 +115,8 @@ def cache_of(run_dir: Path) -> Path:
     chosen = Path(parent).absolute() / FOLDER
     check_paths(chosen)
     if not _is_usable(chosen):
-        raise UserError(
-            f"{PLACE}: {chosen} cannot be written or belongs to another user. Name another folder"
-        )
+        text = f"{PLACE}: {chosen} cannot be written or belongs to another user."
+        raise UserError(f"{text} Name another folder")
     return chosen
 
 
@@ -342,10 +341,8 @@ def _worker_pool(count: int, work: Callable[..., Any]) -> Iterator[ProcessPoolEx
         with worker_pool(count, _work.append, (work,)) as pool:
             yield pool
     except BrokenProcessPool:
-        raise RunError(
-            "A process that was preparing the training text was killed, perhaps because memory "
-            "ran out. Start training again."
-        ) from None
+        reason = "A process that was preparing the training text was killed,"
+        raise RunError(f"{reason} perhaps because memory ran out. Start training again.") from None
 
 
 _work: list[Callable[..., Any]] = []  # one element in a worker

@@ -103,10 +103,8 @@ def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
         if not lines:
             raise UserError(f"{name} is empty: there are no lines to score")
         if len(lines) != len(first_lines):
-            raise UserError(
-                f"{first_name} has {len(first_lines)} lines but {name} has {len(lines)}: "
-                "line n of one must belong to line n of the other"
-            )
+            text = f"{first_name} has {len(first_lines)} lines but {name} has {len(lines)}:"
+            raise UserError(f"{text} line n of one must belong to line n of the other")
 
 
 def tokenized_note(hypotheses: Sequence[str]) -> str | None:

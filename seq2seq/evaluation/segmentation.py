@@ -132,15 +132,13 @@ def quiet_sacrebleu() -> Iterator[None]:
 def check_tokenizer(tokenize: str) -> None:
     """Check that a BLEU tokenizer is known to sacrebleu and can be loaded; raises UserError."""
     if tokenize not in BLEU.TOKENIZERS:
-        raise UserError(
-            f"unknown BLEU tokenizer {tokenize!r}: choose one of {', '.join(BLEU.TOKENIZERS)}"
-        )
+        text = f"unknown BLEU tokenizer {tokenize!r}:"
+        raise UserError(f"{text} choose one of {', '.join(BLEU.TOKENIZERS)}")
     try:
         BLEU(tokenize=tokenize)
     except OSError as error:
-        raise UserError(
-            f"BLEU tokenizer {tokenize!r} needs a model that sacrebleu could not download ({error})"
-        ) from error
+        text = f"BLEU tokenizer {tokenize!r} needs a model that sacrebleu could not download"
+        raise UserError(f"{text} ({error})") from error
     except (ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"BLEU tokenizer {tokenize!r} cannot be used here: {reason}") from error

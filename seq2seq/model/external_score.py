@@ -25,18 +25,14 @@ def external_score(
     made = _made(name, query_size, output_size, attention_size)
     parts = "project", "weights", "context_size"
     if not isinstance(made, nn.Module) or not all(hasattr(made, part) for part in parts):
-        raise ScoreError(
-            f"{name} must be a torch.nn.Module with {', '.join(parts)}; see ScoreFunction in "
-            "seq2seq.model.attention"
-        )
+        text = f"{name} must be a torch.nn.Module with {', '.join(parts)};"
+        raise ScoreError(f"{text} see ScoreFunction in seq2seq.model.attention")
     for path, module in made.named_modules():
         plain = [key for key, value in vars(module).items() if isinstance(value, Tensor)]
         if names := [*plain, *module._buffers]:
             place = ".".join(filter(None, (path, names[0])))
-            raise ScoreError(
-                f"{name}.{place} is a tensor but no parameter, which checkpoints do not hold; make "
-                "it an nn.Parameter, or compute it in forward"
-            )
+            text = f"{name}.{place} is a tensor but no parameter, which checkpoints do not hold;"
+            raise ScoreError(f"{text} make it an nn.Parameter, or compute it in forward")
     return cast(ScoreFunction, made)
 
 
@@ -85,9 +81,8 @@ def _try(name: str, score: ScoreFunction, query_size: int, output_size: int) -> 
     }
     for kind, (tensor, expected, text) in shapes.items():
         if tensor.shape != expected:
-            raise ScoreError(
-                f"{name}: {kind} have the shape {list(tensor.shape)}, not {text}, {[*expected]}"
-            )
+            reason = f"{kind} have the shape {list(tensor.shape)}, not {text}, {[*expected]}"
+            raise ScoreError(f"{name}: {reason}")
     if not scores.isfinite().all():
         raise ScoreError(f"{name}: scores are not finite")
 

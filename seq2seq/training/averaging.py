@@ -142,9 +142,8 @@ def load_checkpoints(paths: Sequence[Path], device: torch.device) -> list[Loaded
     for run in runs:
         changes = changed_keys(first.config, run.config)
         if changes := that_change_weights(changes, run.config, ("model.",)):
-            raise UserError(
-                f"{run.path}: has another model than {first.path}: {', '.join(changes)}"
-            )
+            reason = f"{run.path}: has another model than {first.path}:"
+            raise UserError(f"{reason} {', '.join(changes)}")
         if run.checksum in same:
             text = f"has the same weights as {same[run.checksum]}; name each checkpoint only once"
             raise UserError(f"{run.path}: {text}")

@@ -74,10 +74,8 @@ def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
     progress, folder = session.progress, session.config.run_dir
     factor, fault = progress.rate_factor / 2, f"step {progress.step}: {fault}"
     if factor < MIN_RATE_FACTOR:
-        raise TrainingFailed(
-            f"{fault}, also at {progress.rate_factor:g} of the learning rate. Lower "
-            "training.learning_rate or training.clip_norm"
-        )
+        text = f"{fault}, also at {progress.rate_factor:g} of the learning rate."
+        raise TrainingFailed(f"{text} Lower training.learning_rate or training.clip_norm")
     session.verify_lock()
     state = read_state(folder)
     if state is None:

@@ -115,9 +115,8 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
     """Load the run that the main process set up; raises UserError if a file is not seen here."""
     state = read_state(config.run_dir)
     if state is None:
-        raise UserError(
-            f"run_dir: {config.run_dir} is not visible to all ranks. Use a shared file system"
-        )
+        text = f"run_dir: {config.run_dir} is not visible to all ranks."
+        raise UserError(f"{text} Use a shared file system")
     for files in (*config.data.train, config.data.valid):
         for path in files.paths.values():
             if not path.is_file():

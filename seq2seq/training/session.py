@@ -163,10 +163,8 @@ def session_data(
     Raises UserError if no training pair is short enough or no validation pair has text.
     """
     if not len(train):
-        raise UserError(
-            f"data.max_length: every training pair is longer than {config.data.max_length} tokens. "
-            "Increase it"
-        )
+        reason = f"every training pair is longer than {config.data.max_length} tokens. Increase it"
+        raise UserError(f"data.max_length: {reason}")
     if limit is None:  # ten tokens more than 99% of the training pairs need
         limit = LengthLimit(length_ratio(train, 0.99), 10)
     with_text, _ = usable(valid)

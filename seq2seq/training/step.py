@@ -128,10 +128,8 @@ def _accumulate_gradients(
         empty_cache(session.device)
         divisible = [part.tgt_in.numel() for part in parts if len(part.src) > 1]
         if not divisible:
-            raise TrainingFailed(
-                f"step {session.progress.step}: out of memory with a single pair. "
-                "Lower data.max_length or the sizes of the model"
-            )
+            text = f"step {session.progress.step}: out of memory with a single pair."
+            raise TrainingFailed(f"{text} Lower data.max_length or the sizes of the model")
         limit = max(divisible) - 1
         parts = [part for batch in batches for part in _split(batch, limit)]
     return losses, limit

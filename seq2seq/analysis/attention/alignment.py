@@ -61,9 +61,8 @@ def read_gold(path: Path) -> list[GoldLine]:
         for word in line.split():
             link = LINK.fullmatch(word)
             if link is None:
-                raise UserError(
-                    f"{path}:{number}: {word[:40]!r} is no link such as 0-0, 0?1 or 0p1"
-                )
+                text = f"{word[:40]!r} is no link such as 0-0, 0?1 or 0p1"
+                raise UserError(f"{path}:{number}: {text}")
             pair = int(link[1]), int(link[3])
             possible.add(pair)
             if link[2] == "-":

@@ -94,10 +94,8 @@ def _read_run(config: Config) -> SavedProgress | None:
     for key, done in (("max_steps", counters.step), ("max_epochs", started_epochs)):
         limit = getattr(config.training, key)
         if limit is not None and done > limit:
-            raise errors.UserError(
-                f"{config.run_dir}: already trained to {done}, beyond training.{key}={limit}. "
-                f"{remedy}"
-            )
+            text = f"{config.run_dir}: already trained to {done}, beyond training.{key}={limit}."
+            raise errors.UserError(f"{text} {remedy}")
     return state
 
 
@@ -108,10 +106,8 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
         usable(valid)  # raises if no pair has text
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):
-            raise errors.UserError(
-                f"{config.name}: data.max_length: every training pair is longer than "
-                f"{config.data.max_length} tokens. Raise it."
-            )
+            reason = f"{config.name}: data.max_length: every training pair is longer than"
+            raise errors.UserError(f"{reason} {config.data.max_length} tokens. Raise it.")
         longest = max(map(unit.length, pairs.src_texts))
         return longest, text_checksums(data.checksum, checksum_of_text(valid))
 

@@ -191,9 +191,8 @@ def _check(plan: Plan) -> Iterator[str]:
         if variant.name.casefold() == earlier.name.casefold():
             raise UserError(f"{variant.name}: two variants have this name. Rename one.")
         if _without_names(variant.config) == _without_names(earlier.config):
-            raise UserError(
-                f"{variant.name}: equals {earlier.name} in every key. Change or remove one."
-            )
+            reason = f"{variant.name}: equals {earlier.name} in every key."
+            raise UserError(f"{reason} Change or remove one.")
     for variant in plan.variants[1:]:
         if variant.config.data.direction != first.config.data.direction:
             raise UserError(
@@ -202,10 +201,8 @@ def _check(plan: Plan) -> Iterator[str]:
             )
         for split in ("valid", "test"):
             if getattr(variant.config.data, split) != getattr(first.config.data, split):
-                raise UserError(
-                    f"{variant.name}: data.{split} differs from that of {first.name}; scores on "
-                    "different text are not comparable. Use the same text"
-                )
+                reason = f"{variant.name}: data.{split} differs from that of {first.name}; scores"
+                raise UserError(f"{reason} on different text are not comparable. Use the same text")
         if variant.config.data.train != first.config.data.train:
             yield f"{variant.name}: trained on other files than {first.name} (data.train)"
 

@@ -298,10 +298,8 @@ def _read(path: Path, checksum: str | None) -> bytes:
         raise OSError("not a file")
     content = files.read_bounded(path, _MAX_MODEL_BYTES)
     if checksum is not None and _checksum(content) != checksum:
-        raise UserError(
-            f"{path}: its checksum differs from the one recorded with the weights; "
-            "it is damaged, or one of them is from another run"
-        )
+        text = f"{path}: its checksum differs from the one recorded with the weights;"
+        raise UserError(f"{text} it is damaged, or one of them is from another run")
     return content
 
 
