@@ -106,8 +106,8 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
         usable(valid)  # raises if no pair has text
         pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
         if not len(pairs):
-            reason = f"{config.name}: data.max_length: every training pair is longer than"
-            raise errors.UserError(f"{reason} {config.data.max_length} tokens. Raise it.")
+            text = f"every training pair is longer than {config.data.max_length} tokens. Raise it."
+            raise errors.UserError(f"{config.name}: data.max_length: {text}")
         longest = max(map(unit.length, pairs.src_texts))
         return longest, text_checksums(data.checksum, checksum_of_text(valid))
 
