@@ -25,14 +25,13 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from seq2seq.data import corpus as texts
 from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.length_windows import VERSION, BatchDivision
 from seq2seq.data.packed_sequences import Chunk, Lengths, PackedIds, PackedLines, Selected, pack_ids
 from seq2seq.data.pharaoh import iter_linked_pairs
-from seq2seq.runtime.console import hides_bars, one_line
+from seq2seq.runtime.console import one_line, progress_bar
 from seq2seq.runtime.files import PART_SUFFIX, atomic_write, sync, sync_folder, write_errors
 from seq2seq.runtime.locks import LOCK, FolderLock
 from seq2seq.runtime.process_group import is_main_process
@@ -216,12 +215,7 @@ def copy_text(files: Texts, folder: Path) -> Counts:
         _Writer(folder, "src.text", "src.ends") as src_writer,
         _Writer(folder, "tgt.text", "tgt.ends") as tgt_writer,
         _Writer(folder, *(LINK_FILES if linked else ())) as link_writer,
-        tqdm(
-            desc=one_line(f"reading {texts.source_name(files)}"),
-            unit=" pairs",
-            leave=False,
-            disable=hides_bars(),
-        ) as bar,
+        progress_bar(one_line(f"reading {texts.source_name(files)}"), " pairs") as bar,
     ):
         for number, corpus in enumerate(corpora, start=1):
             before, pairs = dict(counts), iter_linked_pairs(corpus)

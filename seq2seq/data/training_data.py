@@ -27,7 +27,6 @@ from typing import Any
 
 import numpy as np
 import sentencepiece
-from tqdm import tqdm
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
@@ -40,7 +39,7 @@ from seq2seq.data.token_cache import MISSING, STALE, Counts, Entry, EntryCache, 
 from seq2seq.data.vocabulary import training, vocabulary
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runtime.console import hides_bars
+from seq2seq.runtime.console import progress_bar
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX, check_paths
 from seq2seq.runtime.workers import available_cores, worker_pool
@@ -292,9 +291,7 @@ def encode_in_workers(
         return encode_chunk(text.src[rows], text.tgt[rows], vocabularies, max_length, start)
 
     starts = range(0, len(text), CHUNK_PAIRS)
-    with tqdm(
-        desc="encoding", total=len(text), unit=" pairs", leave=False, disable=hides_bars()
-    ) as bar:
+    with progress_bar("encoding", " pairs", len(text)) as bar:
         few = len(text) <= MAX_PAIRS_WITHOUT_WORKERS
         for chunk in map(encode, starts) if few else _encoded(encode, starts, folder):
             yield chunk

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 # Control characters except tab and line feed, bidi controls, line separators and lone surrogates.
 _UNSAFE = re.compile(
@@ -102,6 +102,13 @@ def processor() -> str:
 def hides_bars() -> bool | None:
     """Return the argument `disable` of a progress bar: None draws it on terminals only."""
     return None if _users else True
+
+
+def progress_bar(task: str, unit: str, total: int | None = None) -> Any:
+    """Return a bar that vanishes at the end; none is drawn where `hides_bars`."""
+    from tqdm import tqdm
+
+    return tqdm(desc=task, unit=unit, total=total, leave=False, disable=hides_bars())
 
 
 def aligned_table(rows: Sequence[Sequence[str]], align: str = "right") -> str:

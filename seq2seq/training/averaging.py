@@ -9,7 +9,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from seq2seq.config.schema import changed_keys
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
@@ -20,7 +19,7 @@ from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
 from seq2seq.runs.engine_folder import check_fit
 from seq2seq.runs.run_config import provenance_of, that_change_weights
-from seq2seq.runtime.console import hides_bars, one_line
+from seq2seq.runtime.console import one_line, progress_bar
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError, UserError, argument
 from seq2seq.runtime.locks import LOCK, exclusive_lock
@@ -79,9 +78,7 @@ def _bleu(run: LoadedRun, valid: ParallelText) -> float:
     settings = config.decoding, config.data.max_length, device, run.source
     engine = engine_for(run.model.eval(), device)
     translator = Translator(engine, run.vocabularies, run.limit, *settings)
-    with tqdm(
-        desc="translated", total=len(valid), unit=" lines", leave=False, disable=hides_bars()
-    ) as bar:
+    with progress_bar("translated", " lines", len(valid)) as bar:
         bleu, _ = validation.greedy_bleu(
             translator, valid, config.data.tgt_lang, on_translated=bar.update
         )

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from html import escape
 from pathlib import Path
 from typing import IO, Any, Self
@@ -85,15 +85,19 @@ class RunReporter(Reporter):
     ) -> None:
         """Continue from `step`, after `restore_metrics`; drop later lines of metrics.jsonl."""
         self._folder, self._callbacks = folder, callbacks
-        self._files = ReportFiles(
-            folder, (layout.METRICS, layout.SAMPLES, layout.TIMING, layout.LOG)
-        )
+        names = layout.METRICS, layout.SAMPLES, layout.TIMING, layout.LOG
+        self._files, self._closing = ReportFiles(folder, names), ExitStack()  # which closes all
         self._count = LineCount(self._files.truncate(layout.METRICS, step))
         self._files.truncate(layout.SAMPLES, step)
-        self._thread_hook = threading.excepthook
+        for name in names:
+            self._closing.callback(self._files.close, name)
         with self._files.writing(layout.TENSORBOARD):
             self._board, problem = open_board(folder)
+        self._closing.callback(setattr, threading, "excepthook", threading.excepthook)
         threading.excepthook = ignore_write_errors
+        if self._board is not None:
+            self._closing.enter_context(self._files.writing(layout.TENSORBOARD))
+            self._closing.callback(self._board.close)
         self.bar = tqdm(
             total=last_step,
             initial=step,
@@ -113,13 +117,11 @@ class RunReporter(Reporter):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         with self._drawing():
             self.bar.close()
-        self._files.close(error)
         try:
-            with self._files.closing(layout.TENSORBOARD, error):
-                if self._board is not None:
-                    self._board.close()
-        finally:
-            threading.excepthook = self._thread_hook
+            self._closing.close()
+        except RunError:
+            if error is None:
+                raise
 
     @property
     def count(self) -> LineCount:
@@ -269,31 +271,20 @@ class ReportFiles:
 
     def truncate(self, name: str, step: int) -> list[bytes]:
         """Remove the lines of later steps from a JSON-lines file; return the others."""
+        self.close(name)
         with self.writing(name):
-            self._files[name].close()
             lines = truncate_metrics(self._folder / name, step)
         self._files[name] = self._open(name)
         return lines
 
-    def close(self, earlier: BaseException | None) -> None:
-        """Close all files; raise a failure to do so only if no earlier error is being raised."""
-        for name, file in self._files.items():
-            with self.closing(name, earlier):
-                file.close()
+    def close(self, name: str) -> None:
+        """Close a file."""
+        with self.writing(name):
+            self._files[name].close()
 
     def writing(self, name: str) -> AbstractContextManager[None]:
         """Convert a failure to write a file of the run into a RunError."""
         return layout.writing(self._folder / name)
-
-    @contextmanager
-    def closing(self, name: str, earlier: BaseException | None) -> Iterator[None]:
-        """Do as `writing`, but suppress the failure if an earlier error is being raised."""
-        try:
-            with self.writing(name):
-                yield
-        except RunError:
-            if earlier is None:
-                raise
 
     def _open(self, name: str) -> IO[str]:
         with self.writing(name):
