@@ -8,21 +8,21 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1785, 1680),
+    "runtime": (1740, 1680),
     "config": (1600, 1600),
-    "names": (1250, 1200),
+    "names": (1165, 1165),
     "data": (4605, 4590),
     "model": (2680, 2680),
     "engines": (2336, 2300),
-    "runs": (1785, 1500),
-    "inference": (5706, 3620),
+    "runs": (1705, 1500),
+    "inference": (5165, 3620),
     "evaluation": (595, 595),
     "training": (2950, 2950),
     "analysis": (3010, 2900),
-    "serving": (1470, 1150),
-    "cli": (3300, 3300),
+    "serving": (1370, 1150),
+    "cli": (3100, 3100),
 }
-MODULES = 204  # at most; to come to: 230
+MODULES = 200  # at most; to come to: 230
 PRONOUNS = frozenset(
     [
         *("each", "found", "own", "kept", "given", "wanted", "known", "shown", "both", "other"),

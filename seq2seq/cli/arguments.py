@@ -8,6 +8,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from os.path import isfile  # which, unlike Path.is_file, is False for impossible names
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,30 +81,23 @@ def add_beam(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-b", "--beam", type=count, metavar="N", help=text)
 
 
-def add_decoding(parser: argparse.ArgumentParser) -> None:
-    """Accept overrides of the config's decoding section: see `parser.parse`."""
-    parser.set_defaults(decoding=[])
-    text = "decoding.KEY=VALUE arguments override keys of the config's decoding section."
-    parser.epilog = f"{parser.epilog or ''}\n\n{text}".strip()
-
-
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Accept all options of loading a model; see `model_options`."""
+    """Accept the options of loading a model, and overrides of `decoding`: see `parser.parse`."""
     choice = parser.add_mutually_exclusive_group()
     text = "int8 weights: faster on a CPU, nearly identical output"
     choice.add_argument("--int8", action="store_true", help=text)
     text = "float16 weights and states: faster on a CUDA GPU, nearly identical output"
     choice.add_argument("--float16", action="store_true", help=text)
     add_device(parser)
-    add_decoding(parser)
+    parser.set_defaults(decoding=[])
+    text = "decoding.KEY=VALUE arguments override keys of the config's decoding section."
+    parser.epilog = f"{parser.epilog or ''}\n\n{text}".strip()
 
 
 def model_options(options: argparse.Namespace) -> "ModelOptions":
-    """Return how to load a model, by those options that the command has."""
     from seq2seq.inference.loading import ModelOptions
 
-    numbers = getattr(options, "int8", False), getattr(options, "float16", False)
-    return ModelOptions(options.device, *numbers, options.decoding)
+    return ModelOptions(options.device, options.int8, options.float16, options.decoding)
 
 
 def add_lowercase(parser: argparse.ArgumentParser) -> None:
@@ -119,18 +114,16 @@ def add_device(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
 
 
-def count(text: str) -> int:
-    """Parse an integer from 1 to MAX_COUNT."""
-    if not text.isdecimal() or int(text[:20]) < 1:
-        raise argparse.ArgumentTypeError(f"must be an integer of at least 1, not {text!r}")
+def count(text: str, least: int = 1) -> int:
+    """Parse an integer from `least` to MAX_COUNT."""
+    if not text.isdecimal() or int(text[:20]) < least:
+        raise argparse.ArgumentTypeError(f"must be an integer of at least {least}, not {text!r}")
     if int(text[:20]) > MAX_COUNT:
         raise argparse.ArgumentTypeError(f"must be at most {MAX_COUNT}, not {text}")
     return int(text)
 
 
-def count_or_zero(text: str) -> int:
-    """Parse an integer from 0 to MAX_COUNT."""
-    return 0 if text.isdecimal() and not int(text[:20]) else count(text)
+count_or_zero = partial(count, least=0)
 
 
 def shard(text: str) -> tuple[int, int]:
@@ -155,17 +148,9 @@ def positive(text: str) -> float:
     return number
 
 
-def is_file(text: str) -> bool:
-    """Return whether a text is the name of a file."""
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long, or with a NUL character
-        return False
-
-
 def is_override(text: str) -> bool:
     """Return whether a text is an override `section.key=value`, not the name of a file."""
-    return "=" in text and not is_file(text)
+    return "=" in text and not isfile(text)  # noqa: PTH113
 
 
 def parallel_files(

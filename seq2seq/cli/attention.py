@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
+_Texts = Sequence[tuple[LineReport, list[str]]]
 _BATCH_LINES = 256  # translated together: a plot of the first few needs no more
 
 
@@ -44,8 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "print the alignment error rate of a .align output against FILE: 0-0 sure, 0?1 possible"
     parser.add_argument("--gold", type=Path, metavar="FILE", help=text)
     arguments.add_beam(parser)
-    arguments.add_device(parser)
-    arguments.add_decoding(parser)
+    arguments.add_model_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,9 +53,7 @@ def run(options: argparse.Namespace) -> int:
     input_lines.check_texts("attention", options.input or Path("-"), options.ref)
     _check(options)
     texts = input_lines.read_texts([options.input, options.ref] if options.ref else [options.input])
-    sources = texts[0][1]
-    translations = _translations(options, texts, _load(options))
-    notes = _write(options, translations, sources)
+    notes = _write(options, _translations(options, texts, _load(options)), texts[0][1])
     for report, _ in texts:
         report.log()
     for note in notes:
@@ -76,9 +74,7 @@ def _load(options: argparse.Namespace) -> "Translator":
 
 
 def _translations(
-    options: argparse.Namespace,
-    texts: Sequence[tuple[LineReport, list[str]]],
-    translator: "Translator",
+    options: argparse.Namespace, texts: _Texts, translator: "Translator"
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
     from seq2seq.analysis.attention.plot import translation_by_words
@@ -119,8 +115,7 @@ def _check(options: argparse.Namespace) -> None:
         raise UserError("attention --gold: needs -o FILE.align, the alignments to evaluate")
     if options.output is None:
         return
-    inputs = (options.input, options.ref, options.gold)
-    check_output(options.output, *inputs, runs=options.model)
+    check_output(options.output, options.input, options.ref, options.gold, runs=options.model)
     if suffix not in (".json", ".align"):
         check_plot_path(options.output)
 
@@ -128,7 +123,6 @@ def _check(options: argparse.Namespace) -> None:
 def _write(
     options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
 ) -> list[str]:
-    """Write the output in the format of its suffix; return notes."""
     from seq2seq.analysis.attention.plot import as_text, write_attention
 
     suffix = _suffix(options)

@@ -24,6 +24,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    data = distill.config_of(options.model[0]).data
-    languages = data.tgt_lang, data.src_lang
-    return distill.write_corpus(options, options.input, languages, translates_targets=True)
+    return distill.write_corpus(options, translates_targets=True)

@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             text = "would be replaced by an output; set another folder, -o FOLDER"
             raise UserError(f"{path}: {text}")
     check_paths(*inputs)
-    check_output(options.json, *inputs, *written, runs=runs)
+    check_output(options.json, *inputs, *written, runs=map(str, runs))
     for note in plan.notes:
         logger.info(f"note: {note}")
     bootstrap.seed_name()  # refused before the first training

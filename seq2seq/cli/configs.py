@@ -11,6 +11,7 @@ import re
 import shutil
 import textwrap
 from importlib.resources.abc import Traversable
+from itertools import takewhile
 from pathlib import Path
 
 from seq2seq.cli import arguments, schema
@@ -70,12 +71,7 @@ def write_config(path: Path, text: str) -> None:
 
 def _summary(config: Traversable) -> str:
     """Return the first sentence of the comment at the top."""
-    words: list[str] = []
-    for line in config.read_text(encoding="utf-8").splitlines():
-        if line.startswith("# yaml-language-server"):
-            continue
-        if not line.startswith("# ") or line.startswith("#   "):
-            break
-        words.append(line.removeprefix("# "))
-    sentence = re.split(r"(?<! al)\. ", " ".join(words))[0]  # not at et al.
-    return sentence.removesuffix(".")
+    text = config.read_text(encoding="utf-8").removeprefix(f"{schema.MODELINE}\n")
+    lines = takewhile(re.compile(r"# (?!  )").match, text.splitlines())
+    words = " ".join(line.removeprefix("# ") for line in lines)
+    return re.split(r"(?<! al)\. ", words)[0].removesuffix(".")  # not at et al.

@@ -12,6 +12,8 @@ from importlib.resources import as_file
 from pathlib import Path
 from typing import NamedTuple
 
+import yaml
+
 from seq2seq.cli import arguments, configs
 from seq2seq.config.document import shipped_configs
 from seq2seq.config.schema import read_config_file
@@ -27,35 +29,13 @@ class Demo(NamedTuple):
 
     name: str  # its config, its run and its corpus have it
     tgt_lang: str
-    sentences: tuple[str, ...]
+    sentences: list[str]
     remark: str  # on the attention map
     example: str
 
 
-DEMOS = {
-    "en-fr": Demo(
-        "demo",
-        "fr",
-        (
-            *("The small cat is black.", "The actors are opening a window."),
-            "Our uncle bought a new house in August 1992.",
-            "She did not write my beautiful poem.",
-            "The agreement on the European Economic Area was signed in August 1992.",
-        ),
-        'note the reordering in "European Economic Area"',
-        "The red car is old.",
-    ),
-    "en-mr": Demo(
-        "demo-en-mr",
-        "mr",
-        (
-            *("This is a tall tree.", "Rahul is a good boy.", "Kavita was a clever student."),
-            *("Meena was not a famous doctor.", "The woman washes the red car in the morning."),
-        ),
-        "note the verbs, which come last in Marathi",
-        "Rahul is a good boy.",
-    ),
-}
+_TEXT = Path(__file__).with_name("demo.yaml").read_text("utf-8")
+DEMOS = {pair: Demo(**fields) for pair, fields in yaml.safe_load(_TEXT).items()}
 _CLOSING = """
 Done. Files:
   data/demo, data/demo-en-mr        corpora: train, valid, test, a sentence per line

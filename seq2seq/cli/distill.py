@@ -19,7 +19,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import write_errors
 
 if TYPE_CHECKING:
-    from seq2seq.config.schema import Config, ParallelFiles
+    from seq2seq.config.schema import ParallelFiles
     from seq2seq.inference.synthetic import Journal, SyntheticCorpus
     from seq2seq.inference.translator import Translator
 
@@ -42,10 +42,7 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    config = config_of(options.model[0])
-    languages = config.data.src_lang, config.data.tgt_lang
-    text = options.input or _training_text(config.data.train, options.model[0])
-    return write_corpus(options, text, languages)
+    return write_corpus(options)
 
 
 def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelFiles":
@@ -56,26 +53,27 @@ def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelF
     return corpora[0]
 
 
-def write_corpus(
-    options: argparse.Namespace,
-    text: "Path | ParallelFiles",
-    languages: tuple[str, str],
-    translates_targets: bool = False,
-) -> int:
+def write_corpus(options: argparse.Namespace, translates_targets: bool = False) -> int:
     """Translate the text, resuming where an earlier call was killed, and write the pairs."""
-    from seq2seq.config.fields import show_flow
-    from seq2seq.inference.settings import SearchSettings
-    from seq2seq.inference.synthetic import Journal, SyntheticCorpus
+    with arguments.frozen_objects():
+        from seq2seq.config.fields import show_flow
+        from seq2seq.inference.settings import SearchSettings
+        from seq2seq.inference.synthetic import Journal, SyntheticCorpus
+        from seq2seq.runs.run_config import read_config
 
+    config = read_config(Path(options.model[0]))
+    text = options.input or _training_text(config.data.train, options.model[0])
+    languages = config.data.src_lang, config.data.tgt_lang
+    languages = languages[::-1] if translates_targets else languages
     sampling = arguments.sampling_options(options) if translates_targets else None
     search = SearchSettings(sampling=sampling, written_names=False)
-    how = translates_targets, search, options.beam
-    corpus = SyntheticCorpus(text, options.output, languages, *how)
+    files = text, options.output, languages
+    corpus = SyntheticCorpus(*files, translates_targets, search, options.beam)
     _check(corpus, options)
     count = sum(1 for _ in corpus.lines())
     checksums = corpus.checksums(options.model)
-    decoding = config_of(options.model[0]).decoding
-    settings = corpus.settings(checksums.values(), decoding, arguments.model_options(options))
+    how = config.decoding, arguments.model_options(options)
+    settings = corpus.settings(checksums.values(), *how)
     translator = arguments.load_translator(options)
     try:
         opened = Journal.open(corpus.journal, settings, options.overwrite)
@@ -92,18 +90,9 @@ def write_corpus(
     except KeyboardInterrupt:
         logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
-    names = " ".join(map(str, corpus.outputs))
-    logger.info(f"{names}: {counted(pairs, 'pair')}")
+    logger.info(f"{' '.join(map(str, corpus.outputs))}: {counted(pairs, 'pair')}")
     logger.info(f"To train on them, list in data.train: {show_flow(corpus.config_entry())}")
     return 0
-
-
-def config_of(run: str) -> "Config":
-    """Return the config of a run; raises UserError if it has none."""
-    with arguments.frozen_objects():
-        from seq2seq.runs.run_config import read_config
-
-    return read_config(Path(run))
 
 
 def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
@@ -125,7 +114,6 @@ def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
 def _translate(
     translator: "Translator", corpus: "SyntheticCorpus", journal: "Journal", count: int
 ) -> None:
-    """Translate the lines that the journal lacks, and log notes on them."""
     bar = output.progress("translated", count, done=journal.done)
     with LineReport(corpus.inputs[0]) as report, bar as advance:
         for translations in corpus.translate(translator, journal, BATCH_LINES, advance):

@@ -19,7 +19,6 @@ from seq2seq.cli.output import as_tree, check_output, open_output, progress, wri
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
@@ -34,11 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=("valid", "test"), default="test", help=text)
     arguments.add_output(parser, "write the translations to FILE")
     text = "score FILE instead of a run; repeat to test the second system against the first"
-    parser.add_argument("--hyp", type=Path, action="append", default=[], metavar="FILE", help=text)
+    files: dict[str, Any] = {"type": Path, "action": "append", "default": [], "metavar": "FILE"}
+    parser.add_argument("--hyp", help=text, **files)
     text = "reference, may be repeated (default: the text of --split)"
-    parser.add_argument(
-        "-r", "--ref", type=Path, action="append", default=[], metavar="FILE", help=text
-    )
+    parser.add_argument("-r", "--ref", help=text, **files)
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
     text = "sacreBLEU tokenizer (default: by the script of the references, 13a for most)"
@@ -69,10 +67,10 @@ def run(options: argparse.Namespace) -> int:
         check_tokenizer(options.tokenize)
     seed_name()
     texts, references = _read(options, data)
-    files = [*texts, *references] if options.hyp else references
-    sources = texts if options.model else []
+    files, table = [*texts, *references], dict[str, list[str]]()
     if options.model:
-        texts = [("translation", _translate(options, texts[0][1]))]
+        files, table["source"] = references, texts[0][1]
+        texts = [("translation", _translate(options, table["source"]))]
     lists = [lines for _, lines in references]
     segmentation = segmentation_of(language, lists, options.tokenize)
     _log_notes(files, texts, references, segmentation)
@@ -88,18 +86,15 @@ def run(options: argparse.Namespace) -> int:
     if options.sentences:
         scored = metrics.sentence_scores(hypotheses[0], *how)
         names = [f"reference {n}" for n in range(1, 1 + len(lists))]
-        table = {"source": sources[0][1]} if sources else {}
-        table |= {"hypothesis": hypotheses[0]}
-        table |= zip(["reference"] if len(lists) == 1 else names, lists, strict=True)
+        names = ["reference"] if len(lists) == 1 else names
+        table |= {"hypothesis": hypotheses[0], **dict(zip(names, lists, strict=True))}
         with open_output(options.sentences) as output:
             output.write(sentence_table(scored, table))
     write_report(as_table(scores, comparison), as_json(scores, comparison), options.json)
     return 0
 
 
-def sentence_table(
-    scores: Sequence["metrics.SentenceScore"], columns: Mapping[str, Sequence[str]]
-) -> str:
+def sentence_table(scores: list["metrics.SentenceScore"], columns: dict[str, list[str]]) -> str:
     """Format sentences as TSV, those of the lowest BLEU first; tabs in texts become spaces."""
     rows = ["\t".join(("line", "BLEU", "chrF2", *columns))]
     for row in sorted(range(len(scores)), key=lambda row: (*scores[row], row)):
@@ -109,17 +104,15 @@ def sentence_table(
     return "".join(f"{row}\n" for row in rows)
 
 
-def _log_notes(
-    files: Texts, hypotheses: Texts, references: Texts, segmentation: "Segmentation"
-) -> None:
+def _log_notes(files: Texts, hypotheses: Texts, references: Texts, words: "Segmentation") -> None:
     """Log what affects the scores; `files` are those read."""
     from seq2seq.evaluation import metrics
 
     notes = (
         *(metrics.tokenized_note(lines) for _, lines in hypotheses),
         *(metrics.not_nfc_note(*file) for file in files),
-        segmentation.note(),
-        metrics.long_line_note([*hypotheses, *references], segmentation),
+        words.note(),
+        metrics.long_line_note([*hypotheses, *references], words),
         metrics.few_lines_note(len(references[0][1])),
     )
     for note in filter(None, notes):
@@ -171,37 +164,28 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
 
 def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts, Texts]:
     """Read the sources (with -m) or the hypotheses, and the references."""
-    from seq2seq.data.corpus import paths_of, read_pairs
+    from seq2seq.data.corpus import read_pairs
 
     if options.ref:
         paths = [*(options.hyp or [options.input]), *options.ref]
-        rows = in_step([(name_of(path), text_lines(path)) for path in paths])
-        sides = map(list, zip(*rows, strict=True))
-        named = list(zip(map(name_of, paths), sides, strict=True))
+        names = list(map(name_of, paths))
+        rows = in_step(list(zip(names, map(text_lines, paths), strict=True)))
+        named = list(zip(names, map(list, zip(*rows, strict=True)), strict=True))
         return named[: -len(options.ref)], named[-len(options.ref) :]
     files = None if data is None else data.valid if options.split == "valid" else data.test
     if files is None:
         exported = "is an exported model, which records no text"
         reason = "its config has no data.test" if data else exported
         raise UserError(f"{options.model[0]}: {reason}; give -i FILE and -r FILE")
-    check_paths(*paths_of(files).values())
-    for path in paths_of(files).values():
-        if not path.exists():
-            record = f"the run {options.model[0]} records it as its {options.split} text"
-            remedy = "Restore it, or give -i FILE and -r FILE"
-            raise UserError(f"{path}: no such file; {record}. {remedy}")
     text = read_pairs(files)
-    names = (f"{text.source_name}, source", f"{text.source_name}, target")
-    return [(names[0], list(text.src))], [(names[1], list(text.tgt))]
+    name = text.source_name
+    return [(f"{name}, source", list(text.src))], [(f"{name}, target", list(text.tgt))]
 
 
 def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
-    """Translate the sources and write the translations to `-o`, if given."""
-    translator = arguments.load_translator(options)
+    translate = arguments.load_translator(options).translate
     with progress("translated", len(sources)) as advance:
-        translations = translator.translate(
-            sources, options.beam, text_only=True, on_translated=advance
-        )
+        translations = translate(sources, options.beam, text_only=True, on_translated=advance)
     report = LineReport(options.input)
     report.note_translations(1, translations)
     report.log()
@@ -212,17 +196,14 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
     return hypotheses
 
 
-def as_json(
-    scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None
-) -> dict[str, Any]:
+def as_json(scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None) -> Any:
     """Arrange scores for JSON: an object per metric and, for two systems, `paired`."""
     from seq2seq.evaluation.metrics import METRICS
 
     tree: dict[str, Any] = {key: scores.get(key) for key in METRICS}
     if comparison is not None:
         tree["paired"] = {key: comparison.get(key) for key in METRICS}
-    converted: dict[str, Any] = as_tree(tree)
-    return converted
+    return as_tree(tree)
 
 
 def as_table(scores: "metrics.Scores", comparison: "metrics.Comparison | None" = None) -> str:
@@ -237,7 +218,6 @@ def as_table(scores: "metrics.Scores", comparison: "metrics.Comparison | None" =
 def _tables(
     head: Sequence[str], values: Mapping[str, Any], cells: Callable[[Any], Sequence[str]]
 ) -> list[list[Sequence[str]]]:
-    """Return a table with a row for each metric, and one of the signatures."""
     from seq2seq.evaluation.metrics import METRICS
 
     rows, signatures = [head], list[Sequence[str]]()

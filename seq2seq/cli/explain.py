@@ -25,14 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     texts = (text for key in options.keys for text in explanations(key))
-    say("\n\n".join(texts) if options.keys else "\n".join(config_keys()))
-    return 0
-
-
-def config_keys() -> list[str]:
-    """Return the names of all keys with a description, section by section."""
     schema = json_schema()
-    return [key for key, value in _keys(schema, schema, "") if "description" in value]
+    keys = [key for key, value in _keys(schema, schema, "") if "description" in value]
+    say("\n\n".join(texts) if options.keys else "\n".join(keys))
+    return 0
 
 
 def explanations(name: str) -> list[str]:

@@ -90,13 +90,7 @@ def read_document(path: Path | None) -> str:
         raise UserError(f"{name}: is larger than {reading.MAX_LINE_BYTES >> 20} MiB. Divide it")
     if (kind := recognise(content)) is not None and not kind.is_readable:
         raise UserError(describe(kind, name, "FILE"))
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        number = content.count(b"\n", 0, error.start) + 1
-        remedy = "Convert the file, as by iconv -f WINDOWS-1252 -t UTF-8"
-        text = f"{name}:{number}: byte 0x{content[error.start]:02x} is not UTF-8. {remedy}"
-        raise UserError(text) from None
+    return reading.decode(content, Path(name), 1)
 
 
 class LineReport(AbstractContextManager["LineReport"]):

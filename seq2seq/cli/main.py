@@ -41,10 +41,8 @@ def _run(arguments: Sequence[str]) -> int:
         code: int = options.run(options)
         sys.stdout.flush()
         return code
-    except errors.UserError as error:
-        return _fail(error.lines, 2)
-    except errors.RunError as error:
-        return _fail(error.lines, 1)
+    except errors.ReportedError as error:
+        return _fail(error.lines, 2 if isinstance(error, errors.UserError) else 1)
     except KeyboardInterrupt as stop:
         signal_number = getattr(stop, "signal_number", None)
         if signal_number is not None:  # training has saved its state and logged how to resume

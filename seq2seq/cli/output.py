@@ -91,10 +91,8 @@ def open_output(path: Path | None) -> Iterator[Output]:
             file = stack.enter_context(files.output_file(path))
         text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
         try:
-            if files.is_stream(target):
-                output = Output(text, str(target))
-            else:
-                output = Output(text, str(path), files.part_of(target))
+            name, *part = [target] if files.is_stream(target) else [path, files.part_of(target)]
+            output = Output(text, str(name), *part)
             yield output
             output.flush()
         finally:
@@ -151,11 +149,7 @@ def as_tree(value: Any) -> Any:
 
 
 def check_output(
-    path: Path | None,
-    *inputs: Path | None,
-    runs: Iterable[Path | str] = (),
-    streaming: bool = False,
-    compressed: bool = False,
+    path: Path | None, *inputs: Path | None, runs: Iterable[str] = (), compressed: bool = False
 ) -> None:
     """Check, before any work, that `open_output` can write the path; raises UserError.
 
@@ -179,8 +173,6 @@ def check_output(
         for run in map(Path, () if files.is_stream(path) else runs):
             if _belongs_to(run, name):
                 raise UserError(f"{path}: is a file of the run {run}; choose another name")
-    if streaming and not files.is_stream(path):
-        raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
 
 
 def check_sides(outputs: Sequence[Path]) -> None:
@@ -227,14 +219,11 @@ def _is_broken(link: Path) -> bool:
 
 
 def _belongs_to(model: Path, path: Path) -> bool:
-    """Return whether a path is a file of a run folder or of an exported model."""
-    from seq2seq.runs.engine_folder import is_export
+    from seq2seq.runs import engine_folder, layout
 
-    if is_export(model):
+    if engine_folder.is_export(model):
         return any(files.same_file(path, file) for file in model.rglob("*"))
-    from seq2seq.runs.layout import belongs_to_run
-
-    return belongs_to_run(path, model)
+    return layout.belongs_to_run(path, model)
 
 
 def _is_stdin(path: Path) -> bool:

@@ -5,6 +5,7 @@ normalised for length as in beam search.
 import argparse
 import math
 from collections.abc import Sequence
+from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,9 +67,7 @@ def run(options: argparse.Namespace) -> int:
 def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse.Namespace) -> None:
     """Raise RunError for a log-probability that is not finite; `number` counts the first line."""
     for index, line in enumerate(scored, start=number):
-        for value in line.log_probs:
-            if math.isfinite(value):
-                continue
+        for value in filterfalse(math.isfinite, line.log_probs):
             text = f"a token has the log-probability {value}, which is not a finite number"
             models = ", ".join(map(str, options.model))
             raise RunError(f"{options.ref}:{index}: {text}, under {models}; use another model")

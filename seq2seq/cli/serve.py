@@ -25,6 +25,7 @@ from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, 
 if TYPE_CHECKING:
     from seq2seq.serving.access import Client
 
+_CLIENT = re.compile(r"([!-~]+)(?:\s+(\S+))?(?:\s+(\d+))?")
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
@@ -39,28 +40,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
     text = "let pages of ORIGIN, such as https://example.org, use the API; repeat for more"
-    parser.add_argument(
-        "--allow-origin", type=_origin, action="append", default=[], metavar="ORIGIN", help=text
-    )
+    several: dict[str, Any] = {"action": "append", "default": []}
+    parser.add_argument("--allow-origin", type=_origin, metavar="ORIGIN", help=text, **several)
     text = "accept requests for the host NAME, as a proxy forwards them; repeat for more"
-    parser.add_argument(
-        "--allow-host", type=_host, action="append", default=[], metavar="NAME", help=text
-    )
+    parser.add_argument("--allow-host", type=_host, metavar="NAME", help=text, **several)
     text = "format of the log; json has a line for every request (default: text)"
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help=text)
     group = parser.add_argument_group("requirements on all translations")
     arguments.add_requirements(group)
     group = parser.add_argument_group("limits")
-    text = "characters per request (default: 10000)"
-    group.add_argument(
-        "--max-characters", type=arguments.count, default=10_000, metavar="N", help=text
-    )
-    text = "lines per request (default: 1000)"
-    group.add_argument("--max-lines", type=arguments.count, default=1_000, metavar="N", help=text)
-    text = "lines waiting for translation, before requests are refused (default: 10000)"
-    group.add_argument("--max-queue", type=arguments.count, default=10_000, metavar="N", help=text)
-    text = "seconds until a request is given up (default: 60)"
-    group.add_argument("--timeout", type=arguments.count, default=60, metavar="N", help=text)
+    for name, default, text in (
+        ("--max-characters", 10_000, "characters per request"),
+        ("--max-lines", 1_000, "lines per request"),
+        ("--max-queue", 10_000, "lines waiting for translation, before requests are refused"),
+        ("--timeout", 60, "seconds until a request is given up"),
+    ):
+        text = f"{text} (default: {default})"
+        group.add_argument(name, type=arguments.count, default=default, metavar="N", help=text)
     arguments.add_model_options(parser)
     parser.set_defaults(lists=_read_environment(parser))
 
@@ -111,7 +107,9 @@ def run(options: argparse.Namespace) -> int:
     if options.log_format == "json":
         log_json()
     settings = arguments.requirements(options)
-    access = Access(_clients(options.token_file), _hosts(options), tuple(options.allow_origin))
+    names, is_local = (*_LOCAL_NAMES, options.host, *options.allow_host), _is_local(options.host)
+    hosts = frozenset(map(str.lower, names)) if is_local or options.allow_host else None  # any
+    access = Access(_clients(options.token_file), hosts, tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
         with arguments.frozen_objects():
@@ -119,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
             app = create_app(pairs, limits, access, settings)
         for translator in pairs.values():
             translator.check_phrases(arguments.glossary_places(options, settings), settings)
-        if not (access.clients or _is_local(options.host)):
+        if not (access.clients or is_local):
             text = f"everyone who can reach {options.host} can translate"
             logger.info(f"note: {text}; --token-file limits that")
         for pair, translator in pairs.items():
@@ -163,24 +161,16 @@ def _clients(path: Path | None) -> "dict[str, Client]":
     empty = path is None or (path.is_file() and not path.stat().st_size)
     lines = [] if path is None or empty else read_lines(path)
     for number, line in enumerate(lines, start=1):
-        token, *fields = line.split() or [""]
-        name, characters = [*fields, *["", "0"][len(fields) :]][:2]
-        if not token or token.startswith("#"):
+        if not line.strip() or line.lstrip().startswith("#"):
             continue
-        if not (token.isascii() and token.isprintable() and characters.isdecimal()) or fields[2:]:
+        if (fields := _CLIENT.fullmatch(line.strip())) is None:
             rule = "a token of ASCII characters, or a token, a name and the characters per minute"
             raise UserError(f"{path}:{number}: must be {rule}, with spaces between")
-        clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12]))
+        token, name, characters = fields.groups("")
+        clients[token] = Client(name or f"client {len(clients) + 1}", int(characters[:12] or 0))
     if path is not None and not clients:
         raise UserError(f"{path}:1: must be a token, of ASCII characters without spaces")
     return clients
-
-
-def _hosts(options: argparse.Namespace) -> frozenset[str] | None:
-    """Return the names by which requests may call the server; None: any."""
-    if not (_is_local(options.host) or options.allow_host):
-        return None
-    return frozenset(map(str.lower, (*_LOCAL_NAMES, options.host, *options.allow_host)))
 
 
 def _is_local(host: str) -> bool:

@@ -14,9 +14,10 @@ bidirectional controls are shown as \\uXXXX.
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,7 +29,7 @@ from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_l
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DOCUMENT_FORMATS, document_format
-from seq2seq.runtime.files import LONE_SURROGATE
+from seq2seq.runtime.files import LONE_SURROGATE, is_stream
 
 if TYPE_CHECKING:
     from seq2seq.inference.settings import SearchSettings
@@ -88,9 +89,8 @@ def run(options: argparse.Namespace) -> int:
     if input_lines.is_stdin(options.input):
         options.input = None
     input_lines.check_texts("translate", options.input)
-    inputs = [options.input, options.prefix_file, options.constraints, options.glossary]
-    inputs.append(options.forbidden)
-    check_output(options.output, *inputs, runs=options.model, streaming=options.stream)
+    inputs = options.input, options.prefix_file, options.constraints, options.glossary
+    check_output(options.output, *inputs, options.forbidden, runs=options.model)
     form = options.format or document_format(options.input)
     _check(options, form)
     settings = arguments.search_settings(options)
@@ -98,10 +98,9 @@ def run(options: argparse.Namespace) -> int:
         return _translate_documents(options, settings, form)
     with _open(options) as rows:
         required = rows if isinstance(rows, list) else [_Row(b"", options.prefix or "")]
-        if any(prefixes := [row.prefix for row in required]):
-            from seq2seq.inference.search.lexical import check_prefixes
+        from seq2seq.inference.search.lexical import check_prefixes
 
-            check_prefixes(prefixes)
+        check_prefixes([row.prefix for row in required])
         translator = _load(options, settings, required)
         with open_output(options.output) as output:
             _translate(options, rows, translator, settings, output)
@@ -132,10 +131,11 @@ def _translate_documents(options: argparse.Namespace, settings: "SearchSettings"
             report = LineReport(name, document.numbers)
             visible = not options.text and not output.on_terminal
             with progress("translated", len(document.lines), visible=visible) as advance:
+                lines, is_plain = document.lines, not document.has_inline_markup
                 translations = translator.translate(
-                    document.lines,
+                    lines,
                     options.beam,
-                    text_only=not document.has_inline_markup,
+                    text_only=is_plain,
                     on_translated=advance,
                     settings=settings,
                 )
@@ -157,12 +157,12 @@ def _translate(
     name = "the arguments" if options.text else options.input
     report = LineReport(name, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
-    written, lines_of_each = _writer(options)
     visible = not (options.text or options.stream or output.on_terminal)
     part = _part(options, visible and sys.stderr.isatty())
     first, total = (1, None) if part is None else (1 + part.start, len(part))
     rows = rows if part is None else islice(rows, part.start, part.stop)
-    partial = output.kept_on_failure("the translations of the first", "line", lines_of_each)
+    per_line = 1 if options.json else n_best
+    partial = output.kept_on_failure("the translations of the first", "line", per_line)
     with partial, report, progress("translated", total, visible=visible) as advance:
         by_line = _arrives_by_line(options)
         size = 1 if by_line else options.batch_size or BATCH_LINES
@@ -180,25 +180,20 @@ def _translate(
             )
             for index, translation in enumerate(translations):
                 report.note_translations(number + index, [translation], [prefixes[index]])
-                output.write(written(translation, number + index - 1))
+                output.write(_formatted(options, translation, number + index - 1))
             output.flush()
             if by_line:
                 report.log()
 
 
-def _writer(options: argparse.Namespace) -> "tuple[Callable[[Translation, int], str], int]":
-    """Return the format of a translation, by its index, and its number of lines."""
+def _formatted(options: argparse.Namespace, translation: "Translation", index: int) -> str:
+    """Return the lines to write for the translation of a line of an index."""
     if options.json:
         from seq2seq.inference.translation import translation_as_json
 
-        with_nbest = options.n_best is not None
-        return lambda translation, _: f"{translation_as_json(translation, with_nbest)}\n", 1
-    if options.n_best is not None:
-        return _as_nbest_list, options.n_best
-    return lambda translation, _: f"{translation.text}\n", 1
-
-
-def _as_nbest_list(translation: "Translation", index: int) -> str:
+        return f"{translation_as_json(translation, options.n_best is not None)}\n"
+    if options.n_best is None:
+        return f"{translation.text}\n"
     return "".join(
         f"{index} ||| {entry.text.replace(SEPARATOR, ESCAPED)} ||| {entry.score:.6f}\n"
         for entry in translation.n_best
@@ -262,12 +257,15 @@ def _check(options: argparse.Namespace, form: str) -> None:
         raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
     if options.shard and options.stream:
         raise UserError("translate: --shard cannot be used with --stream")
-    if len(options.text) == 1 and arguments.is_file(options.text[0]):
+    if len(options.text) == 1 and isfile(options.text[0]):  # noqa: PTH113
         name = shlex.quote(options.text[0])
         raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
     for option, remedy in (("prefix_file", "--prefix"), ("constraints", "--glossary")):
         if options.stream and getattr(options, option) is not None:
             text = "cannot be used with --stream (the number of input lines is unknown)"
             raise UserError(f"{arguments.option(option)} {text}; use {remedy}")
+    path = options.output
+    if options.stream and path and str(path) != "-" and not is_stream(path):
+        raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
     if LONE_SURROGATE.search(options.prefix or ""):
         raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -15,23 +16,10 @@ from seq2seq.runtime.errors import UserError, did_you_mean, shorten
 MAX_SHOWN = 30  # issues of a file in one message
 _SIMILAR, _SIMILAR_ELSEWHERE = 0.75, 0.85  # least likeness of a key of the section, or of another
 _LONGEST = 60  # characters of a name that spelling is compared for
+_WORDS = yaml.safe_load(Path(__file__).with_name("errors.yaml").read_text("utf-8"))
+_REASONS, _COMMON_NAMES = _WORDS["reasons"], _WORDS["names of other tools"]
 # Names of keys in several sections.
 _GENERIC = {"name", "names", "size", "type", "src", "tgt", "file", "columns", "tag", "weight"}
-_COMMON_NAMES = {  # that other tools give to keys
-    "attention": "model.score",
-    "batch_size": "training.batch_tokens",
-    "beam": "decoding.beam_size",
-    "clip_grad_norm": "training.clip_norm",
-    "early_stopping": "training.patience",
-    "epochs": "training.max_epochs",
-    "fp16": "training.precision",
-    "lr": "training.learning_rate",
-    "num_layers": "model.layers",
-    "output_dir": "run_dir",
-    "rnn_type": "model.cell",
-    "vocab_size": "vocabulary.size",
-    "dev": "data.valid",
-}
 
 
 class ConfigIssue(NamedTuple):
@@ -48,30 +36,6 @@ class ConfigError(UserError):
     def __init__(self, *lines: str, issues: Sequence[ConfigIssue] = ()) -> None:
         super().__init__(*lines)
         self.issues = tuple(issues)
-
-
-_REASONS = {  # by the error types of pydantic
-    "missing": "required key is missing",
-    "int_type": "must be an integer",
-    "int_parsing": "must be an integer",
-    "int_parsing_size": "must be an integer of fewer digits",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "string_type": "must be a string",
-    "path_type": "must be a file name",
-    "dict_type": "must be a section with keys",
-    "model_type": "must be a section with keys",
-    "too_short": "must not be empty",
-    "too_long": "must be at most {max_length}",
-    "greater_than": "must be greater than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
-    "literal_error": "must be {expected}",
-    "value_error": "{error}",
-}
 
 
 class Places(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import IO, Any, cast
 
 from seq2seq.runtime.errors import UserError, suggest_file
 from seq2seq.runtime.file_types import BZIP2, GZIP, HEAD_BYTES, describe, recognise
@@ -34,7 +34,6 @@ _VISIBLE = re.compile(
     r"\u202a-\u202e\u2060-\u206f\u2581\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
     r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-Line = TypeVar("Line", str, bytes)
 _TOOLS = {".gz": "gzip", ".bz2": "bzip2"}  # with -dc they decompress a file
 _TYPES = {".gz": GZIP, ".bz2": BZIP2}
 
@@ -83,7 +82,7 @@ def _blocks(file: IO[bytes], path: Path) -> Iterator[str]:
         raise UserError(f"{path}: the file is empty. It needs one sentence per line.")
     number = 1
     while block:
-        yield _decode(block, path, number)
+        yield decode(block, path, number)
         number += lines
         block, lines = _read_block(file, path, number)
 
@@ -92,13 +91,13 @@ def aligned_lines(src: Path, tgt: Path) -> Iterator[tuple[str, str]]:
     """Yield line n of both files together; raise UserError if their numbers of lines differ."""
     named = [(str(path), iter_lines(path)) for path in (src, tgt)]
     rule = "line n of one must translate line n of the other"
-    return cast(Iterator[tuple[str, str]], in_step(named, rule))
+    yield from in_step(named, rule)
 
 
 def in_step(
-    named: Sequence[tuple[str, Iterator[Line]]],
+    named: Sequence[tuple[str, Iterator[Any]]],
     rule: str = "line n of one must belong to line n of the other",
-) -> Iterator[tuple[Line, ...]]:
+) -> Iterator[tuple[Any, ...]]:
     """Yield line n of all texts together, given by name.
 
     Raises UserError with `rule` as soon as one of them ends before another.
@@ -116,7 +115,7 @@ def in_step(
         yield row
 
 
-def _count_from(number: int, line: Line | None, lines: Iterator[Line]) -> str:
+def _count_from(number: int, line: object, lines: Iterator[object]) -> str:
     """Return the number of lines of a text, of which `number` and perhaps `line` were read."""
     if line is None:
         return str(number)
@@ -195,8 +194,8 @@ def _check_nul(block: bytes, path: Path, number: int) -> None:
         )
 
 
-def _decode(block: bytes, path: Path, number: int) -> str:
-    """Decode complete lines, the first of which is line `number` of the file."""
+def decode(block: bytes, path: Path, number: int) -> str:
+    """Decode lines of a file from `number` on; raises UserError for NUL and for bytes not UTF-8."""
     _check_nul(block, path, number)
     try:
         return block.decode("utf-8")

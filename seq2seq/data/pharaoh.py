@@ -4,13 +4,12 @@ Words are those of `words_of`: what spaces separate in a line of the text, as to
 """
 
 import re
-from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.data import corpus as texts
-from seq2seq.data.lines import iter_lines
+from seq2seq.data.lines import in_step, iter_lines
 from seq2seq.data.vocabulary.vocabulary import words_of
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
@@ -31,7 +30,7 @@ def iter_linked_pairs(corpus: "ParallelFiles") -> Iterator[tuple[Pair, list[int]
 
 
 def aligned_pairs(
-    pairs: Iterable[Pair], path: Path, name: str, has_tag: bool
+    pairs: Iterator[Pair], path: Path, name: str, has_tag: bool
 ) -> Iterator[tuple[Pair, list[int]]]:
     """Yield each pair of a text with its links, line n of the file being those of pair n.
 
@@ -39,15 +38,9 @@ def aligned_pairs(
     word that the file does not count. Raises UserError for a line that is not in Pharaoh form, for
     a link to a word that the pair does not have, and for another number of lines than `name` has.
     """
-    lines = iter_lines(path)
-    for number, (pair, line) in enumerate(zip_longest(pairs, lines), start=1):
-        if pair is None or line is None:
-            count, excess = number - 1, 1 + sum(1 for _ in (lines if pair is None else pairs))
-            counts = (count + excess, count) if pair is None else (count, count + excess)
-            raise UserError(
-                f"{path}: has {counts[0]:,} lines but {name} has {counts[1]:,} pairs; line n must "
-                "be the alignment of pair n, blank for none"
-            )
+    rule = "line n must be the alignment of pair n, blank for none"
+    rows = in_step([(str(path), iter_lines(path)), (name, pairs)], rule)
+    for number, (line, pair) in enumerate(rows, start=1):
         yield pair, _links(line, pair, f"{path}:{number}", has_tag)
 
 

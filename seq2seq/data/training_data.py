@@ -19,7 +19,7 @@ import tempfile
 import unicodedata
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -43,7 +43,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import hides_bars
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX, check_paths
-from seq2seq.runtime.workers import WorkerPool, available_cores
+from seq2seq.runtime.workers import available_cores, worker_pool
 
 FOLDER = ".token-cache"
 PLACE = "SEQ2SEQ_CACHE"  # environment variable
@@ -336,10 +336,10 @@ def _take(path: Path) -> Chunk:
 
 
 @contextmanager
-def _worker_pool(count: int, work: Callable[..., Any]) -> Iterator[WorkerPool]:
+def _worker_pool(count: int, work: Callable[..., Any]) -> Iterator[ProcessPoolExecutor]:
     """Yield workers in which `_call` does the work."""
     try:
-        with WorkerPool(count, _work.append, (work,)) as pool:
+        with worker_pool(count, _work.append, (work,)) as pool:
             yield pool
     except BrokenProcessPool:
         raise RunError(

@@ -88,11 +88,9 @@ def by_words(attention: AttentionMap) -> AttentionMap:
 
     The weight of a source word is the sum over its tokens, that of a target word the mean.
     """
-    return attention._replace(
-        src_tokens=words_of_tokens(attention.src_tokens),
-        tgt_tokens=words_of_tokens(attention.tgt_tokens),
-        weights=word_weights(attention.weights, attention),
-    )
+    src, tgt = map(words_of_tokens, (attention.src_tokens, attention.tgt_tokens))
+    weights = word_weights(attention.weights, attention)
+    return attention._replace(src_tokens=src, tgt_tokens=tgt, weights=weights)
 
 
 def word_weights(weights: NDArray[Any], attention: AttentionMap) -> NDArray[np.float64]:
@@ -118,12 +116,9 @@ EOS, UNKNOWN_WORD = "</s>", "<unk>"
 def word_spans(tokens: Sequence[str]) -> list[range]:
     """Return the indices of each word's tokens; EOS and unknown words are words."""
     starts = [
-        index
-        for index, token in enumerate(tokens)
-        if index == 0
-        or token.startswith(SPACE)
-        or token == UNKNOWN_WORD
-        or EOS in tokens[index - 1 : index + 1]
+        i
+        for i, token in enumerate(tokens)
+        if i == 0 or token.startswith(SPACE) or token in (EOS, UNKNOWN_WORD) or tokens[i - 1] == EOS
     ]
     return [range(*span) for span in pairwise([*starts, len(tokens)])]
 
@@ -219,23 +214,17 @@ def notebook_maps(text: str, score: float, maps: Iterable[AttentionMap]) -> str:
 
 def heat_map(attention: AttentionMap) -> str:
     """Return the table of attention weights, which scrolls where it is too wide."""
-    src, tgt = attention.src_tokens, attention.tgt_tokens
+    src, tgt = (list(map(label_of, t)) for t in (attention.src_tokens, attention.tgt_tokens))
     columns = "".join(
         f'<th scope="col"{word_class}><span dir="auto"'
-        f"{' class=upright' if is_upright(label_of(token)) else ''}>"
-        f"{escape(label_of(token))}</span></th>"
-        for token, word_class in zip(src, _word_classes(src), strict=True)
+        f"{' class=upright' if is_upright(label) else ''}>{escape(label)}</span></th>"
+        for label, word_class in zip(src, _word_classes(attention.src_tokens), strict=True)
     )
-    rows = []
-    for token, word_class, values in zip(
-        tgt, _word_classes(tgt), attention.weights.tolist(), strict=True
-    ):
-        cells = "".join(
-            _cell(f"{label_of(token)} \N{LEFTWARDS ARROW} {label_of(source)}", value)
-            for source, value in zip(src, values, strict=True)
-        )
-        label = f'<th scope="row" dir="auto"{word_class}>{escape(label_of(token))}</th>'
-        rows.append(f"<tr>{label}{cells}</tr>\n")
+    rows, classes = [], _word_classes(attention.tgt_tokens)
+    for label, word_class, values in zip(tgt, classes, attention.weights.tolist(), strict=True):
+        cells = "".join(map(_cell, (f"{label} \N{LEFTWARDS ARROW} {name}" for name in src), values))
+        head = f'<th scope="row" dir="auto"{word_class}>{escape(label)}</th>'
+        rows.append(f"<tr>{head}{cells}</tr>\n")
     return (
         '<div class="attention-scroll"><table class="attention-map"><thead><tr>'
         f"<td></td>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"

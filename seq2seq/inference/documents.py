@@ -5,13 +5,13 @@ everything but the texts of SubRip and WebVTT stays as it is.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape, unescape
 from io import StringIO
 
 from seq2seq.data.sentences import MARKS
-from seq2seq.inference.inline_markup import Fragment, Segment, segments
+from seq2seq.inference.inline_markup import Escape, Fragment, Segment, segments
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DOCUMENT_FORMATS
@@ -27,7 +27,7 @@ class SourceDocument:
 
     def __init__(self, text: str, format: str) -> None:
         """Read a document; raises UserError for an unknown format."""
-        self._escape: Callable[[str], str] = str
+        self._escape: Escape = str
         if format == "html":
             self._parts, self._escape = list(read_html(text)), escaping(text)
         elif format in ("srt", "vtt"):
@@ -38,30 +38,16 @@ class SourceDocument:
         else:
             formats = ", ".join(DOCUMENT_FORMATS)
             raise UserError(f"use one of {formats}", argument="format", value=format)
-        self._segments = [part for part in self._parts if isinstance(part, Segment)]
-
-    @property
-    def lines(self) -> list[str]:
-        """Return the lines to translate, without markup."""
-        return [segment.text for segment in self._segments]
-
-    @property
-    def numbers(self) -> list[int]:
-        """Return the line of the document at which each of `lines` begins, from 1."""
-        return [segment.number for segment in self._segments]
-
-    @property
-    def has_inline_markup(self) -> bool:
-        """Return whether attention weights place markup in the translations."""
-        return any(segment.nodes for segment in self._segments)
+        texts = [part for part in self._parts if isinstance(part, Segment)]
+        self.lines = [segment.text for segment in texts]  # to translate, without markup
+        self.numbers = [segment.number for segment in texts]  # at which they begin, from 1
+        self.has_inline_markup = any(segment.nodes for segment in texts)  # placed by attention
 
     def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
         """Return the document with a translation of each line: that of a rank, from 0."""
         remaining = iter(translations)
         return "".join(
-            part.translated(next(remaining), rank, self._escape)
-            if isinstance(part, Segment)
-            else part
+            part if isinstance(part, str) else part.translated(next(remaining), rank, self._escape)
             for part in self._parts
         )
 
@@ -76,8 +62,8 @@ def _read_lines(text: str) -> Iterator[str | Segment]:
 def _read_subtitles(text: str, is_vtt: bool) -> Iterator[str | Segment]:
     """Yield the segments of subtitles, and what is between them.
 
-    The lines of a cue are a segment, as are cues that a sentence without an end and its
-    continuation in lower case join; a line that begins with a dash begins one.
+    The lines of a cue are a segment, as are cues that share a sentence: the next one begins in
+    lower case. A line that begins with a dash begins one.
     """
     fragments: list[Fragment] = []
     between, said, begun, cues = "", "", 1, 1
@@ -114,7 +100,6 @@ def _lines(text: str, is_vtt: bool) -> Iterator[tuple[int, str, str, bool]]:
 
 
 def _continues(said: str, following: str) -> bool:
-    """Return whether a text continues the sentence of the text before it."""
     said, following = (_TAG.sub("", text).strip() for text in (said, following))
     letter = next(filter(str.isalpha, following), "")
     return bool(said) and letter.islower() and said[-1] not in MARKS
@@ -179,7 +164,7 @@ def read_html(text: str) -> Iterator[str | Segment]:
     yield from _segment(fragments, number)
 
 
-def escaping(text: str) -> Callable[[str], str]:
+def escaping(text: str) -> Escape:
     """Write `&<>` as entities, and others that the document only has as entities as these."""
     fragments = [fragment for fragment in _html_fragments(text) if fragment.kind == "text"]
     entities = {e: unescape(e) for fragment in fragments for e in _ENTITY.findall(fragment.raw)}

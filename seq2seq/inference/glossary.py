@@ -27,45 +27,36 @@ class Glossary:
     """
 
     def __init__(
-        self,
-        terms: Mapping[str, str] | Iterable[Sequence[str]],
-        places: Sequence[str] | None = None,
+        self, terms: Mapping[str, str] | Iterable[Sequence[str]], places: Sequence[str] = ()
     ) -> None:
-        """Take pairs of source and target, or a dict, and the place of each to name in errors.
-
-        Raises UserError for a blank side, or a source with two targets.
-        """
+        """Take pairs of source and target, or a dict, and their places; raises UserError."""
         self._targets: dict[str, str] = {}
         pairs = terms.items() if isinstance(terms, Mapping) else terms
         for number, (src, tgt) in enumerate(pairs):
-            place = f"glossary term {number + 1}" if places is None else places[number]
+            place = places[number] if places else f"glossary term {number + 1}"
             key = _joined(src)
             if is_blank(key) or is_blank(tgt):
                 raise UserError(f"{place}: a side is blank; give both")
             if self._targets.setdefault(key, tgt) != tgt:
-                raise UserError(
-                    f"{place}: {key!r} has two translations, "
-                    f"{self._targets[key]!r} and {tgt!r}; keep one"
-                )
-        lengths = sorted({(key[0], len(key)) for key in self._targets}, reverse=True)
+                targets = f"{self._targets[key]!r} and {tgt!r}"
+                raise UserError(f"{place}: {key!r} has two translations, {targets}; keep one")
         self._lengths: dict[str, list[int]] = {}  # by the first character, longest first
-        for first, length in lengths:
+        for first, length in sorted({(key[0], len(key)) for key in self._targets}, reverse=True):
             self._lengths.setdefault(first, []).append(length)
 
     @classmethod
     def read(cls, path: Path | str) -> Self:
         """Read a TSV of source and target phrases; raises UserError with the line."""
         path = Path(path)
-        terms, places = [], []
+        terms: dict[str, list[str]] = {}  # by their places
         for number, line in enumerate(read_lines(path), start=1):
             if is_blank(line):
                 continue
             place, columns = f"{path}:{number}", line.split("\t")
             if len(columns) != 2 or any(map(is_blank, columns)):
                 raise UserError(f"{place}: must be a source phrase, a tab and a target phrase")
-            terms.append((columns[0], columns[1]))
-            places.append(place)
-        return cls(terms, places)
+            terms[place] = columns
+        return cls(terms.values(), list(terms))
 
     def terms(self) -> Iterator[tuple[str, str]]:
         """Yield the source phrases and the target phrases that translate them."""
@@ -103,14 +94,8 @@ def _joined(text: str) -> str:
 
 def _is_bounded(phrase: str, text: str, start: int) -> bool:
     """Return whether no word of a script with spaces continues beyond the phrase at `start`."""
-    end = start + len(phrase)
-    before, after = text[max(0, start - 1) : start], text[end : end + 1]
-    return not (
-        (is_letter(phrase[0]) and _is_of_word(before))
-        or (is_letter(phrase[-1]) and _is_of_word(after))
+    before, after = text[max(0, start - 1) : start], text[start + len(phrase) :][:1]
+    return not any(
+        is_letter(letter) and (c == "_" or (c != "" and unicodedata.category(c)[0] in "LMN"))
+        for letter, c in ((phrase[0], before), (phrase[-1], after))
     )
-
-
-def _is_of_word(character: str) -> bool:
-    """Return whether a character, "" at an end of the text, is a part of a word."""
-    return character == "_" or (character != "" and unicodedata.category(character)[0] in "LMN")

@@ -18,7 +18,9 @@ from seq2seq.inference.attention_map import EOS
 from seq2seq.inference.search.lexical import is_letter
 from seq2seq.inference.translation import Translation
 
-Gains = NDArray[np.float32]  # one for each word of a translation
+Escape = Callable[[str], str]
+Weights = NDArray[np.float32]
+Gains = Weights  # one for each word of a translation
 MAX_DEPTH = 50  # levels of elements; deeper tags are placed one by one
 MAX_FRAGMENTS = 500  # maximum of a segment, whose time grows with their square
 MAX_COMPARED = 500  # characters by which a text and its tokens may differ
@@ -55,9 +57,7 @@ class Segment(NamedTuple):
     nodes: Sequence[Node] = ()
     number: int = 1  # line of the document where it begins
 
-    def translated(
-        self, translation: Translation, rank: int = 0, escape: Callable[[str], str] = str
-    ) -> str:
+    def translated(self, translation: Translation, rank: int, escape: Escape) -> str:
         """Return an entry of an n-best list with the markup, and its text escaped."""
         target = translation.n_best[rank].text
         if not self.nodes:
@@ -78,8 +78,7 @@ def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[No
                 if fragment.kind == "text":
                     stack[-1].children.append(Node(" ", len(text), len(text)))
             if fragment.kind == "break":
-                place = len(text)
-                stack[-1].children.append(Node(fragment.raw, place, place, is_break=True))
+                stack[-1].children.append(Node(fragment.raw, len(text), len(text), is_break=True))
             text += content
         elif fragment.kind == "open" and are_paired:
             if len(stack) > MAX_DEPTH:
@@ -121,23 +120,20 @@ def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segme
         yield "".join(fragment.raw for fragment in fragments)
         return
     for start in range(0, len(fragments), MAX_FRAGMENTS):
-        chosen = fragments[start : start + MAX_FRAGMENTS]
-        yield Segment(*_read(chosen, are_paired=True), number)
+        yield Segment(*_read(fragments[start : start + MAX_FRAGMENTS], are_paired=True), number)
 
 
 class _Links:
     """Links from the words of a translation to the characters of its source."""
 
-    def __init__(
-        self, source: str, translation: Translation, rank: int, escape: Callable[[str], str]
-    ) -> None:
+    def __init__(self, source: str, translation: Translation, rank: int, escape: Escape) -> None:
         entry = translation.n_best[rank]
         self.source, self.target, self.escape = source, entry.text, escape
         self.words = list(_words(entry.text))
         self.source_words = list(_words(source))
         bounds = np.array([(word.start, word.stop) for word in self.words], np.float32)
         self._bounds = bounds.reshape(-1, 2) * (max(1, len(source)) / max(1, len(entry.text)))
-        self._attention: NDArray[np.float32] | None = None
+        self._attention: Weights | None = None
         if entry.attention is not None and entry.attention.size:
             columns = _spelled(source, translation.src_tokens)
             rows = _spelled(entry.text, entry.tokens)
@@ -145,9 +141,7 @@ class _Links:
             self._first = np.cumsum([0, *(column >= 0 for column in columns)])
             self._attention = self._by_word(rows, entry.attention)
 
-    def _by_word(
-        self, rows: Sequence[int], attention: NDArray[np.float32]
-    ) -> NDArray[np.float32] | None:
+    def _by_word(self, rows: Sequence[int], attention: Weights) -> Weights | None:
         """Return the attention [words, S + 1] of words to tokens, summed from the first one."""
         if not self._columns:
             return None
@@ -294,8 +288,7 @@ class _Area:
             return self._end
         before = self._links.source[: node.start]
         if not before[-1].isspace():
-            word = self._gains(before.rfind(" ") + 1, node.start)
-            return self._words[int(word.argmax())].stop
+            return self._words[int(self._gains(before.rfind(" ") + 1, node.start).argmax())].stop
         scores = self._near(node.start) + self._sums(node.start) / len(self._words)
         number = int(scores.argmax())
         return self._words[number].start if number < len(self._words) else self._end

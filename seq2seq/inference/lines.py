@@ -72,9 +72,7 @@ def split_line(line: str, vocabulary: Vocabulary, max_length: int) -> tuple[list
     return parts, left_out
 
 
-def _group(
-    words: list[str], lengths: list[int], vocabulary: Vocabulary, max_length: int
-) -> Iterator[str]:
+def _group(words: list[str], lengths: list[int], src: Vocabulary, max_length: int) -> Iterator[str]:
     """Group words, of `lengths` tokens each, into parts of at most `max_length` tokens."""
     group: list[str] = []
     room = max_length
@@ -83,13 +81,13 @@ def _group(
             yield " ".join(group)
             group, room = [], max_length
         if length > MAX_PARTS * max_length:
-            yield from islice(_split_word(word, vocabulary, max_length), MAX_PARTS)
+            yield from islice(_split_word(word, src, max_length), MAX_PARTS)
             continue
         tail = word
         if length > max_length:
-            *heads, tail = _split_word(word, vocabulary, max_length)
+            *heads, tail = _split_word(word, src, max_length)
             yield from heads
-            length = len(vocabulary.encode([tail])[0])
+            length = len(src.encode([tail])[0])
         if length:
             group.append(tail)
             room -= length
@@ -97,15 +95,13 @@ def _group(
         yield " ".join(group)
 
 
-def _split_word(word: str, vocabulary: Vocabulary, max_length: int) -> Iterator[str]:
+def _split_word(word: str, src: Vocabulary, max_length: int) -> Iterator[str]:
     """Split a word into parts of at most `max_length` tokens, in linear time, symbols intact."""
 
     def reached(start: int, ends: list[int]) -> int:
-        return bisect_right(
-            ends, max_length, key=lambda end: len(vocabulary.encode([word[start:end]])[0])
-        )
+        return bisect_right(ends, max_length, key=lambda end: len(src.encode([word[start:end]])[0]))
 
-    cuts = vocabulary.cuts(word)
+    cuts = src.cuts(word)
     start = done = 0
     while done < len(cuts):
         done += max(1, reached(start, cuts[done : done + 8 * max_length]))

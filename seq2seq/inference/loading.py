@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -44,10 +45,7 @@ DEFAULT_OPTIONS = ModelOptions()
 
 @dataclass(eq=False)
 class LoadedModel:
-    """A trained model, or an ensemble, with its vocabularies and the settings of its config.
-
-    On a CPU the engine is that of ONNX Runtime, for which torch is not imported.
-    """
+    """A trained model, or an ensemble, with its vocabularies and the settings of its config."""
 
     engine: Engine
     vocabularies: Vocabularies
@@ -67,10 +65,8 @@ class LoadedModel:
         options = replace(options, device=str(options.device))
         exported = [path for path in paths if is_export(path)]
         if exported and len(exported) < len(paths):
-            raise UserError(
-                f"{exported[0]}: is an exported model, which forms ensembles with other exported "
-                "models only; give the run folders of all"
-            )
+            text = "is an exported model, which forms ensembles with other exported models only"
+            raise UserError(f"{exported[0]}: {text}; give the run folders of all")
         on_cpu = bool(exported) or is_cpu(options.device)
         if options.float16 and on_cpu:
             text = f"needs a CUDA GPU; remove it, or use {argument('int8', True)} on a CPU"
@@ -113,15 +109,12 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
         raise UserError(text, argument="device", value=options.device)
     described = [read_description(folder) for folder in folders]
     first = described[0]
-    engine_folder.check_fit(
-        folders, [(model.vocabularies, " to ".join(model.languages)) for model in described]
-    )
+    shared = [(model.vocabularies, " to ".join(model.languages)) for model in described]
+    engine_folder.check_fit(folders, shared)
     vocabularies = load_vocabularies(folders[0] / VOCABULARY, checksums=first.vocabularies)
-    networks = [
-        network
-        for folder, description in zip(folders, described, strict=True)
-        for network in _networks(folder, description, len(vocabularies.tgt), options.int8)
-    ]
+    networks: list[Network] = []
+    for folder, description in zip(folders, described, strict=True):
+        networks += _networks(folder, description, len(vocabularies.tgt), options.int8)
     return {
         "engine": OnnxEngine(networks),
         "vocabularies": vocabularies,
@@ -132,22 +125,16 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     }
 
 
-def _networks(
-    folder: Path, description: Description, vocabulary_size: int, int8: bool
-) -> Iterator[Network]:
-    sums = description.sha256
+def _networks(folder: Path, description: Description, size: int, int8: bool) -> Iterator[Network]:
+    sums, read = description.sha256, partial(engine_folder.read_graph, folder)
     for names in description.models:
         files = (names[part] for part in GraphFiles._fields)
-        graphs = GraphFiles(
-            *(engine_folder.read_graph(folder, name, sums.get(name)) for name in files)
-        )
+        graphs = GraphFiles(*(read(name, sums.get(name)) for name in files))
         try:
-            yield load_network(graphs, vocabulary_size, int8 and not description.int8)
+            yield load_network(graphs, size, int8 and not description.int8)
         except GraphError as error:
-            raise UserError(
-                f"{folder}: {' and '.join(names.values())} cannot be used: {error}; export the "
-                "run again"
-            ) from None
+            text = f"{' and '.join(names.values())} cannot be used: {error}"
+            raise UserError(f"{folder}: {text}; export the run again") from None
 
 
 def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | None:
@@ -166,7 +153,6 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
 
 
 def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
-    """Return the fields of run folders with the plain models."""
     with _needs_train(paths[0]):
         from seq2seq.engines.torch.engine import Ensemble
         from seq2seq.engines.torch.graphs import engine_for
@@ -175,27 +161,19 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
         from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
-    _check_computed(paths[0], device, options)
-    runs = [load_model(path, device) for path in paths]
-    check_runs(runs)
-    models = [run.model.half() if options.float16 else run.model for run in runs]
-    return {
-        "engine": engine_for(models[0] if len(models) == 1 else Ensemble(models), device),
-        "device": device,
-        **_of_run(runs[0], options),
-    }
-
-
-def _check_computed(path: Path, device: "torch.device", options: ModelOptions) -> None:
-    """Raise UserError for options that torch does not compute on the device."""
     if options.int8:
-        text = f"torch computes {path}, as it has no ONNX form; remove the option"
+        text = f"torch computes {paths[0]}, as it has no ONNX form; remove the option"
         if device.type != "cpu":
             text = f"runs on the CPU only, not on {device}; add {argument('device', 'cpu')}"
         raise UserError(text, argument="int8", value=True)
     if options.float16 and device.type != "cuda":
         text = f"needs a CUDA GPU, not {device}; remove it"
         raise UserError(text, argument="float16", value=True)
+    runs = [load_model(path, device) for path in paths]
+    check_runs(runs)
+    models = [run.model.half() if options.float16 else run.model for run in runs]
+    engine = engine_for(models[0] if len(models) == 1 else Ensemble(models), device)
+    return {"engine": engine, "device": device, **_of_run(runs[0], options)}
 
 
 def _of_run(run: "StoredRun", options: ModelOptions) -> dict[str, Any]:

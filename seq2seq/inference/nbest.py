@@ -47,7 +47,10 @@ class AttentionBlocks:
 
 @dataclass(frozen=True)
 class NBestEntry:
-    """One translation of an n-best list, of T target tokens; see `Translation`."""
+    """One translation of an n-best list, of T target tokens; see `Translation`.
+
+    Scores of beams have the coverage penalty, too. A line in parts has the mean by target tokens.
+    """
 
     text: str
     score: float  # log-probability in nats / T ** length_penalty
@@ -58,12 +61,12 @@ class NBestEntry:
 
     @property
     def attention(self) -> NDArray[np.float32] | None:
-        """Return the attention weights [T, S] of this entry, or None."""
+        """Return the attention weights [T, S], rows of sum 1 (at most 1 with local_p), or None."""
         return None if self.attention_blocks is None else self.attention_blocks.matrix()
 
     @property
     def head_attention(self) -> NDArray[np.float32] | None:
-        """Return the attention weights [M, T, S] of each head for this entry, or None."""
+        """Return the attention weights [M, T, S] of each head, whose mean `attention` is."""
         return None if self.head_blocks is None else self.head_blocks.matrix()
 
 
@@ -96,9 +99,9 @@ def fill(
 ) -> None:
     """Extend lists of merged candidates, in place, until each has `n_best` texts.
 
-    `search(numbers, size)` returns the candidates of these lists for a beam of `size`. The beam is
-    doubled up to MAX_WIDENING times the size and MAX_BEAM; what it finds then enters the list only
-    below its first entry, so that the best translation does not depend on `n_best`.
+    `search(numbers, size)` returns the candidates of these lists for a beam of `size`, which is
+    doubled up to MAX_WIDENING times and MAX_BEAM. What it finds enters the list below its first
+    entry only: the best translation does not depend on `n_best`.
     """
     size = beam_size
     while size < MAX_WIDENING * beam_size and 2 * size <= MAX_BEAM:
@@ -116,9 +119,7 @@ Metric = Literal["chrf", "bleu"]
 METRICS = ("chrf", "bleu")
 
 
-def expected_utilities(
-    texts: Sequence[str], weights: Sequence[float], metric: Metric
-) -> list[float]:
+def expected_utilities(texts: list[str], weights: list[float], metric: Metric) -> list[float]:
     """Return the expected utility of each text against all texts, weighted (Kumar & Byrne 2004).
 
     `U(h) = sum over r of p(r) u(h, r)`, where `u` is sacrebleu's sentence chrF, or BLEU with

@@ -22,16 +22,13 @@ class Requirements:
     def __init__(self, vocabularies: Vocabularies, words: tuple[str, ...] = ()) -> None:
         """Take the vocabularies, and words and phrases that no translation contains."""
         self._vocabularies = vocabularies
-        is_free = all(map(is_blank, words))
-        self.forbidden = None if is_free else Forbidden(vocabularies.tgt, words)
+        self._phrases = lexical_constraints.LexicalMaker(vocabularies.tgt)
+        tgt = vocabularies.tgt
+        self.forbidden = None if all(map(is_blank, words)) else Forbidden(tgt, words)
 
     @cached_property
     def _prefixes(self) -> lexical_constraints.PrefixMaker:
         return lexical_constraints.PrefixMaker(self._vocabularies.tgt)
-
-    @cached_property
-    def _phrases(self) -> lexical_constraints.LexicalMaker:
-        return lexical_constraints.LexicalMaker(self._vocabularies.tgt)
 
     @cached_property
     def _marks(self) -> tuple[int, ...]:
@@ -42,8 +39,7 @@ class Requirements:
 
     def waiting_marks(self, text: str) -> tuple[int, ...]:
         """Return the tokens of final marks for a source of one sentence, else none."""
-        is_single = sum(character in MARKS for character in text.strip()[:-1]) == 0
-        return self._marks if is_single else ()
+        return () if any(character in MARKS for character in text.strip()[:-1]) else self._marks
 
     def is_forbidden(self, text: str) -> bool:
         """Return whether a text has a forbidden word or phrase."""
@@ -78,10 +74,8 @@ class Requirements:
         """
         for phrase in (*phrases, *terms):
             if self.is_forbidden(" ".join(normalized(phrase).split())):
-                raise UserError(
-                    f"{place}: {phrase[:60]!r} is required and contains a forbidden word; allow "
-                    "the word, or do not require it"
-                )
+                text = f"{place}: {phrase[:60]!r} is required and contains a forbidden word"
+                raise UserError(f"{text}; allow the word, or do not require it")
         if (names := self._vocabularies.names) is not None:
             phrases = [names.mask_target(phrase, masked.names) for phrase in phrases]
             terms = [names.mask_target(term, masked.names) for term in terms]
@@ -92,33 +86,29 @@ class Requirements:
         return lexical_constraints.merge(lexical, self._phrases.possible(words))
 
 
-def prefix_texts(lines: Sequence[str], prefixes: Iterable[str] | None) -> list[str]:
-    """Return the prefix of each line, "" for none; raises UserError for others, or TypeError."""
+def prefix_texts(count: int, prefixes: Iterable[str] | None) -> list[str]:
+    """Return the prefixes of lines, "" for none; raises UserError for others, or TypeError."""
     if prefixes is None:
-        return [""] * len(lines)
+        return [""] * count
     prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
-    _check_count(prefixes, "prefixes", lines, "one per line, '' for none")
+    _check_count(prefixes, "prefixes", count, "one per line, '' for none")
     lexical_constraints.check_prefixes(prefixes)
     return prefixes
 
 
-def phrase_lists(
-    lines: Sequence[str], constraints: Iterable[Sequence[str]] | None
-) -> list[Sequence[str]]:
-    """Return the phrases of each line; raises UserError for another number, or TypeError."""
+def phrase_lists(count: int, constraints: Iterable[Sequence[str]] | None) -> list[Sequence[str]]:
+    """Return the phrases of lines; raises UserError for another number, or TypeError."""
     if constraints is None:
-        return [()] * len(lines)
-    constraints = argument_types.ordered(
-        constraints, "constraints", "a list with a list of str for each line, [] for none"
-    )
+        return [()] * count
+    rule = "a list with a list of str for each line, [] for none"
     phrases = [
         argument_types.text_list(texts, f"constraints[{number}]", "phrases, [] for none")
-        for number, texts in enumerate(constraints)
+        for number, texts in enumerate(argument_types.ordered(constraints, "constraints", rule))
     ]
-    _check_count(phrases, "constraints", lines, "one list per line, [] for none")
+    _check_count(phrases, "constraints", count, "one list per line, [] for none")
     return [[phrase for phrase in texts if not is_blank(phrase)] for texts in phrases]
 
 
-def _check_count(values: Sequence[object], name: str, lines: Sequence[str], rule: str) -> None:
-    if len(values) != len(lines):
-        raise UserError(f"{len(values)} {name} for {len(lines)} lines; give {rule}")
+def _check_count(values: Sequence[object], name: str, count: int, rule: str) -> None:
+    if len(values) != count:
+        raise UserError(f"{len(values)} {name} for {count} lines; give {rule}")

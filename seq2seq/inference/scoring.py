@@ -73,30 +73,25 @@ def score_lines(
 
 
 def attend(
-    translator: LoadedModel,
-    lines: Iterable[str],
-    translations: Iterable[str],
-    head_attention: bool = False,
+    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str], heads: bool = False
 ) -> Iterator[Translation]:
     """Yield the given translation of each line with the attention weights of forced decoding.
 
-    Blank sides, and lines of more than MAX_ATTENTION_TOKENS, have no weights. With
-    `head_attention`, those of each head are returned, too. Raises errors as `score_lines` does.
+    Blank sides, and lines of more than MAX_ATTENTION_TOKENS, have no weights. With `heads`, those
+    of each head are returned, too. Raises errors as `score_lines` does.
     """
     pairs = _encoded(translator, lines, translations)
     for rows in bounded_slices([(len(p.src_ids) + 1) * (len(p.tgt_ids) + 1) for p in pairs]):
         attended = [pair for pair in pairs[rows] if pair.has_attention]
         ids = [pair.src_ids for pair in attended], [pair.tgt_ids for pair in attended]
-        decoded = iter(forced_decodings(translator.engine, *ids, True, head_attention))
+        decoded = iter(forced_decodings(translator.engine, *ids, True, heads))
         for pair in pairs[rows]:
             entry, tokens = NBestEntry(pair.translation, 0.0), list[str]()
             if pair.has_attention:
                 log_probs, *weights = next(decoded)
                 scored = _scored_line(translator, pair, log_probs)
-                tokens, blocks = scored.src_tokens, map(as_blocks, weights)
-                entry = NBestEntry(
-                    pair.translation, scored.score, scored.tokens, log_probs, *blocks
-                )
+                tokens, values = scored.src_tokens, (scored.score, scored.tokens, log_probs)
+                entry = NBestEntry(pair.translation, *values, *map(as_blocks, weights))
             yield Translation([entry], tokens)
 
 
@@ -149,13 +144,12 @@ def _scored_line(translator: LoadedModel, pair: _EncodedPair, log_probs: list[fl
     total = total_of(log_probs)
     norm = length_penalty(np.array(len(log_probs)), translator.decoding.length_penalty)
     src, tgt, names = translator.vocabularies
+    spelled = names.spellings(pair.source) if names else {}
     return ScoredLine(
         total / float(norm),
         total,
         with_names(src.tokens([*pair.src_ids, EOS_ID]), pair.source.names),
-        with_names(
-            tgt.tokens([*pair.tgt_ids, EOS_ID]), names.spellings(pair.source) if names else {}
-        ),
+        with_names(tgt.tokens([*pair.tgt_ids, EOS_ID]), spelled),
         log_probs,
     )
 

@@ -33,7 +33,6 @@ class Journal:
     """Open journal: the number of lines that are translated, and their translations."""
 
     def __init__(self, path: Path, file: IO[bytes], done: int) -> None:
-        """Take a file whose position is the end of its last complete line."""
         self.path, self.done = path, done
         self._file = file
 
@@ -50,9 +49,8 @@ class Journal:
             file.seek(0)
             begun, expected = file.readline(), _MARK + f"{settings}\n".encode()
             if not (begun.startswith(_MARK) or _MARK.startswith(begun)):
-                raise UserError(
-                    f"{path}: is not a journal of translations. Remove the file to begin again"
-                )
+                text = "is not a journal of translations. Remove the file to begin again"
+                raise UserError(f"{path}: {text}")
             end, done = len(begun), 0
             for line in file:
                 if line.endswith(b"\n"):
@@ -61,10 +59,9 @@ class Journal:
             file.seek(end)
             if begun != expected:
                 if done and not overwrite:
-                    raise UserError(
-                        f"{path}: was begun with other settings. Repeat that command, or pass "
-                        f"{argument('overwrite', True)} to begin again"
-                    )
+                    remedy = f"Repeat that command, or pass {argument('overwrite', True)}"
+                    text = f"was begun with other settings. {remedy} to begin again"
+                    raise UserError(f"{path}: {text}")
                 journal.done = file.seek(0)
                 journal._append(expected)
             yield journal
@@ -83,9 +80,8 @@ class Journal:
                 try:
                     yield json.loads(line)
                 except ValueError:
-                    raise UserError(
-                        f"{self.path}:{number}: is damaged. Remove the file to begin again"
-                    ) from None
+                    text = "is damaged. Remove the file to begin again"
+                    raise UserError(f"{self.path}:{number}: {text}") from None
 
     def _append(self, content: bytes) -> None:
         with write_errors(self.path):
@@ -113,14 +109,12 @@ class SyntheticCorpus(NamedTuple):
     @property
     def columns(self) -> tuple[str, str]:
         """Return the names of the columns of a table: the codes of the languages."""
-        src, tgt = self.languages
-        return ("src", "tgt") if src == tgt else (src, tgt)
+        return self.languages if len({*self.languages}) == 2 else ("src", "tgt")
 
     @property
     def journal(self) -> Path:
         """Return the file of the translations so far."""
-        first = self.outputs[0]
-        return first.with_name(f"{first.name}.journal")
+        return self.outputs[0].with_name(f"{self.outputs[0].name}.journal")
 
     def lines(self) -> Iterator[str]:
         """Yield the lines to translate; raises UserError for text that cannot be read."""
@@ -133,12 +127,10 @@ class SyntheticCorpus(NamedTuple):
         files = [*self.inputs, *(Path(run) / BEST for run in runs)]
         return {path: checksum_of_file(path) for path in files}
 
-    def settings(
-        self, checksums: Iterable[str], decoding: DecodingConfig, options: ModelOptions
-    ) -> str:
+    def settings(self, sums: Iterable[str], decoding: DecodingConfig, options: ModelOptions) -> str:
         """Return a checksum of all that decides the translations."""
         how = decoding, [*options.overrides], options.int8, options.float16
-        facts = [*checksums, self.beam_size, self.search.sampling, *how]
+        facts = [*sums, self.beam_size, self.search.sampling, *how]
         return hashlib.sha256(repr(facts).encode()).hexdigest()
 
     def translate(
@@ -149,17 +141,12 @@ class SyntheticCorpus(NamedTuple):
         on_translated: Callable[[int], object] | None = None,
     ) -> Iterator[list[Translation]]:
         """Translate the lines that the journal lacks; yield each batch before it is recorded."""
-        sampling = self.search.sampling
-        n_best = 1 if sampling is None else sampling.samples
+        search, size = self.search, self.beam_size
+        n_best = 1 if search.sampling is None else search.sampling.samples
         lines = islice(self.lines(), journal.done, None)
         while batch := list(islice(lines, batch_lines)):
             translations = translator.translate(
-                batch,
-                self.beam_size,
-                n_best,
-                text_only=True,
-                on_translated=on_translated,
-                settings=self.search,
+                batch, size, n_best, text_only=True, on_translated=on_translated, settings=search
             )
             yield translations
             journal.append([[entry.text for entry in line.n_best] for line in translations])

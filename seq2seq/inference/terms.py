@@ -47,22 +47,16 @@ def placed(part: Part, hypothesis: Hypothesis, vocabularies: Vocabularies) -> Pa
     return replace(part, prefix=Prefix(states, []), lexical=part.phrases, terms=())
 
 
-def _token_spans(
-    terms: Sequence[Term], text: str, tokens: Sequence[str]
-) -> list[tuple[int, int]] | None:
+def _token_spans(terms: Sequence[Term], text: str, tokens: Sequence[str]) -> list[range] | None:
     """Return the source tokens of each term's phrase; None if the tokens do not spell the text."""
     spelled = "".join(tokens).replace(SPACE, " ")
     if spelled.strip(" ") != " ".join(text.split()):
         return None
     shift = len(spelled) - len(spelled.lstrip(" "))
     ends = np.cumsum([len(token) for token in tokens])
-    return [
-        (
-            int(np.searchsorted(ends, term.start + shift, side="right")),
-            int(np.searchsorted(ends, term.end + shift, side="left")) + 1,
-        )
-        for term in terms
-    ]
+    firsts = np.searchsorted(ends, [term.start + shift for term in terms], side="right")
+    lasts = np.searchsorted(ends, [term.end + shift for term in terms], side="left")
+    return [range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]
 
 
 def _words(tokens: Sequence[str]) -> Iterator[range]:
@@ -76,20 +70,17 @@ def _words(tokens: Sequence[str]) -> Iterator[range]:
             start = place + 1
 
 
-def _places(
-    weights: Array, words: Sequence[range], spans: Sequence[tuple[int, int]]
-) -> list[range] | None:
+def _places(weights: Array, words: Sequence[range], spans: Sequence[range]) -> list[range] | None:
     """Return the tokens that each term replaces: those of the words that attend to its phrase.
 
     A word attends to a phrase as one of its tokens does, unless that attends much more to another
     source token. Phrases take words in the order of their attention; words beside these that attend
     to the same phrase nearly as much are replaced with them.
     """
-    to_spans = [weights[:, first:last].sum(axis=1) for first, last in spans]
+    to_spans = [weights[:, span.start : span.stop].sum(axis=1) for span in spans]
     to_spans = [np.where(rows >= PROMINENT * weights.max(axis=1), rows, 0.0) for rows in to_spans]
-    attention = np.array(
-        [[rows[word.start : word.stop].max() for word in words] for rows in to_spans]
-    )  # [terms, words]
+    words_of = [[rows[word.start : word.stop].max() for word in words] for rows in to_spans]
+    attention = np.array(words_of)  # [terms, words]
     places: dict[int, range] = {}
     taken = np.zeros(len(words), bool)
     while len(places) < len(spans):

@@ -99,7 +99,7 @@ class LineSteps:
         self, loaded: LoadedModel, requirements: Requirements, settings: SearchSettings
     ) -> None:
         self._vocabularies, self._max_length = loaded.vocabularies, loaded.max_length
-        self._source, self._requirements, self._settings = loaded.source, requirements, settings
+        self._source, self.requirements, self.settings = loaded.source, requirements, settings
         self._prefix = cache(requirements.prefix)
 
     def prepare(
@@ -110,11 +110,10 @@ class LineSteps:
         return_attention: bool = True,
     ) -> list[SourceLine]:
         """Return the lines with their parts; arguments are those of `Translator.stream`."""
-        starts = prefix_texts(lines, prefixes)
-        required = phrase_lists(lines, constraints)
+        required = prefix_texts(len(lines), prefixes), phrase_lists(len(lines), constraints)
         prepared = [
             SourceLine(*texts, parts=[Part(Masked(texts[0], {}))])
-            for texts in zip(lines, starts, required, strict=True)
+            for texts in zip(lines, *required, strict=True)
         ]
         for line in prepared:
             line.notes += self._source.notes(line.text)
@@ -160,7 +159,6 @@ class LineSteps:
         self._complete(line)
 
     def _complete(self, line: SourceLine) -> None:
-        """Add to parts what lines of the training text have."""
         self._add_tag(line)
         self._add_final_marks(line)
 
@@ -184,9 +182,8 @@ class LineSteps:
             tag = f"{line.tag} " if line.tag else ""
             text = part.masked.text
             head, body, tail = self._source.affixes(text.removeprefix(tag))
-            if (line.prefix and place == 0) or any(
-                symbol in head for symbol in self._vocabularies.src.symbols
-            ):
+            symbols = self._vocabularies.src.symbols
+            if (line.prefix and place == 0) or any(symbol in head for symbol in symbols):
                 head, body = "", head + body
             if head or tail:
                 start = tag if text.startswith(tag) else ""
@@ -209,11 +206,8 @@ class LineSteps:
             text = self._source.with_final_mark(part.masked.text, line.tag)
             if text == part.masked.text:
                 continue
-            if (
-                len(line.parts) == 1
-                and not line.left_out
-                and not part.tail.startswith(tuple(MARKS))
-            ):
+            is_alone = len(line.parts) == 1 and not line.left_out
+            if is_alone and not part.tail.startswith(tuple(MARKS)):
                 line.notes.append(_NO_MARK)
             lacks = place > 0 or not self._source.ends_in_mark(line.prefix)
             line.parts[place] = replace(part.with_text(text), lacks_mark=lacks)
@@ -250,15 +244,15 @@ class LineSteps:
         ]
         line.prefix = names.mask_target(normalized(line.prefix), masked[0][0].names)
         line.parts = [
-            replace(split, masked=self._requirements.allowed(split.masked, line.prefix))
+            replace(split, masked=self.requirements.allowed(split.masked, line.prefix))
             for part, texts in zip(line.parts, masked, strict=True)
             for split in part.with_texts(texts)
         ]
 
     def _as_required(self, masked: Masked, names: Names) -> Masked:
         """Spell names as the glossary does; mask none where it has a phrase with a name."""
-        given = {} if self._settings.written_names else names.spellings(masked)
-        glossary = self._settings.glossary
+        given = {} if self.settings.written_names else names.spellings(masked)
+        glossary = self.settings.glossary
         if glossary is None or not masked.names:
             return masked._replace(given=given)
         terms = {name: glossary.targets(name) for name in masked.names.values()}
@@ -273,7 +267,6 @@ class LineSteps:
         return masked._replace(given={**given, **spelled})
 
     def _encode(self, lines: Sequence[SourceLine]) -> None:
-        """Set the ids of all parts, in one call."""
         texts = [part.masked.text for line in lines for part in line.parts]
         ids = iter(self._vocabularies.src.encode(texts))
         for line in lines:
@@ -307,7 +300,7 @@ class LineSteps:
                 part,
                 words=[] if src.has_byte_fallback else src.words(part.masked.text),
                 prefix=NO_PREFIX if place else self._prefix(line.prefix),
-                marks=self._requirements.waiting_marks(part.masked.text),
+                marks=self.requirements.waiting_marks(part.masked.text),
                 return_attention=return_attention,
             )
 
@@ -315,18 +308,18 @@ class LineSteps:
         self, part: Part, line: SourceLine, phrases: Sequence[str], number: int
     ) -> Part:
         """Require phrases of the translation of a part, and the terms of the glossary."""
-        glossary = self._settings.glossary
+        glossary = self.settings.glossary
         occurrences = [] if glossary is None else glossary.occurrences(part.masked.text)
         terms = [term.target for term in occurrences]
         if not phrases and not terms:
             return part
         place = f"constraints of line {number}"
-        lexical = self._requirements.lexical(phrases, part.masked, place, terms)
+        lexical = self.requirements.lexical(phrases, part.masked, place, terms)
         is_complete = sum(phrase.times for phrase in lexical.phrases) == len(phrases) + len(terms)
         if terms and not is_complete:
             line.notes.append(_MANY_TERMS)
         marked = any(map(self._source.ends_in_mark, (*phrases, *terms)))
-        alone = self._requirements.lexical(phrases, part.masked, place) if terms else lexical
+        alone = self.requirements.lexical(phrases, part.masked, place) if terms else lexical
         return replace(
             part,
             lexical=lexical,

@@ -50,11 +50,7 @@ class Translation:
 
     @property
     def score(self) -> float:
-        """Return the log-probability in nats / T ** length_penalty; nan if not requested.
-
-        Beam search adds the coverage penalty, if there is one. A line in parts has the mean of
-        their scores, weighted by their numbers of target tokens.
-        """
+        """Return the score of the best entry; nan if not requested."""
         return self.n_best[0].score
 
     @property
@@ -69,11 +65,7 @@ class Translation:
 
     @property
     def attention(self) -> NDArray[np.float32] | None:
-        """Return the attention weights [T, S]: a row for each target token, of sum 1.
-
-        With a local_p window the sum is at most 1. None for a model without attention, for very
-        long lines, and if not requested.
-        """
+        """Return the attention weights [T, S]; None without, as for very long lines."""
         return self.n_best[0].attention
 
     @property
@@ -83,24 +75,17 @@ class Translation:
 
     @property
     def head_attention(self) -> NDArray[np.float32] | None:
-        """Return the attention weights [M, T, S] of M heads, whose mean is `attention`.
-
-        None unless requested by `SearchSettings(head_attention=True)`, and where `attention` is.
-        """
+        """Return the weights [M, T, S] of M heads, by `SearchSettings(head_attention=True)`."""
         return self.n_best[0].head_attention
 
     def attention_maps(self, source: str | None = None) -> Iterator[AttentionMap]:
-        """Yield the attention weights of each part of the line, or of each head of each part.
-
-        A source of None is spelled by `src_tokens`.
-        """
+        """Yield the weights of each part or of its heads; `src_tokens` spell a source of None."""
         return attention_map.entry_maps(self.n_best[0], self.src_tokens, source)
 
     def plot(self, words: bool = False) -> "Figure":
-        """Return the attention weights as a matplotlib figure, by tokens or by words.
+        """Return the attention weights by tokens or words as a figure, which a notebook shows.
 
-        A notebook shows it; `figure.savefig("attention.pdf")` writes it. Raises UserError if there
-        are no weights or matplotlib is missing.
+        Raises UserError if there are none, or matplotlib is missing.
         """
         maps = list(self.attention_maps())
         if not maps:
@@ -124,8 +109,7 @@ class Translation:
 def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) -> Translation:
     """Join the translations of a line's parts; attention weights become diagonal blocks.
 
-    With `by_score` the entries are the best combinations of those of the parts, else the first of
-    all parts, the second of all parts and so on.
+    The entries are the first of all parts, the second and so on; `by_score`, the best combinations.
     """
     if not parts:
         return Translation([_BLANK] * n_best)
@@ -153,9 +137,8 @@ def copied(text: str, n_best: int) -> Translation:
 def _best_joined(lists: Sequence[Sequence[NBestEntry]], n_best: int) -> list[NBestEntry]:
     """Return the best combinations of entries, one of each list, with different texts.
 
-    The first joins the first ones. With its score `s`, a combination of L tokens and score `r`
-    has L (r - s), a sum over its entries; of many combinations those with the MAX_COMBINATIONS
-    largest sums are compared.
+    The first joins the first ones, with the score `s`. One of L tokens and score `r` has
+    L (r - s), a sum over its entries: those with the MAX_COMBINATIONS largest are compared.
     """
     first = _join_entries([entries[0] for entries in lists])
     combined: list[tuple[float, list[NBestEntry]]] = [(0.0, [])]
@@ -219,34 +202,22 @@ def translation_as_json(
 ) -> str:
     """Format a translation with its tokens and attention weights (null without) as a JSON object.
 
-    The weights of a line in parts are one matrix per part: a single one would be all zeros but for
-    these blocks on its diagonal.
+    The weights of a line in parts are one matrix per part, without the zeros between them.
     """
-    fields: dict[str, Any] = {
-        "text": translation.text,
-        "score": round(translation.score, 6),
-        "src_tokens": translation.src_tokens,
-        "tgt_tokens": translation.tokens,
-        "log_probs": _rounded(translation.log_probs),
-    }
-    text = json_text(fields)[:-1]
-    text += _weights_field("attention", translation.attention_blocks if with_attention else None)
-    if with_attention and (heads := translation.n_best[0].head_blocks):
+    best, src_tokens = translation.n_best[0], translation.src_tokens
+    text = json_text(_fields(best, src_tokens=src_tokens, tgt_tokens=best.tokens))[:-1]
+    text += _weights_field("attention", best.attention_blocks if with_attention else None)
+    if with_attention and (heads := best.head_blocks):
         text += _weights_field("head", heads)
     if with_nbest:
-        fields = {
-            "n_best": [
-                {
-                    "text": entry.text,
-                    "score": round(entry.score, 6),
-                    "tokens": entry.tokens,
-                    "log_probs": _rounded(entry.log_probs),
-                }
-                for entry in translation.n_best
-            ]
-        }
-        text += f", {json_text(fields)[1:-1]}"
+        entries = [_fields(entry, tokens=entry.tokens) for entry in translation.n_best]
+        text += f', "n_best": {json_text(entries)}'
     return text + "}"
+
+
+def _fields(entry: NBestEntry, **tokens: list[str]) -> dict[str, Any]:
+    score, log_probs = round(entry.score, 6), _rounded(entry.log_probs)
+    return {"text": entry.text, "score": score, **tokens, "log_probs": log_probs}
 
 
 def _weights_field(name: str, blocks: AttentionBlocks | None) -> str:

@@ -67,11 +67,8 @@ class Translator(LoadedModel):
             size = argument_types.count(requested, "beam_size")
         n_best = argument_types.count(n_best, "n_best")
         if n_best > size:
-            raise UserError(
-                f"larger than the beam ({size}); increase {argument('beam_size')}",
-                argument="n_best",
-                value=n_best,
-            )
+            text = f"larger than the beam ({size}); increase {argument('beam_size')}"
+            raise UserError(text, argument="n_best", value=n_best)
         return size
 
     @overload
@@ -122,39 +119,35 @@ class Translator(LoadedModel):
 
         Lines with more sentences than those of the training text, and lines of more than
         data.max_length tokens (see `split_line`) are split, and the translations of their parts
-        joined; a line without a final mark is translated as if it had one, if those of the training
+        joined; one without a final mark is translated as if it had one, if those of the training
         text have. `notes` say so. Blank lines stay blank.
 
-        Args:
-            beam_size: hypotheses; 1 is greedy search, None the size of the config.
-            n_best: different texts of each line, best first, each with its best tokens; a beam of
-                up to 8 times the size is searched for those that are missing. Only if even that
-                finds fewer, or the line is blank, the last one is repeated.
-            prefixes: start of each translation, blank for none (NFC, with spaces and line breaks
-                as single spaces); its last word may continue unless a space follows it.
-            text_only: the same text and tokens sooner, without attention weights and, for greedy
-                search, with nan for a score.
-            on_translated: called with the number of further lines whenever some are translated.
-            constraints: the phrases that each translation must contain ([] for none); one that is
-                given twice occurs twice. With these and the `glossary` of the settings, search
-                allocates the beam dynamically (Post & Vilar 2018).
+        A beam size of None is the config's, 1 is greedy search. An n-best list has `n_best`
+        different texts, best first, each with its best tokens; a beam of up to 8 times the size is
+        searched for missing ones. If even that finds fewer, or the line is blank, the last one is
+        repeated. `text_only` gives the same text and tokens sooner, without attention weights and,
+        for greedy search, with nan for a score.
 
-        Raises UserError if n_best exceeds the beam size or a prefix is refused, and TypeError for
-        anything but strings, such as None or a single string in place of lines. Raises RunError if
-        the model computes log-probabilities that are not finite.
+        Each translation starts with its prefix, blank for none (NFC, with spaces and line breaks as
+        single spaces), whose last word may continue unless a space follows it. Constraints are for
+        each line the phrases that its translation contains, as often as they are given; with these,
+        and the `glossary` of the settings, search allocates the beam dynamically (Post & Vilar
+        2018). `on_translated` is called with the number of further lines when there are.
+
+        Raises UserError if n_best exceeds the beam size or a prefix is refused, TypeError for
+        anything but strings, such as a single string in place of lines, and RunError if the model
+        computes log-probabilities that are not finite.
         """
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
         requirements = self._requirements(settings.forbidden)
         steps = LineSteps(self, requirements, settings)
         prepared = steps.prepare(lines, prefixes, constraints, not text_only)
-        options = _search_options(self, settings, size, text_only, requirements.forbidden)
+        options = self._search_options(settings, size, text_only, requirements.forbidden)
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         on_part = counted([len(line.parts) for line in prepared], on_translated)
-        translated = PartSearch(self, steps, requirements).translate(
-            parts, options, n_best, on_part, settings
-        )
+        translated = PartSearch(self, steps).translate(parts, options, n_best, on_part)
         return _joined(prepared, translated, n_best, by_score)
 
     @overload
@@ -175,9 +168,7 @@ class Translator(LoadedModel):
         """Translate lines and score them by sacrebleu against a reference each.
 
         Returns BLEU, chrF2 and TER by "bleu", "chrf" and "ter", each with `score`, its 95% interval
-        `ci` and its `signature`, as `seq2seq evaluate` prints them.
-
-        Raises UserError for unequal numbers of lines, and TypeError as `stream` does.
+        `ci` and its `signature`. Raises UserError for unequal numbers of lines, and TypeError.
         """
         from seq2seq.evaluation import metrics, segmentation
 
@@ -207,65 +198,51 @@ class Translator(LoadedModel):
         sampling = settings.sampling
         size = self.beam_size(requested, n_best) if sampling is None else sampling.samples
         if settings.mbr is not None and size == 1:
-            raise UserError(
-                "there is only one translation to choose from; increase "
-                f"{argument('beam_size')} or {argument('samples')}",
-                argument="mbr",
-                value=settings.mbr,
-            )
+            more = f"increase {argument('beam_size')} or {argument('samples')}"
+            text = f"there is only one translation to choose from; {more}"
+            raise UserError(text, argument="mbr", value=settings.mbr)
         if constrained and (sampling is not None or settings.groups > 1):
             refuse_together("constraints", **{"groups" if sampling is None else "sampling": True})
         if size % settings.groups:
-            raise UserError(
-                f"must divide the beam size ({size})", argument="groups", value=settings.groups
-            )
+            text = f"must divide the beam size ({size})"
+            raise UserError(text, argument="groups", value=settings.groups)
         if n_best > size:
-            raise UserError(
-                f"more than the samples ({size}); increase {argument('samples')}",
-                argument="n_best",
-                value=n_best,
-            )
+            text = f"more than the samples ({size}); increase {argument('samples')}"
+            raise UserError(text, argument="n_best", value=n_best)
         return size if sampling is None else 1
+
+    def _search_options(
+        self, settings: SearchSettings, size: int, text_only: bool, forbidden: Forbidden | None
+    ) -> SearchOptions:
+        """Combine the settings of one call with the config; `size`: the beam size."""
+        decoding, vocabularies = self.decoding, self.vocabularies
+        # Weights cost hardly any time on a CPU; coverage needs them.
+        attention = self.device == "cpu" or not text_only or decoding.replace_unknown
+        never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)
+        if settings.sampling is not None:  # bytes that are drawn seldom spell characters
+            never += (*vocabularies.tgt.byte_ids,)
+        of_config, of_call = (
+            {name: getattr(keys, name) for name in SearchOptions._fields if hasattr(keys, name)}
+            for keys in (decoding, settings)
+        )
+        return SearchOptions(
+            size,
+            **of_config,
+            **of_call | {"forbidden": forbidden},
+            forbidden_ids=never,
+            return_scores=not text_only or settings.mbr is not None,
+            return_attention=attention,
+            kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
+        )
 
 
 def _joined(
     lines: Iterable[SourceLine], parts: Iterator[Translation], n_best: int, by_score: bool
 ) -> Iterator[Translation]:
-    """Yield the translation of each line, from those of its parts."""
     for line in lines:
-        translation = (
-            copied(line.text, n_best)
-            if line.is_copied
-            else join_parts([next(parts) for _ in line.parts], n_best, by_score)
-        )
+        if line.is_copied:
+            translation = copied(line.text, n_best)
+        else:
+            translation = join_parts([next(parts) for _ in line.parts], n_best, by_score)
         notes = line.notes + translation.notes
         yield replace(translation, left_out=line.left_out, notes=notes)
-
-
-def _search_options(
-    loaded: LoadedModel,
-    settings: SearchSettings,
-    size: int,
-    text_only: bool,
-    forbidden: Forbidden | None,
-) -> SearchOptions:
-    """Combine the settings of one call with the config; `size`: the beam size."""
-    decoding, vocabularies = loaded.decoding, loaded.vocabularies
-    # Weights cost hardly any time on a CPU; coverage needs them.
-    attention = loaded.device == "cpu" or not text_only or decoding.replace_unknown
-    never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)
-    if settings.sampling is not None:  # bytes that are drawn seldom spell characters
-        never += (*vocabularies.tgt.byte_ids,)
-    of_config, of_call = (
-        {name: getattr(keys, name) for name in SearchOptions._fields if hasattr(keys, name)}
-        for keys in (decoding, settings)
-    )
-    return SearchOptions(
-        size,
-        **of_config,
-        **of_call | {"forbidden": forbidden},
-        forbidden_ids=never,
-        return_scores=not text_only or settings.mbr is not None,
-        return_attention=attention,
-        kept_ids=range(0) if vocabularies.names is None else NAME_IDS,
-    )

@@ -6,31 +6,14 @@ it has capitalised more than once. All other capitalised words are names, but fo
 name and for greetings and interjections that begin a sentence, of languages in Latin script.
 """
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 
 from seq2seq.names.words import SourceWord, any_of, inside, source_words
 
-_TITLES = frozenset(
-    re.findall(
-        r"\w+",
-        "Mr Mrs Ms Miss Mx Messrs Dr Doctor Prof Professor Sir Madam Gen General Col Colonel Capt "
-        "Captain Lt Lieutenant Sgt Sergeant Maj Major Cmdr Adm Admiral Gov Governor Sen Senator "
-        "Rep Pres President Minister Rev Reverend Fr Father Hon St Saint Lord Lady King Queen "
-        "Prince Princess Judge Justice Uncle Aunt Shri Smt Herr Frau Monsieur Madame Mademoiselle "
-        "Mme Mlle Mgr Se\u00f1or Se\u00f1ora Se\u00f1orita Sr Sra Srta Don Signor Signora Senhor "
-        "Senhora Pan Pani",
-    )
-)
-_GREETINGS = frozenset(
-    re.findall(
-        r"\w+",
-        "Hello Hi Hey Yes No Nope Yeah Ok Okay Oh Ah Well Please Thanks Thank Sorry Wow Dear Good "
-        "Welcome Bye Goodbye Excuse Pardon Congratulations Cheers Alas Sure Indeed Namaste Hallo "
-        "Ja Nein Bitte Danke Guten Liebe Lieber Bonjour Bonsoir Salut Oui Non Merci Cher "
-        "Ch\u00e8re Hola S\u00ed Gracias Adi\u00f3s Buenos Buenas Querido Querida Ciao Grazie "
-        "Prego Caro Cara Ol\u00e1 Sim Obrigado Obrigada",
-    )
+_TITLES, _GREETINGS = (
+    frozenset(Path(__file__).with_name(name).read_text("utf-8").split())
+    for name in ("titles.txt", "greetings.txt")
 )
 
 
@@ -53,20 +36,13 @@ class NameDetector:
         if line.isupper():
             names = [word for word in words if self._is_unseen(word)]
         else:
-            alone = len(words) == 1
-            names = [
-                word
-                for word in words
-                if word.capitalised and (self._is_name(word) or (alone and self._is_unseen(word)))
-            ]
+            names = [word for word in words if word.capitalised and self._is_name(word)]
+            if not names and len(words) == 1 and words[0].capitalised:
+                names = [word for word in words if self._is_unseen(word)]
         symbols = inside(self._symbol, line)
+        names = [word for word in names if word.start not in symbols]
         addresses = _addresses(line, words) if names else set()
-        return [
-            word
-            for word in names
-            if word.start not in symbols
-            and (word.text in self._names or word.start not in addresses)
-        ]
+        return [word for word in names if word.text in self._names or word.start not in addresses]
 
     def _is_unseen(self, word: SourceWord) -> bool:
         """Return whether neither the word nor its lower case occurs, unless as a name."""

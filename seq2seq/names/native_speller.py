@@ -11,14 +11,16 @@ with loan words and endings: retroflex letters, and long vowels in some places. 
 fitted to spellings of 172 Indian names.
 """
 
+import json
 import math
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.names.sounds import Unit, ends_stem, units_of
+from seq2seq.names.sounds import MAX_LETTERS, Unit, ends_stem, units_of
 
 BEAM = 60
 ALTERNATIVES = 30  # spellings whose probabilities sum to 1
@@ -27,28 +29,9 @@ _FOURGRAM, _CHANNEL = 0.36, 1.27  # weights of the models
 _RETROFLEX = {"T": 2.9, "D": 2.9, "N": 1.6, "L": 2.1, "S": -0.5}  # by the letter that is doubled
 _LONG_VOWEL = 2.3
 _INITIAL_A, _INNER_A = 1.57, 0.8  # long a, in the first letter and after the first syllable
-_MAX_LETTERS = 4  # maximum letters of a unit
-_VOWELS: Mapping[str, dict[str, float]] = {
-    "A": {"a": 1.0},
-    "AA": {"a": 0.9, "aa": 0.1},
-    "I": {"i": 0.97, "ee": 0.03},
-    "II": {"i": 0.6, "ee": 0.38, "y": 0.02},
-    "U": {"u": 0.97, "oo": 0.03},
-    "UU": {"u": 0.6, "oo": 0.4},
-    "E": {"e": 0.97, "ay": 0.03},
-    "AI": {"ai": 0.8, "ay": 0.1, "ei": 0.05, "i": 0.02},
-    "O": {"o": 1.0},
-    "AU": {"au": 0.8, "ou": 0.1, "ow": 0.05},
-    "VOCALIC R": {"ru": 0.5, "ri": 0.5},
-    "CANDRA E": {"a": 0.8, "e": 0.1},
-    "CANDRA O": {"o": 0.9, "au": 0.05},
-}
-_CONSONANTS: Mapping[str, dict[str, float]] = {
-    "C": {"ch": 1.0},
-    "SS": {"sh": 0.9, "s": 0.1},
-    "V": {"v": 0.7, "w": 0.3},
-    "PH": {"ph": 0.5, "f": 0.5},
-}
+_ROMANIZATION = json.loads(Path(__file__).with_name("romanization.json").read_text("utf-8"))
+_VOWELS: Mapping[str, dict[str, float]] = _ROMANIZATION["vowels"]
+_CONSONANTS: Mapping[str, dict[str, float]] = _ROMANIZATION["consonants"]
 _NASALS = ("SIGN ANUSVARA", "SIGN CANDRABINDU")
 _JOINERS = {"\u200c", "\u200d"}
 START, END = "<s>", "</s>"
@@ -112,8 +95,11 @@ class NgramModel:
         return total
 
 
-def normalized(scores: Mapping[str, float], count: int) -> dict[str, float]:
+def normalized(scored: Iterable[tuple[str, float]], count: int) -> dict[str, float]:
     """Return the probabilities of the `count` strings with the best scores, best first."""
+    scores: dict[str, float] = {}
+    for text, score in scored:
+        scores[text] = max(scores.get(text, -math.inf), score)
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
     if not best or best[0][1] == -math.inf:
         return {}
@@ -156,16 +142,14 @@ class NativeSpeller:
         for at, beam in enumerate(beams):
             best = sorted(beam.items(), key=lambda item: (-item[1], item[0].units))
             for partial, score in best[:BEAM]:
-                for end in range(at + 1, min(at + _MAX_LETTERS, len(name)) + 1):
+                for end in range(at + 1, min(at + MAX_LETTERS, len(name)) + 1):
                     for unit in self._units.get(name[at:end], ()):
                         total = score + self._extension(partial, unit)
                         after = _Partial((*partial.units, unit), name[at:end])
                         if total > beams[end].get(after, -math.inf):
                             beams[end][after] = total
-        spellings: dict[str, float] = {}
-        for partial, score in beams[-1].items():
-            total, text = score + self._extension(partial, END), "".join(partial.units)
-            spellings[text] = max(spellings.get(text, -math.inf), total)
+        ends = beams[-1].items()
+        spellings = (("".join(end.units), score + self._extension(end, END)) for end, score in ends)
         return normalized(spellings, ALTERNATIVES)
 
     def romanized(self, word: str) -> str | None:

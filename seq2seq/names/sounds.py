@@ -58,13 +58,6 @@ def _joins(character: str) -> bool:
 
 
 @cache
-def sound_of(character: str) -> str:
-    """Return the last word of a character's Unicode name, such as "ka" or "aa", in lower case."""
-    name = unicodedata.name(character, "")
-    return name.split()[-1].lower() if name and not _joins(character) else ""
-
-
-@cache
 def _consonants(letters: str) -> str:
     return "".join(letter for letter, _ in groupby(letters) if letter not in _VOWELS)
 
@@ -88,7 +81,8 @@ class SoundModel:
         """Return the log-probability of letters given a unit, smoothed by the prior."""
         value = self._log_probs.get((chunk, unit))
         if value is None:
-            sound = sound_of(unit[0])
+            name = unicodedata.name(unit[0], "")  # such as "DEVANAGARI LETTER KA"
+            sound = name.split()[-1].lower() if name and not _joins(unit[0]) else ""
             is_alike = _consonants(chunk) == _consonants(sound) if sound else not chunk
             prior = 0.25 * is_alike + _RARE_CHUNK / 26.0 ** max(0, len(chunk) - 1)
             counts = self._counts.get(unit)

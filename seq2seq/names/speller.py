@@ -103,10 +103,8 @@ class Speller:
             for state, score in best:
                 for end in range(at + 1, min(at + MAX_LETTERS, len(name)) + 1):
                     self._extend(beams[end], state, score, name[at:end])
-        spellings: dict[str, float] = {}
-        for state, score in beams[-1].items():
-            total = score + self._score(state, END, END)
-            spellings[state.text] = max(spellings.get(state.text, -math.inf), total)
+        ends = beams[-1].items()
+        spellings = ((end.text, score + self._score(end, END, END)) for end, score in ends)
         return normalized(spellings, _ALTERNATIVES)
 
     def _best(self, beam: Mapping[_PartialSpelling, float]) -> list[tuple[_PartialSpelling, float]]:

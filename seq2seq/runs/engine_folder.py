@@ -109,11 +109,9 @@ def _check_description(stored: Mapping[str, Any]) -> None:
         raise ValueError("other graphs")
     if any(Path(name).name != name for name in names):
         raise ValueError("a file of another folder")
-    limit = stored["limit"]
-    _check_type("int8", stored["int8"], bool)
-    _check_type("ratio", limit["ratio"], float)
-    for key, value in (("extra", limit["extra"]), ("max_length", stored["max_length"])):
-        _check_type(key, value, int)
+    numbers = {**stored, **stored["limit"]}
+    for key, kind in (("int8", bool), ("ratio", float), ("extra", int), ("max_length", int)):
+        _check_type(key, numbers[key], kind)
 
 
 def _check_type(key: str, value: Any, kind: Any) -> None:

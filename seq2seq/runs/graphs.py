@@ -62,13 +62,9 @@ def store_engine(folder: Path) -> None:
     from seq2seq.engines.onnx.trace import TraceError  # torch's exporter
 
     with suppress(TraceError, OSError, UserError):
-        if engine_folder.stored_graphs(folder, checksum_of_best(folder)) is None:
+        header, _ = tensor_file.read_header(folder / layout.BEST)
+        if engine_folder.stored_graphs(folder, header["tensors"]) is None:
             rebuild_engine(folder)
-
-
-def checksum_of_best(folder: Path) -> str:
-    """Return the checksum of the tensors of the best weights, as their header records it."""
-    return str(tensor_file.read_header(folder / layout.BEST)[0]["tensors"])
 
 
 def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> list[Path]:
@@ -97,7 +93,7 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
 
 
 def _check_empty(folder: Path) -> None:
-    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         remedy = f"give another with {argument('output')}"
         raise UserError(f"{folder}: exists and is not an empty folder; {remedy}")
 

@@ -73,12 +73,15 @@ def with_recovery_hint(path: Path) -> Iterator[None]:
 
 def recovery_hint(folder: Path, damaged: str = "") -> str:
     """Say which checkpoint of a run is intact, and what to do with it."""
-    for name in (LAST, PREVIOUS, BEST, *(path.name for path in reversed(snapshots(folder)))):
-        intact = name != damaged and _is_intact(folder / name)
-        if intact is None:
-            return f"{name} cannot be read: make it readable first"
-        if intact:
-            return f"{name} is intact by checksum: {_use_of(folder / name)}"
+    paths = [folder / LAST, folder / PREVIOUS, folder / BEST, *reversed(snapshots(folder))]
+    for path in (path for path in paths if path.name != damaged):
+        try:
+            tensor_file.check_finite(path, model_tensors(tensor_file.read_tensors(path)))
+        except UnreadableFile:
+            return f"{path.name} cannot be read: make it readable first"
+        except UserError:
+            continue
+        return f"{path.name} is intact by checksum: {_use_of(path)}"
     remedy = f"copy the run again, or train with {argument('overwrite', True)}"
     return f"No other checkpoint here is intact: {remedy}"
 
@@ -126,17 +129,6 @@ def check_weights(path: Path, weights: "Mapping[str, Tensor]") -> None:
     if (fault := tensor_file.non_finite(weights)) is not None:
         remedy = "Train with a lower training.learning_rate"
         raise RunError(f"{path}: not written, because {fault}. {remedy}")
-
-
-def _is_intact(path: Path) -> bool | None:
-    """Return whether a checkpoint exists and is undamaged; None if it cannot be read."""
-    try:
-        tensor_file.check_finite(path, model_tensors(tensor_file.read_tensors(path)))
-    except UnreadableFile:
-        return None
-    except UserError:
-        return False
-    return True
 
 
 def is_reserved(name: str) -> bool:

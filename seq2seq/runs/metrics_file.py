@@ -65,11 +65,9 @@ def _values(line: bytes) -> dict[str, Any] | None:
     return values if is_intact else None
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     """Return whether a value is a number that training may have written, finite or not."""
-    if isinstance(value, float):
-        return abs(value) < _LARGEST or not math.isfinite(value)
-    return type(value) is int and abs(value) < _LARGEST
+    return type(value) in (int, float) and not _LARGEST <= abs(value) < math.inf
 
 
 def truncate_metrics(path: Path, step: int) -> list[bytes]:

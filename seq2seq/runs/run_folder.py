@@ -45,12 +45,11 @@ def check_folder(config: Config, resume: bool, overwrite: bool) -> None:
 def check_place(folder: Path) -> None:
     """Raise UserError if a run folder is a file, cannot be searched or cannot be created."""
     check_paths(folder, part_of(folder / layout.METRICS))
-    if folder.exists() and not folder.is_dir():
+    above = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if above == folder and not folder.is_dir():
         raise UserError(f"run_dir: {folder} is a file; choose another name")
-    if not folder.exists():
-        above = next(parent for parent in folder.absolute().parents if parent.exists())
-        if not (above.is_dir() and os.access(above, os.W_OK)):
-            raise UserError(f"run_dir: {folder} cannot be created in {above}; choose another place")
+    if above != folder and not (above.is_dir() and os.access(above, os.W_OK)):
+        raise UserError(f"run_dir: {folder} cannot be created in {above}; choose another place")
 
 
 def holds_run(folder: Path) -> bool:
@@ -86,7 +85,9 @@ def _check_holds_run(folder: Path) -> None:
     for name in (*layout.FIGURES, layout.VOCABULARY):  # other files are replaced, links included
         if (folder / name).is_symlink():
             raise refused_link(folder / name)
-    if resumable(folder) is not None or _is_empty(folder):
+    # A process that is killed before the run starts leaves these.
+    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in layout.RESERVED)}
+    if resumable(folder) is not None or all(path.name in left for path in folder.glob("*")):
         return
     if not holds_run(folder):
         text = f"not a run folder, it has no {layout.CONFIG} of a run, and it is not empty either"
@@ -97,14 +98,6 @@ def _check_holds_run(folder: Path) -> None:
         remedy = f"Train again with {argument('overwrite', True)}, which replaces the run"
         text = f"nothing to resume: it has {name}, but no {layout.LAST}"
         raise UserError(f"{folder}: {text}. {remedy}")
-
-
-def _is_empty(folder: Path) -> bool:
-    """Return whether a folder has nothing but what a process killed before the run started left."""
-    if not folder.exists():
-        return True
-    left = {LOCK, CACHE, *(f"{name}{PART_SUFFIX}" for name in layout.RESERVED)}
-    return all(entry.name in left for entry in folder.iterdir())
 
 
 def clear(folder: Path) -> None:

@@ -15,16 +15,9 @@ from torch import Tensor
 from seq2seq.config.schema import Config
 from seq2seq.data.source_profile import LengthLimit
 from seq2seq.runs import layout, tensor_file
+from seq2seq.runs import progress as saved
 from seq2seq.runs.checkpoint import check_score_class
-from seq2seq.runs.progress import (
-    FORMAT,
-    STATE_FORMAT,
-    Counters,
-    check_config,
-    check_format,
-    read_counters,
-    resumable,
-)
+from seq2seq.runs.progress import Counters
 from seq2seq.runs.run_config import Header
 from seq2seq.runs.run_folder import check_folder, check_place
 from seq2seq.runtime.device import has_float64
@@ -81,7 +74,7 @@ class Progress(Counters):
     def from_header(cls, header: Header, path: Path) -> "Progress":
         """Return the progress that a header records; raises DamagedFile if it is malformed."""
         with tensor_file.header_errors(path):
-            progress, recorded = read_counters(cls, header, path), header["progress"]
+            progress, recorded = saved.read_counters(cls, header, path), header["progress"]
             objective, nll, tokens = map(float, recorded["losses"])
             scale, streak = map(float, recorded.get("loss_scale", [INITIAL_LOSS_SCALE, 0]))
             progress.losses = torch.tensor([objective, nll, tokens], dtype=torch.float64)
@@ -116,7 +109,12 @@ def save_state(
     tensors = _weights_of(state)
     for name, moments in zip(state.weights, state.optimizer.values(), strict=True):
         tensors |= {f"{layout.MOMENTS}{key}.{name}": value for key, value in moments.items()}
-    header = {FORMAT: STATE_FORMAT, **progress.to_header(), "limit": asdict(limit), **provenance}
+    header = {
+        saved.FORMAT: saved.STATE_FORMAT,
+        **progress.to_header(),
+        "limit": asdict(limit),
+        **provenance,
+    }
     with layout.writing(folder / layout.LAST):
         tensor_file.save_tensors(folder / layout.LAST, tensors, header, folder / layout.PREVIOUS)
 
@@ -128,12 +126,12 @@ def _weights_of(state: StateTensors) -> dict[str, Tensor]:
 
 def read_state(folder: Path) -> TrainingState | None:
     """Read and verify the state to resume from; None if nothing was saved; raises UserError."""
-    path = resumable(folder)
+    path = saved.resumable(folder)
     if path is None:
         return None
     with layout.with_recovery_hint(path):
         header, tensors = tensor_file.read_file(path)
-        check_format(path, header)
+        saved.check_format(path, header)
         tensor_file.check_finite(path, layout.model_tensors(tensors))
         progress = Progress.from_header(header, path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
@@ -174,5 +172,5 @@ def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenF
         check_score_class(config)
         state = read_state(config.run_dir) if resume else None
         if state is not None:
-            check_config(config, state.path, state.header)
+            saved.check_config(config, state.path, state.header)
         yield OpenFolder(lock, state)

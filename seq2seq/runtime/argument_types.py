@@ -39,12 +39,9 @@ def _kind(value: object) -> str:
 
 def count(value: Any, name: str) -> int:
     """Return an integer from 1 to a million; raise TypeError or UserError for anything else."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: must be an int, not {value!r}") from None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: must be an int, not {value!r}")
+    number = operator.index(value)
     if not 1 <= number <= _MAX_COUNT:
         limit = "least 1" if number < 1 else f"most {_MAX_COUNT}"
         raise UserError(f"{name}: must be at {limit}, not {number}")

@@ -72,8 +72,11 @@ class Graphs:
         if len(self._captured) >= MAX_GRAPHS or self._reserved > most:
             self._stop(f"{len(self._captured)} shapes take as much memory as they may")
             return None
-        _free_unused(self._device)
         before = torch.cuda.memory_reserved(self._device)
+        unused = before - torch.cuda.memory_allocated(self._device)
+        if unused > MAX_UNUSED_SHARE * total_memory(self._device):  # which a graph cannot use
+            torch.cuda.empty_cache()
+            before = torch.cuda.memory_reserved(self._device)
         try:
             captured = self._record(function, inputs)
         except (RuntimeError, MemoryError) as error:
@@ -105,13 +108,6 @@ class Graphs:
 
     def _stop(self, reason: str) -> None:
         self._captures, self.note = False, reason
-
-
-def _free_unused(device: torch.device) -> None:
-    """Free what torch keeps for later, if that is much: a graph takes memory of its own."""
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    if unused > MAX_UNUSED_SHARE * total_memory(device):
-        torch.cuda.empty_cache()
 
 
 def _copied(tensor: Tensor, device: torch.device) -> Tensor:

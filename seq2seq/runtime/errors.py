@@ -151,9 +151,5 @@ def missing_extra(error: ModuleNotFoundError, task: str) -> UserError | None:
 
 def not_installed(need: str, extra: str = "", otherwise: str = "") -> UserError:
     """Return the message for a need, such as `plot needs matplotlib`, that an extra meets."""
-    return UserError(f"{need}. Run: {install_command(extra)}{otherwise}")
-
-
-def install_command(extra: str) -> str:
-    """Return the command that installs an extra, or what else the package requires."""
-    return f"pip install 'seq2seq-attention[{extra}]'" if extra else "pip install seq2seq-attention"
+    package = f"'seq2seq-attention[{extra}]'" if extra else "seq2seq-attention"
+    return UserError(f"{need}. Run: pip install {package}{otherwise}")

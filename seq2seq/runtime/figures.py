@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.runtime.console import counted
-from seq2seq.runtime.errors import install_command
+from seq2seq.runtime.errors import not_installed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,10 +23,8 @@ if TYPE_CHECKING:
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#56b4e9", "#e69f00")
 LINE_STYLES = ("-", "--", ":", "-.")
 GREY = "#5c636e"
-WIDTH, HEIGHT = 7.5, 4.2  # inches, as all lengths here
-SMALL = 5.2, 3.1  # width and height of a chart in a grid
+SMALL = 5.2, 3.1  # width and height of a chart in a grid; inches, as all lengths here
 LINE = 0.2  # height of a line of a legend
-MAX_POINTS = 400  # in a line; more are averaged
 MARKED = 40  # points in a line, up to which all have marks
 DPI = 150
 MAX_PIXELS = 60_000_000  # PNG size; needs 240 MB while drawn
@@ -61,7 +59,7 @@ def matplotlib_note() -> str | None:
     """Return how to install matplotlib if it is missing."""
     if importlib.util.find_spec("matplotlib") is not None:
         return None
-    return f"figures need matplotlib. Run: {install_command('plot')}"
+    return str(not_installed("figures need matplotlib", "plot"))
 
 
 def installed_families() -> list[str]:
@@ -119,13 +117,14 @@ def _missing_glyphs() -> Iterator[set[str]]:
             warnings.warn_explicit(warning.message, warning.category, *place)
 
 
-def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
-    """Return a figure with one chart."""
+def _new_axes(title: str, x_label: str, places: int) -> "tuple[Figure, Axes]":
+    """Return a figure with one chart, wide enough for the labels of its places."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"font.family": installed_families(), "font.size": 9}):
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        size = max(SMALL[0], 0.7 * places), SMALL[1]
+        figure = Figure(figsize=size, layout="constrained")
         axes = figure.add_subplot()
         axes.set_title(title, loc="left", fontsize=10)
         axes.set_xlabel(x_label, color=GREY)
@@ -138,12 +137,11 @@ def new_axes(title: str, x_label: str) -> "tuple[Figure, Axes]":
 
 def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -> "Figure":
     """Draw curves over the steps of training, or over ticks; see `_add_legend_below`."""
-    figure, axes = new_axes(title, "" if ticks else "step")
-    figure.set_size_inches(max(SMALL[0], 0.7 * len(ticks)), SMALL[1])
+    figure, axes = _new_axes(title, "" if ticks else "step", len(ticks))
     if ticks:
         axes.set_xticks(range(len(ticks)), ticks)
     for index, curve in enumerate(curves):
-        steps, values = zip(*thinned(curve.points), strict=True)
+        steps, values = zip(*curve.points, strict=True)
         (line,) = axes.plot(steps, values, label=curve.name, markersize=3)
         line.set(color=COLOURS[index % len(COLOURS)], marker="o" if len(steps) <= MARKED else "")
         line.set(linestyle=LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)])
@@ -156,7 +154,7 @@ def bar_chart(
     title: str, x_label: str, groups: Sequence[tuple[str, int]], bars: Mapping[str, Sequence[float]]
 ) -> "Figure":
     """Draw a group of bars for each label, its count below, with a bar for each name."""
-    figure, axes = new_axes(title, x_label)
+    figure, axes = _new_axes(title, x_label, len(groups))
     axes.grid(False)  # the bars have their values
     width, places = 0.7 / len(bars), range(len(groups))
     for index, (name, values) in enumerate(bars.items()):
@@ -166,7 +164,6 @@ def bar_chart(
         axes.bar_label(drawn, fmt="%.1f", padding=2, fontsize=8 if len(bars) == 1 else 6)
     axes.margins(y=0.1)
     axes.set_xticks(places, [f"{label}\n{count:,}" for label, count in groups])
-    figure.set_size_inches(max(SMALL[0], 0.7 * len(groups)), SMALL[1])
     _add_legend_below(figure, len(bars))
     return figure
 
@@ -189,13 +186,3 @@ def as_svg(figure: "Figure") -> str:
         axes.patch.set_visible(False)
     text = save(figure, ".svg")[0].decode()
     return text[text.index("<svg") :]
-
-
-def thinned(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Average neighbouring points where there are more than MAX_POINTS."""
-    size = -(-len(points) // MAX_POINTS)
-    groups = [points[start : start + size] for start in range(0, len(points), size)]
-    return [
-        (sum(step for step, _ in group) / len(group), sum(value for _, value in group) / len(group))
-        for group in groups
-    ]

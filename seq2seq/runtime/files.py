@@ -1,6 +1,7 @@
 """Atomic writes: after a crash or a power cut, a file has its old or its new content."""
 
 import errno
+import fcntl
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from typing import IO, Any
 from seq2seq.runtime.errors import RunError, UnreadableFile, UserError
 
 _STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+_NAME_MAX = 255  # bytes of a name, in almost all file systems
 Renames = list[tuple[Path, Path]]  # complete temporary files, and the paths they get
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
@@ -51,9 +53,9 @@ def atomic_file(
         if isinstance(error, OSError) and error.filename == str(part):
             error.filename = str(path)  # the name that the user knows
         # A call that failed to create the file made none; one that a signal interrupted may have.
-        interrupted = created is None and not isinstance(error, OSError)
+        is_mine = _is_same_file(created, part) if created else not isinstance(error, OSError)
         with suppress(OSError):
-            if interrupted or (created is not None and _is_same_file(created, part)):
+            if is_mine:
                 part.unlink()
         raise
 
@@ -130,7 +132,8 @@ def check_paths(*paths: Path) -> None:
         try:
             path.stat()
         except OSError as error:
-            if error.errno == errno.ENOENT and _has_long_name(path):  # in a folder still to be made
+            longest = max(len(os.fsencode(name)) for name in (*path.parts, "."))
+            if error.errno == errno.ENOENT and longest > _NAME_MAX:  # in a folder still to be made
                 error = OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 continue
@@ -158,12 +161,6 @@ def check_readable(path: Path) -> None:
                 pass
     except OSError as error:
         raise UnreadableFile(f"{path}: cannot be read ({error.strerror})") from None
-
-
-def _has_long_name(path: Path) -> bool:
-    above = next(folder for folder in path.absolute().parents if folder.exists())
-    limit = os.pathconf(above, "PC_NAME_MAX")
-    return any(len(os.fsencode(name)) > limit for name in path.parts)
 
 
 def resolve_link(path: Path) -> Path:
@@ -208,8 +205,6 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
 def sync(file: IO[Any]) -> None:
     """Flush a file to the storage device; raises OSError."""
     if sys.platform == "darwin":  # fsync leaves data in the cache of the drive
-        import fcntl
-
         with suppress(OSError):  # not supported by some file systems
             fcntl.fcntl(file.fileno(), fcntl.F_FULLFSYNC)
             return

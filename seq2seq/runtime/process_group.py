@@ -43,10 +43,6 @@ class ProcessGroup:
         """Return this rank's share of a sequence or an array: items rank, rank + size, ..."""
         return items[self.rank :: self.size]  # type: ignore[index, no-any-return]
 
-    def seed_part(self) -> tuple[int, ...]:
-        """Return the part of a seed that differs between ranks; rank 0 draws as one process."""
-        return (self.rank,) if self.rank else ()
-
     def device_for(self, name: str) -> str:
         """Return the device of this rank: with CUDA, the GPU with its number on its machine."""
         if self.size == 1 or name == "cpu":

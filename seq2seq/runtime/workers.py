@@ -5,48 +5,39 @@ import os
 import signal
 import threading
 import warnings
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any
 
 # The main process handles these, and its end ends the workers.
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-Result = TypeVar("Result")
 
 
-class WorkerPool:
-    """Forked processes, which share the memory of this one as it is now, without copying it.
+@contextmanager
+def worker_pool(
+    count: int, initialize: Callable[..., None], arguments: tuple[Any, ...]
+) -> Iterator[ProcessPoolExecutor]:
+    """Yield forked processes, which share the memory of this one as it is now, without copying it.
 
     They end with the block, or with this process, even if it is killed. `initialize` is called in
     each, with arguments that need not be picklable. If a worker is killed, the results of all
     pending calls are BrokenProcessPool.
     """
-
-    def __init__(
-        self, count: int, initialize: Callable[..., None], arguments: tuple[Any, ...]
-    ) -> None:
-        fork = get_context("fork")
-        self._lifeline, self._held = fork.Pipe(duplex=False)
-        parts = self._lifeline, self._held, initialize, *arguments
-        self._pool = ProcessPoolExecutor(count, fork, _start, parts)
-
-    def __enter__(self) -> "WorkerPool":
+    fork = get_context("fork")
+    lifeline, held = fork.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(count, fork, _start, (lifeline, held, initialize, *arguments))
+    try:
         with warnings.catch_warnings():  # threads exist, but workers take none of their locks
             warnings.simplefilter("ignore", DeprecationWarning)
-            self._pool.submit(os.getpid).result()  # starts all workers
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._held.close()  # end the workers now, not after the calls they are busy with
-        self._pool.shutdown(cancel_futures=True)
-        self._lifeline.close()
-
-    def submit(self, call: Callable[..., Result], *arguments: object) -> Future[Result]:
-        """Call a function of a module in a worker, with arguments that are pickled."""
-        return self._pool.submit(call, *arguments)
+            pool.submit(os.getpid).result()  # starts all workers
+        yield pool
+    finally:
+        held.close()  # end the workers now, not after the calls they are busy with
+        pool.shutdown(cancel_futures=True)
+        lifeline.close()
 
 
 def available_cores() -> int:

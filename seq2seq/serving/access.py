@@ -114,7 +114,7 @@ RESPONSES: dict[int | str, dict[str, object]] = {
         (401, "The token is missing or wrong."),
         (413, "The request exceeds a limit of the server."),
         (429, "The client has used the characters of a minute; see Retry-After."),
-        (503, "The queue is full, or the translation takes too long; see Retry-After."),
+        (503, "The queue is full, the translation takes too long, or the server is stopping."),
     )
 }
 

@@ -154,18 +154,14 @@ class _Server(uvicorn.Server):
             await self.lifespan.shutdown()  # or the process would end with its thread in torch
 
 
-def _allow_files(count: int) -> None:
-    """Let this process have as many open files, as far as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = count if hard == resource.RLIM_INFINITY else min(count, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
 def listen(host: str, port: int) -> socket.socket:
     """Return a socket that listens; raises UserError if the address cannot be used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    _allow_files(MAX_CONNECTIONS + _OTHER_FILES)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MAX_CONNECTIONS + _OTHER_FILES
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     try:
         return socket.create_server((host, port), family=family, backlog=MAX_CONNECTIONS)
     except OSError as error:

@@ -1,23 +1,22 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from email import message_from_bytes
 from email.policy import HTTP
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from seq2seq.data.languages import language_name
 from seq2seq.inference.documents import SourceDocument
 from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.serving import service as requests
-from seq2seq.serving.access import RESPONSES, Client, ErrorMessage
+from seq2seq.serving.access import RESPONSES, Client
 from seq2seq.serving.service import AUTO, Body, LanguagePair, Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
@@ -73,9 +72,6 @@ class Language(BaseModel):
     targets: list[str] = Field(description="codes of the languages into which it is translated")
 
 
-_STOPPING: dict[str, Any] = {"model": ErrorMessage, "description": "The server is shutting down."}
-
-
 def router(service: Service) -> APIRouter:
     routes = APIRouter(tags=["LibreTranslate"])
     described = requests.described_body("/translate", TranslateText, _FORM, _MULTIPART)
@@ -129,7 +125,7 @@ def router(service: Service) -> APIRouter:
             "supportedFilesFormat": [],
         }
 
-    @routes.get("/health", responses={503: _STOPPING})
+    @routes.get("/health", responses={503: RESPONSES[503]})
     async def health() -> dict[str, str | int]:
         """Return 200 while the server accepts requests, with its lines that wait or are done."""
         if not service.queue.is_open:
@@ -192,10 +188,8 @@ def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
     if "q[]" in form and "q" not in form:
         fields["q"] = form["q[]"]
     elif isinstance(text := fields.get("q"), str) and text.startswith("["):
-        with suppress(ValueError, RecursionError):
-            texts = json.loads(text)
-            if isinstance(texts, list) and all(isinstance(entry, str) for entry in texts):
-                fields["q"] = texts
+        with suppress(ValidationError):
+            fields["q"] = TypeAdapter(list[str]).validate_json(text)
     return fields
 
 
@@ -206,7 +200,7 @@ def _search(
     translator = service.pairs[pair]
     n_best = min(1 + alternatives, translator.decoding.beam_size)
     text_only = n_best == 1 and not any(document.has_inline_markup for document in documents)
-    return Search(str(pair), translator, None, n_best, text_only, settings=service.settings)
+    return Search(translator, None, n_best, text_only, settings=service.settings)
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:

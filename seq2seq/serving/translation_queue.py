@@ -46,8 +46,7 @@ class QueuedLine(NamedTuple):
 class Search:
     """Model and settings of a request; requests with an equal search can share a batch."""
 
-    pair: str
-    translator: Translator = field(compare=False)
+    translator: Translator  # equal to itself alone
     beam_size: int | None = None  # None: that of the config
     n_best: int = 1
     text_only: bool = field(default=True, compare=False)  # changes neither text nor tokens

@@ -111,7 +111,10 @@ def router(service: Service) -> APIRouter:
             texts = [line for document in documents for line in document.lines]
         lines = _lines(texts, body)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
-        search = await asyncio.to_thread(_search, service, pair, body)
+        settings = await asyncio.to_thread(_settings, service.settings, body)
+        n_best, text_only, constrained = body.n_best or 1, False, body.constraints is not None
+        model, beam_size = service.pairs[pair], body.beam_size
+        search = Search(model, beam_size, n_best, text_only, constrained, settings)
         terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
         service.check_size(client, search, lines, terms + sum(map(len, body.forbidden)))
         # The queue numbers lines within a batch, so that they are checked before.
@@ -134,18 +137,6 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
         if len(entries) != len(texts):
             raise UserError(f"{name}: {len(entries)} for {len(texts)} lines; give one per line")
     return list(map(QueuedLine, texts, prefixes, phrases))
-
-
-def _search(service: Service, pair: LanguagePair, body: TranslateLines) -> Search:
-    return Search(
-        str(pair),
-        service.pairs[pair],
-        body.beam_size,
-        body.n_best or 1,
-        text_only=False,
-        constrained=body.constraints is not None,
-        settings=_settings(service.settings, body),
-    )
 
 
 def _settings(served: SearchSettings, body: TranslateLines) -> SearchSettings:

@@ -9,7 +9,7 @@ import mmap
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 
@@ -21,7 +21,7 @@ from seq2seq.data.batching import EpochOrder, sampled_pairs
 from seq2seq.data.length_windows import Rows
 from seq2seq.data.padding import Batch, alignment_targets, make_batch
 from seq2seq.runtime.device import derive_seed
-from seq2seq.runtime.workers import WorkerPool, available_cores
+from seq2seq.runtime.workers import available_cores, worker_pool
 from seq2seq.training.session import TrainingSession
 
 MAX_WORKERS = 4  # without a number in the config
@@ -41,7 +41,7 @@ class StepBatches:
 
     def __init__(self, session: TrainingSession) -> None:
         self._session, self._stack = session, ExitStack()
-        self._pool: WorkerPool | None = None
+        self._pool: ProcessPoolExecutor | None = None
         self._slots: list[mmap.mmap] = []
         self.note: str | None = None  # why this process makes the batches after all
 
@@ -52,7 +52,7 @@ class StepBatches:
             _ = self._session.inventor  # before workers are forked
             size = _slot_bytes(self._session)
             self._slots = [mmap.mmap(-1, size) for _ in range(_QUEUED * workers)]
-            pool = WorkerPool(workers, _shared.append, ((self._session, self._slots),))
+            pool = worker_pool(workers, _shared.append, ((self._session, self._slots),))
             self._pool = self._stack.enter_context(pool)
         return self
 

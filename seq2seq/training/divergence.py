@@ -78,7 +78,7 @@ def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
             f"{fault}, also at {progress.rate_factor:g} of the learning rate. Lower "
             "training.learning_rate or training.clip_norm"
         )
-    session.writer.verify_lock()
+    session.verify_lock()
     state = read_state(folder)
     if state is None:
         raise TrainingFailed(f"{fault}, and {folder} holds no saved state to return to")

@@ -119,7 +119,7 @@ def _train(
         finished = f"Training finished: {reason}."
         reporter.log(finished if progress.step > began else stopping.finished_note(config, reason))
         save(session, reporter, clock)
-        session.writer.save_engine(session)
+        session.save_engine()
         best = best_note(progress, config.training)
         reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
         valid, metrics = session.data.valid, reporter.read_metrics()
@@ -245,4 +245,4 @@ def save(session: TrainingSession, reporter: Reporter, clock: Clock) -> None:
     progress, count = session.progress, reporter.count
     progress.seconds = clock.saved_seconds = clock.seconds
     progress.metrics_lines, progress.metrics_checksum = count.lines, count.checksum
-    session.writer.save_state(session)
+    session.save_state()

@@ -21,7 +21,6 @@ from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.session import (
-    RunWriter,
     SessionData,
     TrainingSession,
     new_session,
@@ -46,12 +45,12 @@ def prepare(
     start = read_warm_start(init_from, config) if init_from is not None and state is None else None
     data, source = _read(config, state, start)
     session = new_session(config, device, data, start)
-    session.group, session.writer = group, RunWriter(folder.lock)
-    session.writer.verify_lock()
+    session.group, session.lock = group, folder.lock
+    session.verify_lock()
     if state is None:
         clear(config.run_dir)
         checkpoint.create_run(config.run_dir, config, data.vocabularies)
-        session.writer.save_state(session)  # from here on, a resumed run always finds a state
+        session.save_state()  # from here on, a resumed run always finds a state
     repairs = [] if state is None else _reopen(session, state)
     notes = [*_describe(session, source.blank), *source.notes, *repairs]
     notes += [] if start is None else [start.note]

@@ -18,19 +18,13 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
-from seq2seq.runs import checkpoint, layout
+from seq2seq.runs import checkpoint, layout, training_state
 from seq2seq.runs.checkpoint import CheckpointHeader, WarmStart
 from seq2seq.runs.graphs import store_engine
 from seq2seq.runs.metrics_file import LineCount
 from seq2seq.runs.run_config import SOURCE, provenance_of
 from seq2seq.runs.tensor_file import copy_into
-from seq2seq.runs.training_state import (
-    Progress,
-    StateTensors,
-    TrainingState,
-    restore_tensors,
-    save_state,
-)
+from seq2seq.runs.training_state import Progress, StateTensors, TrainingState
 from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import derive_seed, resolve_precision
 from seq2seq.runtime.errors import UserError
@@ -51,49 +45,6 @@ class SessionData(NamedTuple):
     source: SourceProfile
 
 
-class RunWriter:
-    """Run folder, in which the main process writes, and no other."""
-
-    def __init__(self, lock: FolderLock | None = None) -> None:
-        """Write in a folder that this process has locked, if others might train there."""
-        self._lock = lock
-
-    def verify_lock(self) -> None:
-        """Raise RunError if another process may write in the run folder."""
-        if self._lock is not None:
-            self._lock.verify()
-
-    def save_state(self, session: "TrainingSession") -> None:
-        """Write the training state; the file that it replaces becomes the previous one."""
-        if not session.group.is_main:
-            return
-        self.verify_lock()
-        config, data, progress = session.config, session.data, session.progress
-        header = {**provenance_of(config, data.vocabularies), "data": data.checksums}
-        save_state(config.run_dir, session.tensors(), progress, data.limit, header)
-
-    def save_weights(self, session: "TrainingSession", bleu: float, best: bool) -> None:
-        """Write the weights, as the best ones or as a snapshot, or not at all."""
-        if not session.group.is_main:
-            return
-        config, data = session.config, session.data
-        folder, keep, weights = config.run_dir, config.training.keep, named_weights(session.model)
-        self.verify_lock()
-        provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
-        provenance[SOURCE] = asdict(data.source)
-        header = CheckpointHeader(data.limit, session.progress.step, bleu, provenance)
-        if best:
-            checkpoint.save_weights(folder / layout.BEST, weights, header)
-        if keep:
-            checkpoint.save_snapshot(folder, weights, header, keep)
-
-    def save_engine(self, session: "TrainingSession") -> None:
-        """Write what the engine on a CPU reads of the best weights, once training has finished."""
-        if session.group.is_main:
-            self.verify_lock()
-            store_engine(session.config.run_dir)
-
-
 @dataclass
 class TrainingSession:
     """The objects that training works on; a roll back replaces `progress`."""
@@ -106,12 +57,46 @@ class TrainingSession:
     optimizer: Optimizer
     progress: Progress
     group: ProcessGroup = SINGLE_PROCESS
-    writer: RunWriter = field(default_factory=RunWriter)
+    lock: FolderLock | None = None  # on the run folder, in the process that writes there
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
 
     def tensors(self) -> StateTensors:
         """Return the tensors that a training state records."""
         return StateTensors(named_weights(self.model), self.averages, self.optimizer.state)
+
+    def verify_lock(self) -> None:
+        """Raise RunError if another process may write in the run folder."""
+        if self.lock is not None:
+            self.lock.verify()
+
+    def save_state(self) -> None:
+        """Write the training state; the file that it replaces becomes the previous one."""
+        if not self.group.is_main:
+            return
+        self.verify_lock()
+        config, data = self.config, self.data
+        header = {**provenance_of(config, data.vocabularies), "data": data.checksums}
+        training_state.save_state(config.run_dir, self.tensors(), self.progress, data.limit, header)
+
+    def save_weights(self, bleu: float, best: bool) -> None:
+        """Write the weights, as the best ones or as a snapshot, or not at all."""
+        if not self.group.is_main:
+            return
+        self.verify_lock()
+        config, data, folder = self.config, self.data, self.config.run_dir
+        provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
+        provenance[SOURCE] = asdict(data.source)
+        header = CheckpointHeader(data.limit, self.progress.step, bleu, provenance)
+        if best:
+            checkpoint.save_weights(folder / layout.BEST, named_weights(self.model), header)
+        if keep := config.training.keep:
+            checkpoint.save_snapshot(folder, named_weights(self.model), header, keep)
+
+    def save_engine(self) -> None:
+        """Write what the engine on a CPU reads of the best weights, once training has finished."""
+        if self.group.is_main:
+            self.verify_lock()
+            store_engine(self.config.run_dir)
 
     @cached_property
     def inference(self) -> Seq2Seq:
@@ -219,7 +204,7 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     """Restore a saved state; return a note if the next validation has to write the best weights."""
     config, progress = session.config, state.progress
     session.graphs.clear()  # they read tensors that are replaced
-    restore_tensors(state, session.tensors())
+    training_state.restore_tensors(state, session.tensors())
     progress.move_to(session.device, config.training.log_every)
     session.progress = progress
     vocabularies = session.data.vocabularies

@@ -140,7 +140,7 @@ def _accumulate_gradients(
 def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) -> Tensor | None:
     """Add up gradients of micro-batches; return their `Losses` [2], or None if out of memory."""
     config, step = session.config, session.progress.step
-    rank = session.group.seed_part()
+    rank = () if session.group.is_main else (session.group.rank,)  # the main one draws as one alone
     rate = teacher_forcing_rate(config.training, step)
     session.model.train()
     session.optimizer.zero_grad(keep=session.is_static)

@@ -56,7 +56,7 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
         fault = loss_fault("validation", scores.loss) or non_finite(named_weights(session.model))
         best = fault is None and record(progress, settings, scores)
         if fault is None:
-            session.writer.save_weights(session, scores.bleu, best)
+            session.save_weights(scores.bleu, best)
     reporter.metrics(progress.step, scores.figures())
     reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
     reporter.log(
@@ -97,15 +97,8 @@ def _summed_loss(session: TrainingSession, batch: Batch) -> Tensor:
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
     data, config = session.data, session.config
-    translator = Translator(
-        session.engine,
-        data.vocabularies,
-        data.limit,
-        config.decoding,
-        config.data.max_length,
-        session.device,
-        data.source,
-    )
+    settings = config.decoding, config.data.max_length, session.device, data.source
+    translator = Translator(session.engine, data.vocabularies, data.limit, *settings)
     language, group = config.data.tgt_lang, session.group
     bleu, session.hypotheses = greedy_bleu(translator, data.valid, language, group)
     return bleu

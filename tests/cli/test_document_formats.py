@@ -64,7 +64,7 @@ def test_html_is_translated_between_its_tags(
         ("-i film.srt --json", "--json cannot be used with --format srt (the format of film.srt"),
         ("-i page.html --n-best 2", "--n-best cannot be used with --format html"),
         ("--format vtt --prefix ki ba", "--prefix cannot be used with --format vtt"),
-        ("-i latin.srt", "latin.srt:3: byte 0xe9 is not UTF-8"),
+        ("-i latin.srt", "latin.srt:3: byte 0xe9 at column 17 is not UTF-8"),
         ("-i none.srt", "none.srt: no such file"),
     ],
 )

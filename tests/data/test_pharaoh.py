@@ -60,8 +60,8 @@ def test_a_tag_is_not_counted_in_the_alignment_file(tmp_path: Path) -> None:
         ([*LINES[:3], "1-0"], "a:4: 1-0: the source has 1 word, counted from 0. Align the words"),
         ([*LINES[:2], "0-1", "0-0"], "a:3: 0-1: the target has 1 word, counted from 0"),
         ([LINES[0], "0-0", *LINES[2:]], "a:2: 0-0: the source has 0 words"),
-        (LINES[:3], "a: has 3 lines but the text has 4 pairs; line n must be the alignment of pa"),
-        ([*LINES, ""], "a: has 5 lines but the text has 4 pairs"),
+        (LINES[:3], "a has 3 lines but the text has 4: line n must be the alignment of pair n"),
+        ([*LINES, ""], "a has 5 lines but the text has 4: "),
     ],
 )
 def test_a_mismatched_file_is_refused_with_its_line(

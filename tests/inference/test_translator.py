@@ -698,7 +698,8 @@ def test_garbage_collection_is_enabled_after_loading(
     runs = [str(tiny_runs["luong"] if loads else tmp_path)]
     frozen = gc.get_freeze_count()
     with nullcontext() if loads else pytest.raises(UserError):
-        options = Namespace(model=runs, device="cpu", decoding=[], beam=None)
+        flags = {"int8": False, "float16": False}
+        options = Namespace(model=runs, device="cpu", decoding=[], beam=None, **flags)
         arguments.load_translator(options)
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seq2seq.runtime.figures import Curve, as_svg, bar_chart, line_chart, thinned
+from seq2seq.runtime.figures import Curve, as_svg, bar_chart, line_chart
 
 pytest.importorskip("matplotlib")
 TEXT = "{http://www.w3.org/2000/svg}text"
@@ -29,12 +29,6 @@ def test_a_line_goes_through_its_points_and_has_its_name() -> None:
 def test_few_and_equal_points_are_drawn_as_svg(points: list[tuple[float, float]]) -> None:
     svg = ElementTree.fromstring(as_svg(line_chart("<&>", [Curve("x<y", points)])))
     assert "<&>" in [element.text for element in svg.iter(TEXT)]
-
-
-def test_many_points_are_averaged() -> None:
-    points = thinned([(float(n), float(n % 2)) for n in range(8_000)])
-    assert len(points) == 400
-    assert {value for _, value in points} == {0.5}
 
 
 def test_bars_are_as_high_as_their_values() -> None:

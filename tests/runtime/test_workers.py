@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BUSY = """
 import signal, sys, time
 from pathlib import Path
-from seq2seq.runtime.workers import WorkerPool
+from seq2seq.runtime.workers import worker_pool
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in background
-with WorkerPool(2, int, ()) as pool:
+with worker_pool(2, int, ()) as pool:
     for pipe in sys.argv[1:3]:
         pool.submit(Path(pipe).read_bytes)  # waits for its end
     # Opening a pipe returns once a worker reads it.
@@ -64,8 +64,8 @@ def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
 
 ASKED = """
 import os
-from seq2seq.runtime.workers import WorkerPool
-with WorkerPool(1, int, ()) as pool:
+from seq2seq.runtime.workers import worker_pool
+with worker_pool(1, int, ()) as pool:
     print(pool.submit(os.getppid).result() == os.getpid())
 """
 

@@ -75,7 +75,7 @@ def run(
 
 
 def search(echo: Echo, n_best: int = 1) -> Search:
-    return Search("xx-yy", echo, n_best=n_best)  # type: ignore[arg-type]
+    return Search(echo, n_best=n_best)  # type: ignore[arg-type]
 
 
 async def held(queue: TranslationQueue, echo: Echo) -> "asyncio.Task[list[Translation]]":

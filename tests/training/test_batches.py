@@ -60,7 +60,7 @@ def test_any_number_of_workers_makes_the_same_batches(small_corpus: Path) -> Non
 
 def workers_of(batches: StepBatches) -> list[int]:
     assert batches._pool is not None
-    return list(batches._pool._pool._processes)
+    return list(batches._pool._processes)
 
 
 def exists(process: int) -> bool:

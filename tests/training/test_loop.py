@@ -1267,8 +1267,8 @@ def test_a_rank_that_is_not_the_main_process_writes_nothing(
     before = contents(run)
     capsys.readouterr()
     session = join_run(config, CPU, ProcessGroup(1, 2))
-    session.writer.save_state(session)
-    session.writer.save_weights(session, 99.0, best=True)
+    session.save_state()
+    session.save_weights(99.0, best=True)
     with Reporter() as reporter:
         reporter.log("a line")
         reporter.metrics(3, {"train_loss": 1.0})

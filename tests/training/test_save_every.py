@@ -12,7 +12,7 @@ from seq2seq.runs import tensor_file
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.training import loop
 from seq2seq.training.loop import train
-from seq2seq.training.session import RunWriter, TrainingSession
+from seq2seq.training.session import TrainingSession
 
 pytestmark = pytest.mark.usefixtures("no_engine")
 
@@ -35,13 +35,13 @@ def configured(corpus: Path, run: str, *overrides: str) -> Config:
 def saved_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that grows by the step of each saved state."""
     steps: list[int] = []
-    save = RunWriter.save_state
+    save = TrainingSession.save_state
 
-    def noted(writer: RunWriter, session: TrainingSession) -> None:
+    def noted(session: TrainingSession) -> None:
         steps.append(session.progress.step)
-        save(writer, session)
+        save(session)
 
-    monkeypatch.setattr(RunWriter, "save_state", noted)
+    monkeypatch.setattr(TrainingSession, "save_state", noted)
     return steps
 
 

@@ -14,7 +14,7 @@ from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.locks import LOCK
 from seq2seq.training import preparation
 from seq2seq.training.loop import train
-from seq2seq.training.session import RunWriter, TrainingSession
+from seq2seq.training.session import TrainingSession
 
 pytestmark = pytest.mark.usefixtures("no_engine")
 
@@ -26,15 +26,15 @@ from seq2seq.config.schema import load_config
 from seq2seq.training import session
 from seq2seq.training.loop import train
 sys.modules["torch.utils.tensorboard"] = None
-save = session.RunWriter.save_state
+save = session.TrainingSession.save_state
 
-def save_and_wait(writer, training):
-    save(writer, training)
+def save_and_wait(training):
+    save(training)
     if training.progress.step == 0:
         print("saved", flush=True)
         input()
 
-session.RunWriter.save_state = save_and_wait
+session.TrainingSession.save_state = save_and_wait
 train(load_config(sys.argv[1], sys.argv[2:]), "cpu")
 """
 
@@ -65,7 +65,7 @@ def test_a_run_that_replaced_this_one_is_not_overwritten(
     if written == "clear":
         owner, name = preparation, "new_session"
     else:
-        owner, name = RunWriter, written
+        owner, name = TrainingSession, written
     call = getattr(owner, name)
 
     def replace_and_call(*arguments: Any) -> Any:

@@ -33,9 +33,8 @@ def check_plot_path(path: Path) -> None:
     """Raise UserError for a path that `write_attention` cannot write, before any work."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UserError(
-            f"{path}: unknown suffix {suffix!r}. Use .html, .png, .svg, .pdf, .json or .align."
-        )
+        formats = ".html, .png, .svg, .pdf, .json or .align"
+        raise UserError(f"{path}: unknown suffix {suffix!r}. Use {formats}.")
     if not path.parent.is_dir():
         raise UserError(f"{path}: there is no folder {path.parent}. Create it first.")
     if suffix != ".html" and importlib.util.find_spec("matplotlib") is None:
@@ -47,14 +46,12 @@ def write_attention(
 ) -> list[str]:
     """Plot the attention weights of translations into one file; return notes for the user.
 
-    Translations without weights (of blank lines) are left out. A line in parts has one map per
-    part, and a translation with weights of each head one map per head. No more translations are
-    taken than are shown. A page is written map by map, so that memory does not grow with their
-    number, and names the model. The file is written atomically.
+    Translations without weights (of blank lines) are left out, others have one map per part or
+    head. No more translations are taken than are shown. A page is written map by map, so that
+    memory does not grow with their number, and names the model. The file is written atomically.
 
-    Raises:
-        UserError: as `check_plot_path` does, or no translation has weights.
-        RunError: the file cannot be written.
+    Raises UserError as `check_plot_path` does, or if no translation has weights, and RunError if
+    the file cannot be written.
     """
     check_plot_path(path)
     suffix = path.suffix.lower()
@@ -100,12 +97,12 @@ def _shown(
     for attention in maps:
         if attention.weights.size > MAX_CELLS:
             large += 1
-            continue
-        if count == limit:
+        elif count == limit:
             notes.append(f"{path} shows the first {limit} maps; write .json for all")
             break
-        count += 1
-        yield attention
+        else:
+            count += 1
+            yield attention
     if large:
         left_out = f"{large} maps of more than {MAX_CELLS:,} cells"
         notes.append(f"{path} leaves out {left_out}; write .json for all")
@@ -113,10 +110,9 @@ def _shown(
 
 def map_of(translation: Translation, source: str) -> AttentionMap:
     """Return one map of a translation; it is empty if the translation has no weights."""
-    weights = translation.attention
+    tokens, weights = (translation.src_tokens, translation.tokens), translation.attention
     if weights is None:
-        return AttentionMap(source, translation.text, [], [], np.zeros((0, 0)))
-    tokens = translation.src_tokens, translation.tokens
+        tokens, weights = ([], []), np.zeros((0, 0), np.float32)
     return AttentionMap(source, translation.text, *tokens, weights)
 
 
