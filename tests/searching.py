@@ -95,8 +95,6 @@ def host_engine(model: Model) -> OnnxEngine:
 class HostNetwork:
     """A torch model behind the calls of a `Network`: memory and state are arrays."""
 
-    approximate = None
-
     def __init__(self, model: Model) -> None:
         self.model = model
         self.memory: Any = None  # templates of the classes

@@ -83,9 +83,8 @@ class OnnxEngine(Engine):
 
     def _argmax(self, step: HostStep) -> tuple[Array, Array]:
         """Return the best token of each row, and its log-probability or logit: [N, 1], [N, 1]."""
-        approximate = self.networks[0].approximate if step.outputs is not None else None
-        if approximate is not None and step.outputs is not None:
-            tokens, values = approximate.argmax(step.values, step.outputs)
+        if step.exact is not None and step.outputs is not None:
+            tokens, values = step.exact.argmax(step.values, step.outputs)
             return tokens[:, None], values[:, None]
         places = step.values.argmax(axis=1)[:, None]
         return places, np.take_along_axis(step.values, places, 1)

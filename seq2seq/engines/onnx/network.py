@@ -46,6 +46,7 @@ class HostStep(EngineStep):
 
     undefined: Array = field(kw_only=True)  # [N], rows whose values are not numbers
     outputs: Array | None = None  # [N, R], of which the values are approximate logits
+    exact: "ApproximateProjection | None" = None  # that makes these logits exact
 
 
 class Network:
@@ -70,11 +71,6 @@ class Network:
         content, approximate = split_projection(self._graphs[1])
         return (self._decoder if content is None else session(content)), approximate
 
-    @property
-    def approximate(self) -> "ApproximateProjection | None":
-        """Return the projection that makes approximate logits exact; None if they are exact."""
-        return self._greedy[1]
-
     def encode(self, src: Array, src_lengths: Array) -> tuple[Arrays, Arrays]:
         """Return the memory and the first state of sources [B, S] with lengths [B].
 
@@ -98,7 +94,7 @@ class Network:
 
     def step(self, rows: Rows, ids: Array) -> HostStep:
         """Advance hypotheses, given their last ids [N]; memory and state are `Arrays`."""
-        decoder = self._decoder if rows.options.log_probs else self._greedy[0]
+        decoder, exact = (self._decoder, None) if rows.options.log_probs else self._greedy
         unread = {ATTENTION: not rows.options.attention, HEADS: not rows.options.heads}
         names = [value.name for value in decoder.get_outputs() if not unread.get(value.name)]
         values = {"ids": ids, **rows.memory, **rows.state}
@@ -111,8 +107,8 @@ class Network:
         after = (name for name in names if name.startswith(_NEXT))
         state = Arrays((name.removeprefix(_NEXT), results[name]) for name in after)
         weights = results.get(ATTENTION), results.get(HEADS)
-        outputs, rows = results.get(OUTPUTS), rows.of(rows.memory, state)
-        return HostStep(rows, scores, *weights, outputs, undefined=undefined)
+        parts = scores, *weights, results.get(OUTPUTS), exact
+        return HostStep(rows.of(rows.memory, state), *parts, undefined=undefined)
 
 
 def _padding(dims: Sequence[int | str], src: Array, part: Array) -> Array:
