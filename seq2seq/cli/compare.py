@@ -166,7 +166,9 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
             {
                 "seed": run.seed,
                 "folder": run.folder.as_posix(),
-                **run.cost._asdict(),
+                "steps": run.steps,
+                "minutes": run.minutes,
+                "tokens_per_second": run.tokens_per_second,
                 **_scored(run.output),
                 "curve": run.curve,
             }

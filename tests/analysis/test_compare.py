@@ -294,7 +294,7 @@ def test_a_failure_is_reported_in_one_line(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "out/none-seed1/last.safetensors")
 
-    monkeypatch.setattr("seq2seq.training.session.save_state", full)
+    monkeypatch.setattr("seq2seq.runs.training_state.save_state", full)
     assert compare() == 1
     assert capsys.readouterr().err.splitlines()[-1].endswith("No space left on device")
 

@@ -33,8 +33,8 @@ def _variants(result: ComparisonResult) -> Rows:
 
 
 def _variant(result: VariantResult) -> list[str]:
-    scores, costs = bleu_scores(result.runs), [run.cost for run in result.runs]
-    speeds = [cost.tokens_per_second for cost in costs if cost.tokens_per_second is not None]
+    scores, runs = bleu_scores(result.runs), result.runs
+    speeds = [run.tokens_per_second for run in runs if run.tokens_per_second is not None]
     tested = result.difference
     return [
         result.variant.name,
@@ -47,7 +47,7 @@ def _variant(result: VariantResult) -> list[str]:
         cell(tested and tested.p_value, ".3f"),
         f"{result.parameters:,}",
         cell(mean(speeds) if speeds else None, ",.0f"),
-        cell(mean(cost.minutes for cost in costs), ".1f"),
+        cell(mean(run.minutes for run in runs), ".1f"),
         "",
     ]
 

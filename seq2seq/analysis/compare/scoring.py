@@ -45,21 +45,15 @@ class ScoredOutput(NamedTuple):
     text: ScoredText
 
 
-class TrainingCost(NamedTuple):
-    """Cost of training a run; the speed is None if the run ended before its first report."""
-
-    steps: int
-    minutes: float
-    tokens_per_second: float | None
-
-
 class SeedResult(NamedTuple):
     """Result of a variant with one seed."""
 
     seed: int
     folder: Path
     output: ScoredOutput
-    cost: TrainingCost
+    steps: int
+    minutes: float
+    tokens_per_second: float | None  # None if the run ended before its first report
     curve: list[tuple[int, float]]  # step, greedy validation BLEU
 
 
@@ -169,11 +163,11 @@ def _score_run(
         for line in read_metrics(folder)
         if {"step", "valid_bleu"} <= line.keys()
     }
-    key, steps, seconds = "target_tokens_per_second", state.counters.step, state.counters.seconds
+    counters, key = state.counters, "target_tokens_per_second"
     speeds = [line.get(key, math.nan) for line in read_metrics(folder, TIMING)]
     finite = [*filter(math.isfinite, speeds)]
-    cost = TrainingCost(steps, seconds / 60, median(finite) if finite else None)
-    return SeedResult(config.seed, folder, output, cost, sorted(curve.items()))
+    costs = counters.step, counters.seconds / 60, median(finite) if finite else None
+    return SeedResult(config.seed, folder, output, *costs, sorted(curve.items()))
 
 
 def _score(
