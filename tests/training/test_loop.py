@@ -1248,7 +1248,7 @@ def test_resuming_reads_and_verifies_the_state_once(
 
     monkeypatch.setattr("safetensors.safe_open", noted_open)
     monkeypatch.setattr(tensor_file, "_digest", noted_digest)
-    monkeypatch.setattr("seq2seq.training.session.save_state", lambda *_: None)  # digests too
+    monkeypatch.setattr("seq2seq.runs.training_state.save_state", lambda *_: None)  # digests too
     resumed = ["train", str(small_corpus), "decoding.max_length=9", "training.max_steps=4"]
     assert main([*resumed, f"run_dir={run}", "--resume", "--device=cpu"]) == 0
     assert opened.count(LAST) == 1

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.analysis.check.data_statistics import TABLE
 from seq2seq.analysis.check.findings import Finding, Split
 from seq2seq.data.corpus import ParallelText
 from seq2seq.data.spread import spread_rows
@@ -123,43 +124,27 @@ def measure_alignment(
 
 def alignment_findings(split: Split, alignment: Alignment) -> Iterator[Finding]:
     """Judge the alignment of a split; a split that could not be measured is never passed."""
-    name, agreement = split.name, alignment.agreement
     place = f"line n of {split.tgt_file} translates line n of {split.src_file}"
+    words = {"split": split, "place": place, "pairs": alignment.pairs, "least": MIN_PAIRS}
     for stretch in alignment.stretches:
-        yield Finding("alignment", True, _stretch_text(split, stretch, alignment.pairs, place))
-    if alignment.stretches:
-        return
-    if agreement is None:
-        text = f"{name}: alignment not measured: fewer than {MIN_PAIRS} pairs"
-    elif agreement < GOOD:
-        text = (
-            f"{name}: alignment not established: {alignment.pairs:,} pairs are too few, or the "
-            f"translations too free, to show that {place} (agreement {100 * agreement:.0f}%, by "
-            "chance 50%). Compare some lines"
-        )
-    else:
-        text = (
-            f"{name}: no sign of misalignment: words, numbers and punctuation agree with "
-            f"the same line rather than another (in {100 * agreement:.0f}% of comparisons, by "
-            "chance 50%)"
-        )
-    yield Finding("alignment", False, text, done=agreement is not None and agreement >= GOOD)
+        words |= _stretch_words(split, stretch, alignment.pairs)
+        yield Finding("alignment", True, TABLE["alignment"]["misaligned"].format(**words))
+    if not alignment.stretches:
+        agreement = alignment.agreement
+        kind = "unmeasured" if agreement is None else "unsure" if agreement < GOOD else "aligned"
+        text = TABLE["alignment"][kind].format(agreement=agreement, **words)
+        yield Finding("alignment", False, text, done=kind == "aligned")
 
 
-def _stretch_text(split: Split, stretch: Stretch, pairs: int, place: str) -> str:
+def _stretch_words(split: Split, stretch: Stretch, pairs: int) -> dict[str, object]:
+    start = f"from about line {stretch.first} to {stretch.last}, there is no sign that"
     if stretch.last - stretch.first + 1 > 0.9 * pairs:
         start = "no sign that"
-    else:
-        start = f"from about line {stretch.first} to {stretch.last}, there is no sign that"
     fits, cure = "", "Restore the order of the lines"
     if stretch.offset is not None:
         fits = f"; line n of {split.src_file} fits line n{stretch.offset:+d} of {split.tgt_file}"
         cure = f"Find the missing or additional line at about line {stretch.first}"
-    return (
-        f"{split.name}: {start} {place}: words, numbers and punctuation agree in "
-        f"{100 * stretch.agreement:.0f}% of comparisons (by chance 50%){fits}. {cure}, or delete "
-        "these lines from both sides."
-    )
+    return {"start": start, "fits": fits, "cure": cure, "agreement": stretch.agreement}
 
 
 def _measure_by_itself(sides: tuple[Words, Words], tables: list[Floats]) -> _Measurement:

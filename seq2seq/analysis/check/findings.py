@@ -80,11 +80,7 @@ def _unusual_characters(split: Split) -> Iterator[str]:
                 yield f"{file}: {row['text']} in {list_and_count(lines)}. {remedy}."
     lines = split.statistics.tgt.unusual_characters.get(NOT_NFC, [])
     if lines and not split.name.startswith("train"):
-        yield (
-            f"{split.tgt_file}: text that is not in Unicode NFC, as translations are, in "
-            f"{list_and_count(lines)}: equal words count as different in the score. "
-            "Convert the file (uconv -x nfc)."
-        )
+        yield TABLE["not nfc"].format(file=split.tgt_file, lines=list_and_count(lines))
 
 
 def _spelled_badly(split: Split) -> Iterator[str]:
@@ -133,9 +129,7 @@ def _too_long(train: Split, max_length: int) -> Finding:
     text = f"{train.name}: {many} with {limit} {skipped}"
     if share > MANY_TOO_LONG:
         text = (
-            f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}. Raise "
-            "data.max_length, raise vocabulary.size (fewer, longer tokens), or split these lines "
-            "at sentence ends."
+            f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}. {TABLE['too long']}"
         )
     return Finding("too long", share > MANY_TOO_LONG, text)
 
@@ -149,10 +143,8 @@ def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterato
         places = f"{list_lines(shared.pairs)} of {split.name}"
         text = f"{text} ({places}), so scores will be too high"
     elif sources > MANY_SHARED_SOURCES * lines:
-        text = (
-            f"{split.name}: {sources:,} of {lines:,} sources occur in {reference.name}, with other "
-            f"targets ({list_lines(shared.sources)} of {split.name}), so scores may be too high"
-        )
+        words = {"name": split.name, "reference": reference.name, "count": sources, "lines": lines}
+        text = TABLE["shared sources"].format(places=list_lines(shared.sources), **words)
     else:
         yield Finding("overlap", False, text)
         return

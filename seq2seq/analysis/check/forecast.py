@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seq2seq.analysis.check.data_statistics import TABLE
 from seq2seq.analysis.check.findings import Finding
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EpochOrder
@@ -115,10 +116,7 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     """Check that a training fits into memory and into its time limit, and has enough steps."""
     peak, machine = cost.peak_bytes, cost.machine_bytes
     if peak is not None and machine is not None and peak > HIGH_MEMORY * machine:
-        text = (
-            f"{size(peak)} of {size(machine)} of memory were in use. Lower training.batch_tokens "
-            "and raise training.accumulate instead, or lower data.max_length."
-        )
+        text = TABLE["cost"]["memory"].format(peak=size(peak), machine=size(machine))
         yield Finding("memory", True, text)
     else:
         yield Finding("memory", False, f"an optimizer step fits into memory ({cost.device})")
@@ -128,20 +126,15 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     elif needed is not None and minutes is not None:
         decays = settings.decay.name in ("linear", "cosine")
         completes = f" so that the {settings.decay.name} decay completes" if decays else ""
-        text = (
-            f"training.max_minutes={minutes:g} ends training after about "
-            f"{100 * 60 * minutes / needed:.0f}% of its {cost.total_steps:,} steps (all take "
-            f"{duration(needed)}, validation excluded). Raise it, or lower "
-            f"training.{_limit_of_steps(settings, cost)}{completes}."
-        )
+        words = {"minutes": minutes, "share": 60 * minutes / needed, "steps": cost.total_steps}
+        words |= {"needed": duration(needed), "limit": _limit_of_steps(settings, cost)}
+        text = TABLE["cost"]["time"].format(completes=completes, **words)
         yield Finding("time", True, text)
     steps = training_steps(settings, cost)
     if steps is not None and steps < FEW_STEPS:
         more = "" if limit == "max_steps" else ", or lower training.batch_tokens"
-        text = (
-            f"training ends after about {steps:,} steps; attention seldom forms in fewer than "
-            f"{FEW_STEPS}: {raise_limits(settings, limit)}{more}."
-        )
+        remedy = f"{raise_limits(settings, limit)}{more}"
+        text = TABLE["cost"]["steps"].format(steps=steps, few=FEW_STEPS, remedy=remedy)
         yield Finding("steps", True, text)
 
 
