@@ -83,7 +83,7 @@ class Rule:
         raise NotImplementedError
 
 
-_States = list[tuple[Rule, Any]]  # of one hypothesis
+_States = list[tuple[Rule, Any]]  # rules with their state for a hypothesis
 
 
 def rules_of(options: SearchOptions) -> list[Rule]:
