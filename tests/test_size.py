@@ -15,7 +15,7 @@ BUDGETS = {
     "model": (2680, 2680),
     "engines": (2336, 2300),
     "runs": (1565, 1500),
-    "inference": (5165, 3620),
+    "inference": (5065, 3620),
     "evaluation": (595, 595),
     "training": (3015, 2950),
     "analysis": (3010, 2900),

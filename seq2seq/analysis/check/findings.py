@@ -126,12 +126,10 @@ def _too_long(train: Split, max_length: int) -> Finding:
     skipped = f"will be skipped ({list_lines(lines)})"
     if not lines:
         return Finding("too long", False, f"{train.name}: no pairs with {limit}")
-    text = f"{train.name}: {many} with {limit} {skipped}"
-    if share > MANY_TOO_LONG:
-        text = (
-            f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}. {TABLE['too long']}"
-        )
-    return Finding("too long", share > MANY_TOO_LONG, text)
+    if share <= MANY_TOO_LONG:
+        return Finding("too long", False, f"{train.name}: {many} with {limit} {skipped}")
+    text = f"{train.name}: {many} ({percent(share)}) with {limit} {skipped}."
+    return Finding("too long", True, f"{text} {TABLE['too long']}")
 
 
 def overlap_findings(split: Split, reference: Split, shared: Overlap) -> Iterator[Finding]:

@@ -126,9 +126,9 @@ def cost_findings(settings: TrainingConfig, cost: Forecast) -> Iterator[Finding]
     elif needed is not None and minutes is not None:
         decays = settings.decay.name in ("linear", "cosine")
         completes = f" so that the {settings.decay.name} decay completes" if decays else ""
-        words = {"minutes": minutes, "share": 60 * minutes / needed, "steps": cost.total_steps}
-        words |= {"needed": duration(needed), "limit": _limit_of_steps(settings, cost)}
-        text = TABLE["cost"]["time"].format(completes=completes, **words)
+        words: dict[str, object] = {"minutes": minutes, "steps": cost.total_steps}
+        words |= {"share": 60 * minutes / needed, "limit": _limit_of_steps(settings, cost)}
+        text = TABLE["cost"]["time"].format(completes=completes, needed=duration(needed), **words)
         yield Finding("time", True, text)
     steps = training_steps(settings, cost)
     if steps is not None and steps < FEW_STEPS:
