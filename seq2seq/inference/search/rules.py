@@ -83,7 +83,7 @@ class Rule:
         raise NotImplementedError
 
 
-_States = list[tuple[Rule, Any]]  # the rules of a hypothesis, with their states
+_States = list[tuple[Rule, Any]]  # rules of a hypothesis, with their states
 
 
 def rules_of(options: SearchOptions) -> list[Rule]:
