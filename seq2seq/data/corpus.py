@@ -183,10 +183,8 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     same = count_same(text) if same is None else same
     if 2 * same < len(text):
         return None
-    return (
-        f"note: source and target are identical in {same:,} of {counted(len(text), 'pair')} of "
-        f"{text.source_name}; check that these are the right files"
-    )
+    note = f"note: source and target are identical in {same:,} of {counted(len(text), 'pair')} of"
+    return f"{note} {text.source_name}; check that these are the right files"
 
 
 def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lang: str) -> None:

@@ -111,21 +111,19 @@ def tokenized_note(hypotheses: Sequence[str]) -> str | None:
     """Return a note if the hypotheses appear to be tokenized, by sacrebleu's rule."""
     if (suspects := sum(line.rstrip().endswith(" .") for line in hypotheses)) < _TOKENIZED_LINES:
         return None
-    return (
-        f"{suspects} of {len(hypotheses)} hypotheses end in ' .', so they seem to be tokenized: "
-        "only scores of detokenized text are comparable with published ones"
-    )
+    note = f"{suspects} of {len(hypotheses)} hypotheses end in ' .', so they seem to be tokenized:"
+    return f"{note} only scores of detokenized text are comparable with published ones"
 
 
 def not_nfc_note(name: str, lines: Sequence[str]) -> str | None:
     """Return a note if a text is not in Unicode's NFC, the normal form of translations."""
     if not (count := sum(not unicodedata.is_normalized("NFC", line) for line in lines)):
         return None
-    return (
-        f"{name}: {count:,} of {len(lines):,} lines are not in Unicode's NFC, unlike translations, "
-        "so that equal words may count as different; scored unchanged. "
-        "To convert the file: uconv -x nfc < OLD > NEW"
+    note = (
+        f"{name}: {count:,} of {len(lines):,} lines are not in Unicode's NFC, unlike translations"
     )
+    note += ", so that equal words may count as different; scored unchanged."
+    return f"{note} To convert the file: uconv -x nfc < OLD > NEW"
 
 
 def long_line_note(
@@ -135,11 +133,9 @@ def long_line_note(
     for name, lines in texts:
         for number, line in enumerate(lines, start=1):
             if (words := segmentation.ter_words(line)) > MAX_TER_WORDS:
-                return (
-                    f"{name}:{number}: the line has {words:,} words; TER is computed only for "
-                    f"texts without lines of more than {MAX_TER_WORDS} words, since such a line "
-                    "may take minutes"
-                )
+                rule = f"TER is computed only for texts without lines of more than {MAX_TER_WORDS}"
+                note = f"{name}:{number}: the line has {words:,} words; {rule} words"
+                return f"{note}, since such a line may take minutes"
     return None
 
 

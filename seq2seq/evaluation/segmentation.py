@@ -55,12 +55,9 @@ class Segmentation(NamedTuple):
 
     def validation_note(self) -> str | None:
         """Return a note for the log of a training on such references, where BLEU is measured."""
-        if self.script is None:
-            return None
-        return (
-            f"the validation references are in {self.script} script, without spaces between words: "
-            f"BLEU uses sacrebleu's tokenizer {self.tokenize}, as seq2seq evaluate does"
-        )
+        bleu = f"BLEU uses sacrebleu's tokenizer {self.tokenize}, as seq2seq evaluate does"
+        place = f"the validation references are in {self.script} script"
+        return self.script and f"{place}, without spaces between words: {bleu}"
 
     def note(self) -> str | None:
         """Return a note on references without spaces between words."""
@@ -72,10 +69,8 @@ class Segmentation(NamedTuple):
             bleu += f", which counts {between} as one word ({char} would not)"
         splits = "splits at Chinese characters (asian:yes)"
         ter = splits if self.asian else f"counts {between} as one word"
-        return (
-            f"the references are in {self.script} script, without spaces between words: {bleu}; "
-            f"TER {ter}"
-        )
+        place = f"the references are in {self.script} script, without spaces between words"
+        return f"{place}: {bleu}; TER {ter}"
 
 
 BY_SPACES = Segmentation()  # for text with spaces between words

@@ -59,10 +59,8 @@ def _text_findings(result: ValidationResult, rate: str, longer: str) -> Iterator
     if (share := _share(is_blank, hypotheses) - _share(is_blank, references)) > 0.2:
         yield f"{share:.0%} {of_them} are empty: {early or f'the model ends at once; {rate}'}"
     if (share := _unknown(hypotheses) - _unknown(references)) > 0.2:
-        yield (
-            f"{share:.0%} of the words {of_them} are unknown ({UNKNOWN}): raise vocabulary.size, "
-            "or set vocabulary.type=unigram"
-        )
+        remedy = "raise vocabulary.size, or set vocabulary.type=unigram"
+        yield f"{share:.0%} of the words {of_them} are unknown ({UNKNOWN}): {remedy}"
     if (share := _most_frequent(hypotheses)) > max(0.5, 2 * _most_frequent(references)):
         cause = f"check that the sides translate one another (seq2seq check), else {rate}"
         yield f"{share:.0%} {of_them} are one and the same: {early or cause}"
@@ -73,19 +71,15 @@ def _text_findings(result: ValidationResult, rate: str, longer: str) -> Iterator
         yield f"{share:.0%} {of_them} are copies of their source: check the targets of data.train"
     ratio = sum(map(len, hypotheses)) / max(1, sum(map(len, references)))
     if not 0.6 < ratio < 1.7:
-        yield (
-            f"the last validation's translations are too {'short' if ratio < 1 else 'long'}, "
-            f"{ratio:.2f} times as long as the references: "
-            f"{early or 'compare training and validation text (seq2seq check)'}"
-        )
+        text = f"the last validation's translations are too {'short' if ratio < 1 else 'long'}"
+        cause = early or "compare training and validation text (seq2seq check)"
+        yield f"{text}, {ratio:.2f} times as long as the references: {cause}"
     bleus, losses = _series(metrics, "valid_bleu"), _series(metrics, "valid_loss")
     if bleus and losses and max(bleus) < NO_BLEU:
         learns = f"the loss fell from {losses[0]:.2f} to {losses[-1]:.2f}; {longer}, or check that"
         cause = learns if losses[-1] < 0.9 * losses[0] else "the loss has hardly fallen; check that"
-        yield (
-            f"BLEU is {bleus[-1]:.1f}: "
-            + (early or f"{cause} the sides translate one another (seq2seq check)")
-        )
+        cause = early or f"{cause} the sides translate one another (seq2seq check)"
+        yield f"BLEU is {bleus[-1]:.1f}: {cause}"
 
 
 def _loss_findings(result: ValidationResult, config: Config) -> Iterator[str]:
@@ -94,11 +88,9 @@ def _loss_findings(result: ValidationResult, config: Config) -> Iterator[str]:
     learned = max(_series(result.metrics, "valid_bleu"), default=0.0) >= LOW_BLEU
     rising = len(valid) >= 3 and all(b > a for a, b in pairwise(valid))
     if not learned and len(train) >= 4 and min(train[1:]) > 0.95 * train[0]:
-        yield (
-            f"the training loss has hardly fallen ({train[0]:.2f} to {train[-1]:.2f}): change "
-            f"training.learning_rate (now {config.training.learning_rate:g}) by a factor of ten, "
-            "down first"
-        )
+        key = f"training.learning_rate (now {config.training.learning_rate:g})"
+        text = f"the training loss has hardly fallen ({train[0]:.2f} to {train[-1]:.2f})"
+        yield f"{text}: change {key} by a factor of ten, down first"
     elif rising and valid[-1] > 1.05 * valid[0] and train and train[-1] < train[0]:
         yield (
             f"the validation loss has risen from the first validation ({valid[0]:.2f} to "

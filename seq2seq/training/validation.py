@@ -220,7 +220,5 @@ def decay_on_plateau(progress: Counters, settings: TrainingConfig) -> str | None
         return None
     progress.decays += 1
     progress.validations_since_improvement = 0
-    return (
-        f"step {progress.step}: no improvement in {settings.patience} validations; the learning "
-        f"rate is now {decay.factor**progress.decays:.3g} of its peak"
-    )
+    text = f"step {progress.step}: no improvement in {settings.patience} validations"
+    return f"{text}; the learning rate is now {decay.factor**progress.decays:.3g} of its peak"
