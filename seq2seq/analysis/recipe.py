@@ -19,9 +19,7 @@ import yaml
 
 from seq2seq.analysis.check.forecast import Forecast, forecast
 from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
-from seq2seq.data.batching import EncodedPairs, encode_pairs
-from seq2seq.data.corpus import ParallelText, has_text, no_usable_pair
-from seq2seq.data.source_profile import scripts_of
+from seq2seq.data import batching, corpus, source_profile
 from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import counted, duration, one_line
@@ -61,7 +59,7 @@ class TextFacts(NamedTuple):
     words: tuple[float, float]  # mean of a line, divided at white space
     scripts: tuple[str, str]  # that of most words, such as "LATIN"; "" without any
     characters: tuple[int, int, int]  # distinct ones of either side, and of both
-    sample: ParallelText
+    sample: corpus.ParallelText
 
     @property
     def same_script(self) -> bool:
@@ -80,7 +78,7 @@ def measure_text(pairs: Iterable[tuple[str, str]], name: str) -> TextFacts:
     count = lines = 0
     for pair in pairs:
         lines += 1
-        if not has_text(*pair):
+        if not corpus.has_text(*pair):
             continue
         count += 1
         for alphabet, text in zip(alphabets, pair, strict=True):
@@ -90,14 +88,14 @@ def measure_text(pairs: Iterable[tuple[str, str]], name: str) -> TextFacts:
         elif (place := rng.randrange(count)) < SAMPLE:  # algorithm R of Vitter (1985)
             sample[place] = pair
     if not sample:
-        raise no_usable_pair(name, lines)
+        raise corpus.no_usable_pair(name, lines)
     src, tgt = ([pair[side] for pair in sample] for side in (0, 1))
     return TextFacts(
         count,
         (_mean_words(src), _mean_words(tgt)),
         (_main_script(src), _main_script(tgt)),
         (len(alphabets[0]), len(alphabets[1]), len(set.union(*alphabets))),
-        ParallelText(src, tgt, name),
+        corpus.ParallelText(src, tgt, name),
     )
 
 
@@ -106,7 +104,7 @@ def _mean_words(lines: list[str]) -> float:
 
 
 def _main_script(lines: list[str]) -> str:
-    counts = Counter(script for line in lines for script in scripts_of(line))
+    counts = Counter(script for line in lines for script in source_profile.scripts_of(line))
     return max(counts, key=lambda script: (counts[script], script)) if counts else ""
 
 
@@ -146,8 +144,8 @@ class _Trial(NamedTuple):
 
     data: DataConfig
     vocabularies: Vocabularies
-    pairs: EncodedPairs
-    sample: ParallelText
+    pairs: batching.EncodedPairs
+    sample: corpus.ParallelText
     scale: float  # pairs of the text for each of the sample
 
     def forecast(self, sections: Sections, device: torch.device) -> Forecast:
@@ -171,7 +169,7 @@ def choose(
     Without `minutes`, as many epochs as it is worth. Raises UserError if no vocabulary is possible.
     """
     vocabulary, vocabularies = _vocabulary(facts)
-    pairs = encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
+    pairs = batching.encode_pairs(facts.sample.src, facts.sample.tgt, vocabularies, None)
     trial = _Trial(data, vocabularies, pairs, facts.sample, facts.pairs / len(facts.sample))
     needed = _needed_epochs(facts.pairs)
     for sizes, batch_tokens in _attempts(int(np.sum(pairs.tgt.lengths[:])) * trial.scale):
@@ -205,7 +203,7 @@ def _attempts(tokens: float) -> Iterator[tuple[Sizes, int]]:
         yield _SIZES[-1], most
 
 
-def _data(pairs: EncodedPairs) -> Section:
+def _data(pairs: batching.EncodedPairs) -> Section:
     """Return `max_length` if its default is less than all but a few pairs need."""
     longer = np.maximum(*(np.array(side.lengths[:]) for side in (pairs.src, pairs.tgt)))
     needed = 10 * math.ceil(float(np.quantile(longer, _LONG)) / 10)

@@ -15,10 +15,7 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.evaluation import bootstrap
-from seq2seq.runtime.console import logger, one_line
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import check_paths, part_of, same_file
-from seq2seq.runtime.process_group import world_size
+from seq2seq.runtime import console, errors, files, process_group
 
 if TYPE_CHECKING:
     from seq2seq.analysis.compare.scoring import ComparisonResult, ScoredOutput, VariantResult
@@ -46,12 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    if world_size() > 1:
-        raise UserError("compare runs in a single process; start it without torchrun")
+    if process_group.world_size() > 1:
+        raise errors.UserError("compare runs in a single process; start it without torchrun")
     overrides = [word for word in options.overrides if arguments.is_override(word)]
     configs = [Path(word) for word in options.overrides if not arguments.is_override(word)]
     if not configs:
-        raise UserError("compare: give at least one config; see seq2seq compare --help")
+        raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
     with arguments.frozen_objects():
         from seq2seq.analysis.compare.compare import compare
         from seq2seq.analysis.compare.results import write_figures
@@ -60,25 +57,25 @@ def run(options: argparse.Namespace) -> int:
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
     written = plan.output_paths(options.split)
-    check_paths(*map(part_of, written), *runs)
+    files.check_paths(*map(files.part_of, written), *runs)
     texts = (path for variant in plan.variants for path in variant.config.data.paths())
     inputs = [*configs, *texts]
     for path in written:
-        if any(same_file(path, source) for source in inputs):
+        if any(files.same_file(path, source) for source in inputs):
             text = "would be replaced by an output; set another folder, -o FOLDER"
-            raise UserError(f"{path}: {text}")
-    check_paths(*inputs)
+            raise errors.UserError(f"{path}: {text}")
+    files.check_paths(*inputs)
     check_output(options.json, *inputs, *written, runs=map(str, runs))
     for note in plan.notes:
-        logger.info(f"note: {note}")
+        console.logger.info(f"note: {note}")
     bootstrap.seed_name()  # refused before the first training
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except KeyboardInterrupt:
-        logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
+        console.logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
         raise
     write_report(as_text(result), as_json(result), options.json)
-    logger.info(write_figures(result))
+    console.logger.info(write_figures(result))
     return 1 if result.failed else 0
 
 
@@ -120,7 +117,7 @@ def _legend(result: "ComparisonResult") -> str:
             lines.append(f"{variant.name} shares the training of {trained}: only decoding differs")
     lines.append(_SPLIT_NOTES[task.split])
     lines.append("BLEU {}; chrF2 {}".format(scores["bleu"].signature, scores["chrf"].signature))
-    return "\n".join(map(one_line, lines))
+    return "\n".join(map(console.one_line, lines))
 
 
 def as_json(result: "ComparisonResult") -> dict[str, Any]:

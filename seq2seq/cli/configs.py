@@ -18,9 +18,7 @@ from seq2seq.cli import arguments, schema
 from seq2seq.cli.output import check_replaced, open_output
 from seq2seq.config.document import shipped_configs
 from seq2seq.data.public_corpora import unpack_demo_corpora
-from seq2seq.runtime.console import say
-from seq2seq.runtime.errors import UserError, did_you_mean
-from seq2seq.runtime.files import write_errors
+from seq2seq.runtime import console, errors, files
 
 _NAME = 30  # columns
 DATA = Path("data")  # parent of the corpora of the demo, in its configs
@@ -39,25 +37,25 @@ def run(options: argparse.Namespace) -> int:
         width, indent = max(_NAME + 42, shutil.get_terminal_size().columns), " " * (_NAME + 2)
         for name, config in shipped.items():
             text = f"{name:{_NAME}}  {_summary(config)}"
-            say(textwrap.fill(text, width, subsequent_indent=indent))
+            console.say(textwrap.fill(text, width, subsequent_indent=indent))
         return 0
     names = [Path(name).name.removesuffix(".yaml") for name in options.names]
     for name in names:
         if name not in shipped:
-            hint = did_you_mean(name, shipped) or "; `seq2seq configs` lists them"
-            raise UserError(f"configs: there is no config {name!r}{hint}")
+            hint = errors.did_you_mean(name, shipped) or "; `seq2seq configs` lists them"
+            raise errors.UserError(f"configs: there is no config {name!r}{hint}")
     paths = {name: options.output / shipped[name].name for name in names}
     for path in paths.values():
         check_replaced(path, options.overwrite)
-    with write_errors(options.output):
+    with files.write_errors(options.output):
         options.output.mkdir(parents=True, exist_ok=True)
     for name, path in paths.items():
         write_config(path, text := shipped[name].read_text(encoding="utf-8"))
         commands = re.findall(r"^#(   .*)", text.partition("\nname:")[0], re.M)
-        say("\n".join([f"{path}: {_summary(shipped[name])}", *commands]))
+        console.say("\n".join([f"{path}: {_summary(shipped[name])}", *commands]))
     if any("demo" in name for name in names) and not (DATA / "demo").exists():
         for line in unpack_demo_corpora(DATA):
-            say(line)
+            console.say(line)
     return 0
 
 

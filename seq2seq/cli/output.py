@@ -14,11 +14,8 @@ from types import FrameType
 from typing import IO, Any
 
 from seq2seq.data.lines import is_compressed
-from seq2seq.runtime import files
-from seq2seq.runtime.console import counted, logger, printable
+from seq2seq.runtime import console, file_types, files, strict_json
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.runtime.file_types import is_table
-from seq2seq.runtime.strict_json import json_text
 
 
 class Output:
@@ -53,15 +50,15 @@ class Output:
             if not count:
                 return
             if path.is_file() and not path.is_symlink() and path.stat().st_size > size:
-                logger.info(f"{path}: has more of an earlier call, and was left as it is")
+                console.logger.info(f"{path}: has more of an earlier call, and was left as it is")
                 return
             written.truncate(size)
             self._part.replace(path)
-            logger.info(f"{path}: {content} {counted(count, noun)}")
+            console.logger.info(f"{path}: {content} {console.counted(count, noun)}")
 
     def write(self, text: str) -> None:
         with files.write_errors(self._name):
-            self._file.write(printable(text) if self.on_terminal else text)
+            self._file.write(console.printable(text) if self.on_terminal else text)
 
     def flush(self) -> None:
         with files.write_errors(self._name):
@@ -136,7 +133,7 @@ def write_json(tree: object, path: Path | None) -> None:
     """Write a report as JSON, if there is a path for it."""
     if path is not None:
         with open_output(path) as output:
-            output.write(json_text(as_tree(tree), indent=2) + "\n")
+            output.write(strict_json.json_text(as_tree(tree), indent=2) + "\n")
 
 
 def as_tree(value: Any) -> Any:
@@ -179,7 +176,7 @@ def check_sides(outputs: Sequence[Path]) -> None:
     """Raise UserError unless parallel text has two files of lines, or one that is a table."""
     if len(outputs) > 2:
         raise UserError("-o: give two files, source and target, or one with both sides")
-    if len(outputs) == 1 and not is_table(outputs[0]):
+    if len(outputs) == 1 and not file_types.is_table(outputs[0]):
         remedy = "end its name in .tsv, .csv or .jsonl, or give two names"
         raise UserError(f"{outputs[0]}: one file receives both sides as a table; {remedy}")
     if len({*outputs}) < len(outputs):

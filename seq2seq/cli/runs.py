@@ -7,9 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from seq2seq.runs.layout import CONFIG, METRICS
-from seq2seq.runs.metrics_file import read_metrics
-from seq2seq.runs.run_config import read_config
+from seq2seq.runs import layout, metrics_file, run_config
 from seq2seq.runtime.console import aligned_table, fixed, say
 from seq2seq.runtime.errors import UserError
 
@@ -24,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if not options.folder.is_dir():
         raise UserError(f"{options.folder}: no such folder; `seq2seq train` makes run folders")
-    found = [path.parent for path in options.folder.rglob(CONFIG)]
+    found = [path.parent for path in options.folder.rglob(layout.CONFIG)]
     if not found:
         raise UserError(f"{options.folder}: has no runs; `seq2seq train` makes them")
     found.sort(key=_written)
@@ -33,16 +31,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _written(folder: Path) -> float:
-    paths = (folder / CONFIG, folder / METRICS)
+    paths = (folder / layout.CONFIG, folder / layout.METRICS)
     return max(path.stat().st_mtime for path in paths if path.exists())
 
 
 def _row(folder: Path, above: Path) -> tuple[str, ...]:
     facts: tuple[str, str] = ("?", "?")
     with suppress(UserError):  # damaged, or of another version
-        config = read_config(folder)
+        config = run_config.read_config(folder)
         facts = (f"{config.data.src_lang}-{config.data.tgt_lang}", config.model.decoder)
-    metrics = read_metrics(folder)
+    metrics = metrics_file.read_metrics(folder)
     step = max((line["step"] for line in metrics if "step" in line), default=0)
     bleu = max((line["valid_bleu"] for line in metrics if "valid_bleu" in line), default=None)
     name = folder.relative_to(above) if folder != above else folder

@@ -11,11 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data import length_windows
-from seq2seq.data.copied_words import NameInventor
+from seq2seq.data import copied_words, length_windows, spread
 from seq2seq.data.length_windows import BatchDivision, Divisions, Rows
 from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
-from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
@@ -101,7 +99,7 @@ def sampled_pairs(
     max_length: int,
     seed: int,
     alike: bool = False,
-    inventor: NameInventor | None = None,
+    inventor: copied_words.NameInventor | None = None,
 ) -> tuple[list[Ids], list[Ids]]:
     """Return the ids of `rows` under random segmentations, functions of text, row and seed.
 
@@ -129,7 +127,7 @@ def sampled_pairs(
 
 def length_ratio(pairs: EncodedPairs, quantile: float) -> float:
     """Return a quantile of target length over source length, including EOS, of MAX_RATIOS pairs."""
-    rows = np.array(spread_rows(len(pairs), MAX_RATIOS), np.int64)
+    rows = np.array(spread.spread_rows(len(pairs), MAX_RATIOS), np.int64)
     src, tgt = (side.lengths[rows].astype(np.int64) + 1 for side in (pairs.src, pairs.tgt))
     return float(np.quantile(tgt / src, quantile))
 

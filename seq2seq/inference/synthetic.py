@@ -21,10 +21,8 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST
-from seq2seq.runtime.errors import UserError, argument
-from seq2seq.runtime.file_types import table_format
+from seq2seq.runtime import errors, file_types, locks
 from seq2seq.runtime.files import sync, write_errors
-from seq2seq.runtime.locks import lock_file
 
 _MARK = b"seq2seq journal "  # begins the first line of a journal
 
@@ -45,12 +43,12 @@ class Journal:
         another file or is written by another process, and RunError if writing fails.
         """
         with write_errors(path), path.open("a+b") as file:
-            lock_file(file, path)
+            locks.lock_file(file, path)
             file.seek(0)
             begun, expected = file.readline(), _MARK + f"{settings}\n".encode()
             if not (begun.startswith(_MARK) or _MARK.startswith(begun)):
                 text = "is not a journal of translations. Remove the file to begin again"
-                raise UserError(f"{path}: {text}")
+                raise errors.UserError(f"{path}: {text}")
             end, done = len(begun), 0
             for line in file:
                 if line.endswith(b"\n"):
@@ -59,9 +57,9 @@ class Journal:
             file.seek(end)
             if begun != expected:
                 if done and not overwrite:
-                    remedy = f"Repeat that command, or pass {argument('overwrite', True)}"
+                    remedy = f"Repeat that command, or pass {errors.argument('overwrite', True)}"
                     text = f"was begun with other settings. {remedy} to begin again"
-                    raise UserError(f"{path}: {text}")
+                    raise errors.UserError(f"{path}: {text}")
                 journal.done = file.seek(0)
                 journal._append(expected)
             yield journal
@@ -81,7 +79,7 @@ class Journal:
                     yield json.loads(line)
                 except ValueError:
                     text = "is damaged. Remove the file to begin again"
-                    raise UserError(f"{self.path}:{number}: {text}") from None
+                    raise errors.UserError(f"{self.path}:{number}: {text}") from None
 
     def _append(self, content: bytes) -> None:
         with write_errors(self.path):
@@ -165,7 +163,7 @@ class SyntheticCorpus(NamedTuple):
         """Return the entry of `data.train` that reads the corpus."""
         names = ("src", "tgt") if len(self.outputs) == 2 else ("file",)
         entry: dict[str, object] = dict(zip(names, map(str, self.outputs), strict=True))
-        if len(names) == 1 and table_format(self.outputs[0]) != "tsv":
+        if len(names) == 1 and file_types.table_format(self.outputs[0]) != "tsv":
             entry["columns"] = list(self.columns)
         if self.translates_targets:
             entry["tag"] = "<bt>"

@@ -7,9 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from seq2seq.config.schema import Config
 from seq2seq.data.training_data import RECORDED_TEXT
-from seq2seq.runs import layout, tensor_file
-from seq2seq.runs.metrics_file import LineCount, lines_up_to, raw_lines, write_lines
-from seq2seq.runs.run_config import Header, config_changes, that_change_weights
+from seq2seq.runs import layout, metrics_file, run_config, tensor_file
 from seq2seq.runtime.errors import DamagedFile, UserError, argument
 
 STATE_FORMAT = 3  # increased when header fields or tensors change
@@ -49,7 +47,7 @@ class SavedProgress(NamedTuple):
     """Record of a training state, but for its tensors."""
 
     path: Path
-    header: Header
+    header: run_config.Header
     counters: Counters
 
 
@@ -75,7 +73,7 @@ def read_progress(config: Config) -> SavedProgress | None:
     return SavedProgress(path, header, counters)
 
 
-def read_counters(kind: type[C], header: Header, path: Path) -> C:
+def read_counters(kind: type[C], header: run_config.Header, path: Path) -> C:
     """Return the counters that a header records; raises DamagedFile if they are malformed."""
     with tensor_file.header_errors(path):
         values = {k: v for k, v in header["progress"].items() if k not in STATISTICS}
@@ -83,7 +81,7 @@ def read_counters(kind: type[C], header: Header, path: Path) -> C:
         return tensor_file.read_dataclass(kind, {"progress": values}, "progress", path)
 
 
-def check_format(path: Path, header: Header) -> None:
+def check_format(path: Path, header: run_config.Header) -> None:
     """Raise UserError if a file is no training state, or one of another version."""
     if "progress" not in header:
         raise DamagedFile(f"{path}: not a training state")
@@ -94,11 +92,11 @@ def check_format(path: Path, header: Header) -> None:
         raise UserError(f"{path}: {text} format {STATE_FORMAT} only. {remedy}")
 
 
-def check_config(config: Config, path: Path, header: Header) -> None:
+def check_config(config: Config, path: Path, header: run_config.Header) -> None:
     """Raise UserError if the run of a training state has another config."""
     folder = config.run_dir
-    if changes := config_changes(path, header, config):
-        remedy = another_run(folder, not that_change_weights(changes, config))
+    if changes := run_config.config_changes(path, header, config):
+        remedy = another_run(folder, not run_config.that_change_weights(changes, config))
         raise UserError(
             f"{folder}: {argument('resume', True)} needs the config that the run started with. "
             "These keys differ:",
@@ -109,11 +107,11 @@ def check_config(config: Config, path: Path, header: Header) -> None:
 
 def read_saved_metrics(folder: Path, progress: Counters) -> tuple[list[bytes], str | None]:
     """Return the lines of metrics.jsonl that a state counts, and what is lost. Raises OSError."""
-    lines, counted = raw_lines(folder / layout.METRICS), progress.metrics_lines
-    count = LineCount(lines[:counted])
+    lines, counted = metrics_file.raw_lines(folder / layout.METRICS), progress.metrics_lines
+    count = metrics_file.LineCount(lines[:counted])
     if (count.lines, count.checksum) == (counted, progress.metrics_checksum):
         return lines[:counted], None
-    intact = lines_up_to(lines, progress.step)
+    intact = metrics_file.lines_up_to(lines, progress.step)
     text = f"{len(intact):,} of {counted:,} lines are left"
     return intact, f"not as it was saved at step {progress.step} ({text})"
 
@@ -121,7 +119,7 @@ def read_saved_metrics(folder: Path, progress: Counters) -> tuple[list[bytes], s
 def restore_metrics(folder: Path, progress: Counters) -> str | None:
     """Leave in metrics.jsonl the lines that a state counts; return a note on damage."""
     lines, lost = read_saved_metrics(folder, progress)
-    write_lines(folder / layout.METRICS, lines)
+    metrics_file.write_lines(folder / layout.METRICS, lines)
     text = f"{lost}. Damaged lines were removed; the weights are intact, and later figures follow"
     return lost and f"warning: {folder / layout.METRICS}: {text}"
 
@@ -131,7 +129,7 @@ def text_checksums(train: str, valid: str) -> dict[str, str]:
     return {RECORDED_TEXT: train, f"{_TEXT}valid": valid}
 
 
-def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> None:
+def check_texts(folder: Path, header: run_config.Header, checksums: Mapping[str, str]) -> None:
     """Raise UserError for another text than the run was trained on, in whatever files it is."""
     recorded = recorded_digests(header)
     for key, checksum in checksums.items():
@@ -141,7 +139,7 @@ def check_texts(folder: Path, header: Header, checksums: Mapping[str, str]) -> N
             raise UserError(f"data.{split}: is not the text that {folder} was trained on. {remedy}")
 
 
-def recorded_digests(header: Header) -> dict[str, str]:
+def recorded_digests(header: run_config.Header) -> dict[str, str]:
     """Return the checksums of the training text and its cache that a run has recorded."""
     recorded = header.get("data")
     if not isinstance(recorded, dict):

@@ -14,12 +14,10 @@ from torch import Tensor
 
 from seq2seq.config.schema import Config
 from seq2seq.data.source_profile import LengthLimit
-from seq2seq.runs import layout, tensor_file
+from seq2seq.runs import checkpoint, layout, run_folder, tensor_file
 from seq2seq.runs import progress as saved
-from seq2seq.runs.checkpoint import check_score_class
 from seq2seq.runs.progress import Counters
 from seq2seq.runs.run_config import Header
-from seq2seq.runs.run_folder import check_folder, check_place
 from seq2seq.runtime.device import has_float64
 from seq2seq.runtime.locks import FolderLock, exclusive_lock
 
@@ -166,10 +164,10 @@ class OpenFolder(NamedTuple):
 @contextmanager
 def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenFolder]:
     """Lock the run folder, check it and read the state to resume from; raises UserError."""
-    check_place(config.run_dir)
+    run_folder.check_place(config.run_dir)
     with exclusive_lock(config.run_dir) as lock:
-        check_folder(config, resume, overwrite)
-        check_score_class(config)
+        run_folder.check_folder(config, resume, overwrite)
+        checkpoint.check_score_class(config)
         state = read_state(config.run_dir) if resume else None
         if state is not None:
             saved.check_config(config, state.path, state.header)

@@ -17,9 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.data.batching import EpochOrder, sampled_pairs
-from seq2seq.data.length_windows import Rows
-from seq2seq.data.padding import Batch, alignment_targets, make_batch
+from seq2seq.data import batching, length_windows, padding
 from seq2seq.runtime.device import derive_seed
 from seq2seq.runtime.workers import available_cores, worker_pool
 from seq2seq.training.session import TrainingSession
@@ -60,7 +58,7 @@ class StepBatches:
         self._stack.close()
         gc.unfreeze()
 
-    def of_steps(self, order: EpochOrder, starts: range) -> Iterator[list[Batch]]:
+    def of_steps(self, order: batching.EpochOrder, starts: range) -> Iterator[list[padding.Batch]]:
         """Yield this rank's batches of each step, which has those of `order` from `start` on.
 
         They are on the CPU, and valid until the next ones are asked for.
@@ -93,7 +91,7 @@ class StepBatches:
             wait(ahead)  # the slots are used again
 
 
-def _read(layout: _Layout, slot: mmap.mmap) -> Batch:
+def _read(layout: _Layout, slot: mmap.mmap) -> padding.Batch:
     """Return the batch of a layout, whose tensors are the shared memory."""
     tensors: list[Tensor | None] = []
     for field in layout:
@@ -103,12 +101,12 @@ def _read(layout: _Layout, slot: mmap.mmap) -> Batch:
         dtype, shape, offset = field
         values = np.frombuffer(slot, dtype, int(np.prod(shape)), offset)
         tensors.append(torch.from_numpy(values.reshape(shape)))
-    return Batch(*tensors)  # type: ignore[arg-type]
+    return padding.Batch(*tensors)  # type: ignore[arg-type]
 
 
 def own_batches(
-    session: TrainingSession, batches: Sequence[Rows], epoch: int | None = None
-) -> list[Batch]:
+    session: TrainingSession, batches: Sequence[length_windows.Rows], epoch: int | None = None
+) -> list[padding.Batch]:
     """Return this rank's share of a step's batches, on the CPU; shares without a pair are left out.
 
     They are those of the current epoch, unless another is given, and rounded if steps are captured.
@@ -119,12 +117,12 @@ def own_batches(
     return [batch.rounded() for batch in made] if session.is_static else made
 
 
-def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
+def batch_of(session: TrainingSession, rows: length_windows.Rows, seed: int) -> padding.Batch:
     """Return the pairs `rows`, sampled and with invented names if configured."""
     config, data = session.config, session.data
     targets: tuple[Tensor, ...] = ()
     if config.vocabulary.sampling > 0 or config.vocabulary.invented_names > 0:
-        src, tgt = sampled_pairs(
+        src, tgt = batching.sampled_pairs(
             data.train,
             rows,
             data.vocabularies,
@@ -138,8 +136,8 @@ def batch_of(session: TrainingSession, rows: Rows, seed: int) -> Batch:
     if config.training.losses.guided_alignment > 0 and data.train.links is not None:
         links = [data.train.links[i] for i in rows]
         texts = [data.train.src_texts[i] for i in rows], [data.train.tgt_texts[i] for i in rows]
-        targets = alignment_targets(src, tgt, links, data.vocabularies, texts)
-    return make_batch(src, tgt, *targets)
+        targets = padding.alignment_targets(src, tgt, links, data.vocabularies, texts)
+    return padding.make_batch(src, tgt, *targets)
 
 
 def _workers(session: TrainingSession) -> int:
@@ -164,7 +162,7 @@ def _slot_bytes(session: TrainingSession) -> int:
 _shared: list[tuple[TrainingSession, list[mmap.mmap]]] = []  # in a worker
 
 
-def _make(place: int, rows: Sequence[Rows], epoch: int) -> list[_Layout] | None:
+def _make(place: int, rows: Sequence[length_windows.Rows], epoch: int) -> list[_Layout] | None:
     """Write the batches of a step to a slot; return None if they do not fit in it."""
     session, slots = _shared[-1]
     layouts, offset, slot = [], 0, slots[place]

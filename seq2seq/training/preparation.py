@@ -11,10 +11,8 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
-from seq2seq.runs import checkpoint, layout, progress
+from seq2seq.runs import checkpoint, layout, progress, run_config, run_folder
 from seq2seq.runs.checkpoint import WarmStart, read_warm_start
-from seq2seq.runs.run_config import recorded_vocabularies
-from seq2seq.runs.run_folder import clear, remove_parts
 from seq2seq.runs.training_state import OpenFolder, TrainingState, read_state
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
@@ -48,7 +46,7 @@ def prepare(
     session.group, session.lock = group, folder.lock
     session.verify_lock()
     if state is None:
-        clear(config.run_dir)
+        run_folder.clear(config.run_dir)
         checkpoint.create_run(config.run_dir, config, data.vocabularies)
         session.save_state()  # from here on, a resumed run always finds a state
     repairs = [] if state is None else _reopen(session, state)
@@ -90,7 +88,7 @@ def _vocabularies(
     """Return the vocabularies of the state or of the warm start, or new ones."""
     if state is not None:
         folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
-        vocabularies = recorded_vocabularies(state.path, state.header, folder, sampling)
+        vocabularies = run_config.recorded_vocabularies(state.path, state.header, folder, sampling)
     elif start is not None:
         vocabularies = start.vocabularies
     else:
@@ -106,7 +104,7 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
     with layout.writing(folder / layout.METRICS):
         problem = progress.restore_metrics(folder, session.progress)
     layout.remove_snapshots(folder, after=session.progress.step)
-    remove_parts(folder)
+    run_folder.remove_parts(folder)
     checkpoint.update_config(folder, session.config)
     return [*repairs, problem] if problem else repairs
 

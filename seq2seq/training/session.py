@@ -9,27 +9,19 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config
-from seq2seq.data.batching import EncodedPairs, encode_pairs, length_ratio
+from seq2seq.data import batching, corpus, source_profile
 from seq2seq.data.copied_words import NameInventor
-from seq2seq.data.corpus import ParallelText, usable
 from seq2seq.data.padding import Batch
-from seq2seq.data.source_profile import LengthLimit, SourceProfile, describe_source
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
-from seq2seq.runs import checkpoint, layout, training_state
+from seq2seq.runs import checkpoint, layout, metrics_file, run_config, tensor_file, training_state
 from seq2seq.runs.checkpoint import CheckpointHeader, WarmStart
 from seq2seq.runs.graphs import store_engine
-from seq2seq.runs.metrics_file import LineCount
-from seq2seq.runs.run_config import SOURCE, provenance_of
-from seq2seq.runs.tensor_file import copy_into
 from seq2seq.runs.training_state import Progress, StateTensors, TrainingState
-from seq2seq.runtime.cuda_graphs import Graphs
+from seq2seq.runtime import cuda_graphs, errors, locks, process_group
 from seq2seq.runtime.device import derive_seed, resolve_precision
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.locks import FolderLock
-from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.optimizer import Optimizer
 
 
@@ -37,12 +29,12 @@ class SessionData(NamedTuple):
     """The texts of a run and their ids; ids of `valid` are those of pairs with text."""
 
     vocabularies: Vocabularies
-    train: EncodedPairs
-    valid: ParallelText
-    valid_pairs: EncodedPairs
-    limit: LengthLimit
+    train: batching.EncodedPairs
+    valid: corpus.ParallelText
+    valid_pairs: batching.EncodedPairs
+    limit: source_profile.LengthLimit
     checksums: Mapping[str, str]  # texts of the splits, and cache entries of the first
-    source: SourceProfile
+    source: source_profile.SourceProfile
 
 
 @dataclass
@@ -56,8 +48,8 @@ class TrainingSession:
     averages: dict[str, Tensor]  # moving averages of the weights; empty without averaging
     optimizer: Optimizer
     progress: Progress
-    group: ProcessGroup = SINGLE_PROCESS
-    lock: FolderLock | None = None  # on the run folder, in the process that writes there
+    group: process_group.ProcessGroup = process_group.SINGLE_PROCESS
+    lock: locks.FolderLock | None = None  # on the run folder, in the process that writes there
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
 
     def tensors(self) -> StateTensors:
@@ -75,7 +67,7 @@ class TrainingSession:
             return
         self.verify_lock()
         config, data = self.config, self.data
-        header = {**provenance_of(config, data.vocabularies), "data": data.checksums}
+        header = {**run_config.provenance_of(config, data.vocabularies), "data": data.checksums}
         training_state.save_state(config.run_dir, self.tensors(), self.progress, data.limit, header)
 
     def save_weights(self, bleu: float, best: bool) -> None:
@@ -84,8 +76,8 @@ class TrainingSession:
             return
         self.verify_lock()
         config, data, folder = self.config, self.data, self.config.run_dir
-        provenance = provenance_of(config, data.vocabularies, model_keys_only=True)
-        provenance[SOURCE] = asdict(data.source)
+        provenance = run_config.provenance_of(config, data.vocabularies, model_keys_only=True)
+        provenance[run_config.SOURCE] = asdict(data.source)
         header = CheckpointHeader(data.limit, self.progress.step, bleu, provenance)
         if best:
             checkpoint.save_weights(folder / layout.BEST, named_weights(self.model), header)
@@ -114,9 +106,9 @@ class TrainingSession:
         return self.device.type not in ("cpu", "mps")
 
     @cached_property
-    def graphs(self) -> Graphs:
+    def graphs(self) -> cuda_graphs.Graphs:
         """The CUDA graphs of a step."""
-        return Graphs(self.device)
+        return cuda_graphs.Graphs(self.device)
 
     @cached_property
     def sums(self) -> Tensor:
@@ -154,9 +146,9 @@ def call_on_device(
 def session_data(
     config: Config,
     vocabularies: Vocabularies,
-    train: EncodedPairs,
-    valid: ParallelText,
-    limit: LengthLimit | None = None,
+    train: batching.EncodedPairs,
+    valid: corpus.ParallelText,
+    limit: source_profile.LengthLimit | None = None,
 ) -> SessionData:
     """Return texts and ids as a session needs them; a length limit is estimated if None.
 
@@ -164,13 +156,13 @@ def session_data(
     """
     if not len(train):
         reason = f"every training pair is longer than {config.data.max_length} tokens. Increase it"
-        raise UserError(f"data.max_length: {reason}")
+        raise errors.UserError(f"data.max_length: {reason}")
     if limit is None:  # ten tokens more than 99% of the training pairs need
-        limit = LengthLimit(length_ratio(train, 0.99), 10)
-    with_text, _ = usable(valid)
-    valid_pairs = encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
+        limit = source_profile.LengthLimit(batching.length_ratio(train, 0.99), 10)
+    with_text, _ = corpus.usable(valid)
+    valid_pairs = batching.encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
     symbols, copies = vocabularies.src.symbols, config.model.copy
-    source = describe_source(train.src_texts, train.tgt_texts, symbols, copies)
+    source = source_profile.describe_source(train.src_texts, train.tgt_texts, symbols, copies)
     return SessionData(vocabularies, train, valid, valid_pairs, limit, {}, source)
 
 
@@ -181,10 +173,10 @@ def new_session(
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, data.vocabularies)
     if start is not None:
-        copy_into(named_weights(start.model), named_weights(model), layout.BEST)
+        tensor_file.copy_into(named_weights(start.model), named_weights(model), layout.BEST)
     model = model.to(device)
     averages = {name: weight.clone() for name, weight in named_weights(model).items()}
-    progress = Progress(metrics_checksum=LineCount().checksum)
+    progress = Progress(metrics_checksum=metrics_file.LineCount().checksum)
     progress.precision = resolve_precision(config.training.precision, device)
     progress.move_to(device, config.training.log_every)
     return TrainingSession(

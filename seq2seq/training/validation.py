@@ -14,19 +14,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.data.batching import EpochOrder
-from seq2seq.data.corpus import ParallelText
-from seq2seq.data.padding import Batch, make_batch
+from seq2seq.data import batching, corpus, padding
 from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.progress import Counters
 from seq2seq.runs.tensor_file import non_finite
-from seq2seq.runtime.console import fixed
-from seq2seq.runtime.device import trim_memory
-from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
+from seq2seq.runtime import console, device, errors, process_group
 from seq2seq.training.callbacks import samples_of
 from seq2seq.training.clock import Clock, minutes
 from seq2seq.training.divergence import loss_fault
@@ -46,7 +41,7 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
     """
     began, progress, settings = time.monotonic(), session.progress, session.config.training
     progress.validated_step = progress.step
-    trim_memory()
+    device.trim_memory()
     with averaged_weights(session):
         scores = ValidationScores(valid_loss(session), valid_bleu(session))
         if settings.metric.name == "chrf":
@@ -67,7 +62,7 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
         reporter.samples(progress.step, samples_of(session.data.valid, session.hypotheses))
     if (decayed := decay_on_plateau(progress, settings)) is not None:
         reporter.log(decayed)
-    trim_memory()
+    device.trim_memory()
     clock.leave_out(time.monotonic() - began)
     return fault
 
@@ -78,9 +73,9 @@ def valid_loss(session: TrainingSession) -> float:
     session.model.eval()
     losses, tokens = [torch.zeros((), device=session.device)], 0
     with torch.no_grad():
-        order = EpochOrder(pairs, session.config.training.batch_tokens, 0, None)
+        order = batching.EpochOrder(pairs, session.config.training.batch_tokens, 0, None)
         for rows in group.share(order):
-            batch = make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
+            batch = padding.make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
             tokens += batch.tokens
             batch = batch.rounded() if session.is_static else batch
             losses.append(call_on_device(session, _summed_loss, batch).clone())
@@ -89,7 +84,7 @@ def valid_loss(session: TrainingSession) -> float:
     return all_total / all_tokens
 
 
-def _summed_loss(session: TrainingSession, batch: Batch) -> Tensor:
+def _summed_loss(session: TrainingSession, batch: padding.Batch) -> Tensor:
     """Return the negative log-likelihood [] of a batch, in nats."""
     return batch_loss(session.model, batch).nll
 
@@ -106,9 +101,9 @@ def valid_bleu(session: TrainingSession) -> float:
 
 def greedy_bleu(
     translator: Translator,
-    text: ParallelText,
+    text: corpus.ParallelText,
     tgt_lang: str,
-    group: ProcessGroup = SINGLE_PROCESS,
+    group: process_group.ProcessGroup = process_group.SINGLE_PROCESS,
     on_translated: Callable[[int], object] | None = None,
 ) -> tuple[float, list[str]]:
     """Translate by greedy search, each rank its share; return cased BLEU and hypotheses.
@@ -121,7 +116,7 @@ def greedy_bleu(
             sources, beam_size=1, text_only=True, on_translated=on_translated
         )
         texts = [translation.text for translation in translations]
-    except RunError:
+    except errors.RunError:
         texts = [""] * len(sources)
     hypotheses = group.gather_shares(texts)
     tokenize = segmentation_of(tgt_lang, [text.tgt]).tokenize
@@ -158,7 +153,8 @@ class ValidationScores(NamedTuple):
 
     def __str__(self) -> str:
         loss, perplexity, bleu, *chrf = self.figures().values()
-        text = f"loss {fixed(loss, 3)}, perplexity {fixed(perplexity, 2)}, BLEU {bleu:.1f}"
+        text = f"loss {console.fixed(loss, 3)}, perplexity {console.fixed(perplexity, 2)}"
+        text = f"{text}, BLEU {bleu:.1f}"
         return f"{text}, chrF {chrf[0]:.1f}" if chrf else text
 
 

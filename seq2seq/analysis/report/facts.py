@@ -19,10 +19,8 @@ from seq2seq.evaluation.metrics import Scores, SentenceScore
 from seq2seq.evaluation.segmentation import Segmentation
 from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.translator import Translator
+from seq2seq.runs import metrics_file, run_config, tensor_file
 from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
-from seq2seq.runs.metrics_file import read_metrics
-from seq2seq.runs.run_config import check_exists, read_config
-from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import duration
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.runtime.figures import Curve
@@ -101,9 +99,9 @@ def gather(
 
     Raises UserError without trained weights, and if a split that was asked for cannot be scored.
     """
-    config = read_config(run)
-    check_exists(run / BEST)
-    header, shapes = read_header(run / BEST)
+    config = run_config.read_config(run)
+    run_config.check_exists(run / BEST)
+    header, shapes = tensor_file.read_header(run / BEST)
     scored, unscored = None, ""
     default: Split = "test" if config.data.test is not None else "valid"
     try:
@@ -113,7 +111,7 @@ def gather(
         if split is not None:
             raise
         unscored = str(error)
-    figures = read_metrics(run)
+    figures = metrics_file.read_metrics(run)
     charts = {title: _curves(figures, names) for title, names in _CHARTS.items()}
     parameters = sum(map(math.prod, shapes.values()))
     here = Path.cwd()  # folders above it are left out: a report may be passed on
@@ -140,7 +138,7 @@ def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str,
         "decoder": f"{config.model.decoder}, {parameters:,} parameters",
         "best weights": f"step {step:,}",
     }
-    seconds = [line.get("seconds", math.nan) for line in read_metrics(run, TIMING)]
+    seconds = [line.get("seconds", math.nan) for line in metrics_file.read_metrics(run, TIMING)]
     if finite := [*filter(math.isfinite, seconds)]:
         rows["trained for"] = duration(max(finite))  # validation excluded
     log = run / LOG
