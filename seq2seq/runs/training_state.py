@@ -15,9 +15,9 @@ from torch import Tensor
 from seq2seq.config.schema import Config
 from seq2seq.data.source_profile import LengthLimit
 from seq2seq.runs import checkpoint, layout, run_folder, tensor_file
-from seq2seq.runs import progress as saved
-from seq2seq.runs.progress import Counters
+from seq2seq.runs import run_folder as saved
 from seq2seq.runs.run_config import Header
+from seq2seq.runs.run_folder import Counters
 from seq2seq.runtime.device import has_float64
 from seq2seq.runtime.locks import FolderLock, exclusive_lock
 

@@ -11,7 +11,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
-from seq2seq.runs import checkpoint, layout, progress, run_config, run_folder
+from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import WarmStart, read_warm_start
 from seq2seq.runs.training_state import OpenFolder, TrainingState, read_state
 from seq2seq.runtime.console import counted, processor
@@ -70,12 +70,12 @@ def _read(
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> tuple[SessionData, TrainingData]:
     """Read the texts of a run; the main process checks them against those of the state."""
-    digests = None if state is None else progress.recorded_digests(state.header)
+    digests = None if state is None else run_folder.recorded_digests(state.header)
     with training_data(config.data.train, config.run_dir, digests) as source:
         valid = valid_text(config.data, source.text)
-        checksums = progress.text_checksums(source.checksum, checksum_of_text(valid))
+        checksums = run_folder.text_checksums(source.checksum, checksum_of_text(valid))
         if state is not None and group.is_main:
-            progress.check_texts(config.run_dir, state.header, checksums)
+            run_folder.check_texts(config.run_dir, state.header, checksums)
         vocabularies = _vocabularies(config, source, state, start)
         pairs = source.pairs(vocabularies, config.data.max_length)
         data = session_data(config, vocabularies, pairs, valid, state and state.limit)
@@ -102,7 +102,7 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
     folder = session.config.run_dir
     repairs = restore(session, state)
     with layout.writing(folder / layout.METRICS):
-        problem = progress.restore_metrics(folder, session.progress)
+        problem = run_folder.restore_metrics(folder, session.progress)
     layout.remove_snapshots(folder, after=session.progress.step)
     run_folder.remove_parts(folder)
     checkpoint.update_config(folder, session.config)

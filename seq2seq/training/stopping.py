@@ -9,7 +9,7 @@ from types import FrameType
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.batching import EncodedPairs, EpochOrder
 from seq2seq.runs.layout import BEST
-from seq2seq.runs.progress import Counters
+from seq2seq.runs.run_folder import Counters
 from seq2seq.runtime.errors import argument
 from seq2seq.runtime.process_group import ProcessGroup
 

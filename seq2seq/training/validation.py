@@ -19,7 +19,7 @@ from seq2seq.evaluation.metrics import bleu_score, chrf_score
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.progress import Counters
+from seq2seq.runs.run_folder import Counters
 from seq2seq.runs.tensor_file import non_finite
 from seq2seq.runtime import console, device, errors, process_group
 from seq2seq.training.callbacks import samples_of

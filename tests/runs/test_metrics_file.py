@@ -7,7 +7,7 @@ import pytest
 
 from seq2seq.runs.layout import METRICS
 from seq2seq.runs.metrics_file import LineCount, read_metrics
-from seq2seq.runs.progress import read_saved_metrics, restore_metrics
+from seq2seq.runs.run_folder import read_saved_metrics, restore_metrics
 from seq2seq.runs.training_state import Progress
 
 LINES = [f'{{"step": {step}, "train_loss": {9 - step}.5}}\n'.encode() for step in range(1, 9)]

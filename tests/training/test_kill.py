@@ -18,7 +18,7 @@ import torch
 from conftest import write_small_corpus
 
 from seq2seq.runs.layout import BEST, CONFIG, LAST, METRICS, PREVIOUS, snapshots
-from seq2seq.runs.progress import resumable
+from seq2seq.runs.run_folder import resumable
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime.files import PART_SUFFIX
 

@@ -8,8 +8,14 @@ from seq2seq.analysis.scored_text import LengthUnit, length_unit
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, read_pairs, usable, valid_text
 from seq2seq.data.training_data import training_data
-from seq2seq.runs.progress import SavedProgress, check_texts, read_progress, text_checksums
-from seq2seq.runs.run_folder import check_folder, holds_run
+from seq2seq.runs.run_folder import (
+    SavedProgress,
+    check_folder,
+    check_texts,
+    holds_run,
+    read_progress,
+    text_checksums,
+)
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
 from seq2seq.training.stopping import is_finished

@@ -19,7 +19,7 @@ from seq2seq.evaluation.bootstrap import Difference, Resamples, differing_senten
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics
-from seq2seq.runs.progress import SavedProgress, read_progress, read_saved_metrics
+from seq2seq.runs.run_folder import SavedProgress, read_progress, read_saved_metrics
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError
