@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 
 from seq2seq.engines.engine import Rows
-from seq2seq.engines.onnx.engine import _mean
-from seq2seq.engines.onnx.network import ApproximateProjection, HostStep
+from seq2seq.engines.onnx.engine import _mean, topk_graph
+from seq2seq.engines.onnx.network import ApproximateProjection, HostStep, session
 
 Floats = NDArray[np.float32]
 BOUND = 1.0  # the largest absolute output, as after a tanh
@@ -68,3 +68,19 @@ def test_an_ensemble_has_the_mean_probability_and_shows_any_undefined_row() -> N
     mean = _mean(steps)
     np.testing.assert_allclose(np.exp(mean.values), probabilities.mean(axis=0), rtol=1e-6)
     assert mean.undefined.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("size", [7, 128, 640, 1283, 4000])
+@pytest.mark.parametrize("hypotheses", [1, 5])
+@pytest.mark.parametrize("count", [1, 7])
+def test_the_best_sums_are_those_of_sorting_all(size: int, hypotheses: int, count: int) -> None:
+    generator = np.random.default_rng(size)
+    values = generator.normal(size=(6, hypotheses, size)).astype(np.float32)
+    scores = generator.normal(size=(6, hypotheses)).astype(np.float32)
+    values[0, :, : size // 2 - 3] = -np.inf
+    scores[1, 1:] = -np.inf
+    inputs = {"log_probs": values.reshape(-1, size), "scores": scores, "count": np.array([count])}
+    best, places = session(topk_graph(size).content()).run(None, inputs)
+    sums = (values + scores[:, :, None]).reshape(6, -1)
+    assert np.array_equal(best, -np.sort(-sums, axis=1)[:, :count])
+    assert np.array_equal(np.take_along_axis(sums, places, 1), best)
