@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
-from seq2seq.runtime.console import logger
+from seq2seq.runtime import console, process_group
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.files import check_paths
-from seq2seq.runtime.process_group import is_main_process
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config, ParallelFiles
@@ -273,8 +272,8 @@ def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
     from seq2seq.config.schema import read_config_file
 
     config, notes = read_config_file(path, overrides)
-    for note in notes if is_main_process() else ():
-        logger.info(f"note: {note}")
+    for note in notes if process_group.is_main_process() else ():
+        console.logger.info(f"note: {note}")
     check_paths(config.run_dir, *config.data.paths())
     return config
 

@@ -19,9 +19,8 @@ from seq2seq.config.document import shipped_configs
 from seq2seq.config.schema import read_config_file
 from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.runs.layout import BEST
+from seq2seq.runtime import errors, files
 from seq2seq.runtime.console import say
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.files import atomic_write, write_errors
 
 
 class Demo(NamedTuple):
@@ -69,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     if folder.exists() and not options.overwrite:
         resume = f"seq2seq train {config} run_dir={folder} --resume"
         remedy = f"replace it with seq2seq demo --overwrite, or resume its training with {resume}"
-        raise UserError(f"{folder}: already exists; {remedy}")
+        raise errors.UserError(f"{folder}: already exists; {remedy}")
     _unpack(config, options.overrides)
     source = folder / "handful.en"
     for title, command in _commands(demo, config, folder, options.overrides):
@@ -79,8 +78,8 @@ def run(options: argparse.Namespace) -> int:
         if code:
             return code
         if words[0] == "train":
-            with write_errors(source):
-                atomic_write(source, "".join(f"{line}\n" for line in demo.sentences).encode())
+            with files.write_errors(source):
+                files.atomic_write(source, "".join(f"{line}\n" for line in demo.sentences).encode())
         elif words[0] == "translate":
             lines = Path(words[-1]).read_text(encoding="utf-8").splitlines()
             for pair in zip(demo.sentences, lines, strict=True):
@@ -102,7 +101,7 @@ def _unpack(config: Path, overrides: Sequence[str]) -> None:
     for line in unpack_demo_corpora(configs.DATA):
         say(line)
     if not config.exists():
-        with write_errors(config):
+        with files.write_errors(config):
             config.parent.mkdir(exist_ok=True)
         configs.write_config(config, shipped.read_text(encoding="utf-8"))
 

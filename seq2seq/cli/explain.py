@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from seq2seq.config.errors import hint
 from seq2seq.config.schema import Config, Schema, json_schema, section_of, values_of
-from seq2seq.runtime.console import say
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime import console, errors
 
 _WIDTH = 88  # columns
 
@@ -27,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     texts = (text for key in options.keys for text in explanations(key))
     schema = json_schema()
     keys = [key for key, value in _keys(schema, schema, "") if "description" in value]
-    say("\n\n".join(texts) if options.keys else "\n".join(keys))
+    console.say("\n\n".join(texts) if options.keys else "\n".join(keys))
     return 0
 
 
@@ -41,7 +40,7 @@ def explanations(name: str) -> list[str]:
         matches = [key for key in keys if key.rpartition(".")[0] == name]
     if not matches:
         meant = hint(tuple(name.split(".")), Config)
-        raise UserError(f"explain: unknown key {name!r}{meant or '; see seq2seq schema'}")
+        raise errors.UserError(f"explain: unknown key {name!r}{meant or '; see seq2seq schema'}")
     return [_explanation(key, keys[key], schema) for key in matches]
 
 

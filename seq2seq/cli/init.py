@@ -18,9 +18,8 @@ from pydantic import ValidationError
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.config.schema import DataConfig, ParallelFiles
+from seq2seq.data import languages, splitting
 from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, source_name, usable
-from seq2seq.data.languages import unknown_code_hint
-from seq2seq.data.splitting import divide, write_parts
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import made_folders, part_of, same_file
@@ -82,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     facts = measure_text(iter_pairs(texts["train"]), source_name(texts["train"]))
     check_directions(facts.sample, held_out, options.src_lang)
     for option, code in (("--src-lang", options.src_lang), ("--tgt-lang", options.tgt_lang)):
-        if (hint := unknown_code_hint(code)) is not None:
+        if (hint := languages.unknown_code_hint(code)) is not None:
             logger.info(f"note: init {option}: {code!r} is not a language code known here{hint}")
     if "valid" not in texts:
         texts |= _hold_out(options, texts["train"], inputs)
@@ -114,9 +113,9 @@ def _hold_out(
             raise UserError(f"{path}: is read by this command; choose another name for CONFIG")
         check_replaced(path, options.overwrite)
     sizes, names = {"valid": options.hold_out, "test": 0}, {"valid": "--hold-out"}
-    division = divide(iter_pairs(files), sizes, _SEED, source_name(files), names)
+    division = splitting.divide(iter_pairs(files), sizes, _SEED, source_name(files), names)
     with made_folders(outputs["train"]):
-        write_parts(files, division, outputs, sides)
+        splitting.write_parts(files, division, outputs, sides)
     held_out = {part: ParallelFiles(src=src, tgt=tgt) for part, (src, tgt) in outputs.items()}
     remaining = counted(division.count(0), "pair")
     say(f"{folder}: {remaining} to train on, {division.count(1):,} held out for validation")

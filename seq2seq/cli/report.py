@@ -14,8 +14,7 @@ from pathlib import Path
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, open_output, progress
-from seq2seq.runtime.console import logger
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime import console, errors
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,13 +40,13 @@ def run(options: argparse.Namespace) -> int:
     path = options.output or run_folder / PAGE
     config = read_config(run_folder)
     if str(path) == "-" or path.suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{path}: the report is an HTML page; give -o FILE.html")
+        raise errors.UserError(f"{path}: the report is an HTML page; give -o FILE.html")
     folders = [run_folder, *filter(None, [options.against])]
     check_output(path, *config.data.paths(), runs=folders)
     if options.against and options.output is None:
-        raise UserError("report RUN RUN2: needs -o FILE.html, a page of both")
+        raise errors.UserError("report RUN RUN2: needs -o FILE.html, a page of both")
     if options.against and options.against.resolve() == run_folder.resolve():
-        raise UserError(f"{options.against}: is the first run again; name another")
+        raise errors.UserError(f"{options.against}: is the first run again; name another")
     with progress("translated", None) as advance:
         how = options.split, options.beam, options.device, advance
         runs = [gather(folder, *how) for folder in folders]
@@ -55,6 +54,6 @@ def run(options: argparse.Namespace) -> int:
     with open_output(path) as output:
         output.write(content)
     for facts in (facts for facts in runs if facts.unscored):
-        logger.info(f"note: no scores: {facts.unscored}")
-    logger.info(f"Open {shlex.quote(str(path))} in a browser.")
+        console.logger.info(f"note: no scores: {facts.unscored}")
+    console.logger.info(f"Open {shlex.quote(str(path))} in a browser.")
     return 0

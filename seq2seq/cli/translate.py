@@ -26,9 +26,8 @@ from seq2seq.cli import input as input_lines
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.output import Output, check_output, open_output, progress
 from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_lines
-from seq2seq.runtime.console import logger
+from seq2seq.runtime import console, file_types
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import DOCUMENT_FORMATS, document_format
 from seq2seq.runtime.files import LONE_SURROGATE, is_stream
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "html, srt and vtt keep tags, time codes and entities, and translate the text between "
         "them; text translates each line (default: by the ending of -i, else text)"
     )
-    parser.add_argument("--format", choices=DOCUMENT_FORMATS, help=text)
+    parser.add_argument("--format", choices=file_types.DOCUMENT_FORMATS, help=text)
     arguments.add_output(parser)
     arguments.add_beam(parser)
     text = (
@@ -91,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     input_lines.check_texts("translate", options.input)
     inputs = options.input, options.prefix_file, options.constraints, options.glossary
     check_output(options.output, *inputs, options.forbidden, runs=options.model)
-    form = options.format or document_format(options.input)
+    form = options.format or file_types.document_format(options.input)
     _check(options, form)
     settings = arguments.search_settings(options)
     if form != "text":
@@ -218,7 +217,7 @@ def _open(options: argparse.Namespace) -> Iterator[Iterable[_Row]]:
         yield _rows(options, typed, "the arguments")
         return
     if _arrives_by_line(options) and not options.stream:
-        logger.info("Type one sentence per line; end with Ctrl-D.")
+        console.logger.info("Type one sentence per line; end with Ctrl-D.")
     check = check_is_readable if options.format else check_is_text
     with input_lines.open_input(options.input, check) as lines:
         yield _rows(options, lines, name_of(options.input))

@@ -9,8 +9,7 @@ import yaml
 
 from seq2seq.config.errors import ConfigError, ConfigIssue
 from seq2seq.config.fields import KeyPath, Section, Shorthand, section_at
-from seq2seq.runtime.errors import suggest_file
-from seq2seq.runtime.file_types import describe, recognise
+from seq2seq.runtime import errors, file_types
 from seq2seq.runtime.files import check_paths, read_bounded
 
 Tree = dict[str, object]
@@ -71,11 +70,11 @@ def _read_text(path: Path) -> str:
     check_paths(path)
     try:
         content = read_bounded(path, _MAX_BYTES)
-        if (kind := recognise(content)) is not None:
-            raise ConfigError(describe(kind, path))
+        if (kind := file_types.recognise(content)) is not None:
+            raise ConfigError(file_types.describe(kind, path))
         return content.decode("utf-8-sig")
     except FileNotFoundError:
-        hint = suggest_file(path) or "; seq2seq init writes a config that suits your text"
+        hint = errors.suggest_file(path) or "; seq2seq init writes a config that suits your text"
         if path.name in [config.name for config in shipped_configs()]:
             hint = f"; `seq2seq configs {path.stem}` copies it to configs/"
         raise ConfigError(f"{path}: no such file{hint}") from None

@@ -11,8 +11,7 @@ import yaml
 from pydantic import BeforeValidator, Field, PlainSerializer
 from pydantic_core import core_schema
 
-from seq2seq.runtime.errors import shorten
-from seq2seq.runtime.files import LONE_SURROGATE
+from seq2seq.runtime import errors, files
 
 KeyPath = tuple[str, ...]
 
@@ -135,7 +134,7 @@ def show(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = value.as_posix() if isinstance(value, Path) else str(value)
-    return shorten(text if text.isprintable() and text else repr(text))
+    return errors.shorten(text if text.isprintable() and text else repr(text))
 
 
 def show_flow(value: Mapping[Any, Any] | Sequence[Any]) -> str:
@@ -192,7 +191,7 @@ def _check_text(value: object) -> object:
     """Refuse empty text and undecodable bytes of the command line, which no YAML can hold."""
     if value == "":
         raise ValueError("must not be empty")
-    if isinstance(value, str) and LONE_SURROGATE.search(value):
+    if isinstance(value, str) and files.LONE_SURROGATE.search(value):
         raise ValueError("is not UTF-8; use another name")
     return value
 

@@ -25,8 +25,7 @@ from seq2seq.config.model import ATTENTIONAL
 from seq2seq.config.model import ModelConfig as ModelConfig
 from seq2seq.config.training import DecodingConfig as DecodingConfig
 from seq2seq.config.training import TrainingConfig as TrainingConfig
-from seq2seq.runtime import argument_types
-from seq2seq.runtime.console import logger
+from seq2seq.runtime import argument_types, console
 
 VARIANTS = "variants"  # key of the files that `seq2seq compare` reads
 SCHEMA_TITLE = "Config of seq2seq"
@@ -141,7 +140,7 @@ def load_config(path: Path | str, overrides: Iterable[str] = ()) -> Config:
     """
     config, notes = read_config_file(path, overrides)
     for note in notes:
-        logger.info(f"note: {note}")
+        console.logger.info(f"note: {note}")
     return config
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from seq2seq.data.lines import aligned_lines, is_blank
 from seq2seq.data.spread import spread
 from seq2seq.data.tables import iter_csv, iter_json_lines, iter_tsv
-from seq2seq.runtime.console import counted
+from seq2seq.runtime import console, file_types
 from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import table_format
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import Corpus, ParallelFiles
@@ -108,7 +107,7 @@ def _with_tag(src: str, tag: str) -> str:
 
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield two columns of a table; raises UserError as its reader does, and if it has no row."""
-    rows = _READERS[table_format(path)](path, columns)
+    rows = _READERS[file_types.table_format(path)](path, columns)
     first = next(rows, None)
     if first is None:
         raise UserError(f"{path}: the table has no rows. It needs one pair of sentences per row.")
@@ -168,7 +167,7 @@ def has_text(src: str, tgt: str) -> bool:
 def no_usable_pair(name: str, pairs: int) -> UserError:
     """Return the error for a text all of whose pairs have a blank side."""
     return UserError(
-        f"{name}: none of the {counted(pairs, 'pair')} has text on both sides. "
+        f"{name}: none of the {console.counted(pairs, 'pair')} has text on both sides. "
         "Check that these are the right files."
     )
 
@@ -183,8 +182,9 @@ def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     same = count_same(text) if same is None else same
     if 2 * same < len(text):
         return None
-    note = f"note: source and target are identical in {same:,} of {counted(len(text), 'pair')} of"
-    return f"{note} {text.source_name}; check that these are the right files"
+    pairs = console.counted(len(text), "pair")
+    note = f"note: source and target are identical in {same:,} of {pairs} of {text.source_name}"
+    return f"{note}; check that these are the right files"
 
 
 def check_directions(train: ParallelText, texts: Sequence[ParallelText], src_lang: str) -> None:

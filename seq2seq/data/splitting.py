@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from seq2seq.data.corpus import has_text, iter_pairs, no_usable_pair, source_name
 from seq2seq.data.tables import pair_writer
-from seq2seq.runtime.console import counted
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime import console, errors
 from seq2seq.runtime.files import appearing_together
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ def divide(
     if not len(used):
         raise no_usable_pair(name, len(labels))
     if sum(chosen_sizes.values()) >= len(used):
-        raise UserError(
-            f"{name}: {counted(len(used), 'pair')} with text leave none for train; lower "
+        raise errors.UserError(
+            f"{name}: {console.counted(len(used), 'pair')} with text leave none for train; lower "
             + " and ".join(options[part] for part, size in chosen_sizes.items() if size)
         )
     members = np.bincount(used, minlength=1)
@@ -78,11 +77,9 @@ def divide(
         part_of[chosen] = PARTS.index(part)
         size = int(members[chosen].sum())
         if size < (needed := chosen_sizes[part]):
-            raise UserError(
-                f"{name}: {part} can have {size:,} of {counted(needed, 'pair')}, as many of "
-                f"the {len(used):,} pairs with text share sources and targets; "
-                f"lower {options[part]}"
-            )
+            text = f"{part} can have {size:,} of {console.counted(needed, 'pair')}, as many of"
+            reason = f"the {len(used):,} pairs with text share sources and targets"
+            raise errors.UserError(f"{name}: {text} {reason}; lower {options[part]}")
     return Division(np.where(labels >= 0, part_of[labels], DROPPED).astype(np.int8), len(order))
 
 
@@ -114,7 +111,7 @@ def write_parts(
             if part in writers:
                 writers[part](*pair)
         if written != len(division.parts):
-            raise UserError(f"{source_name(files)}: changed while being read. Try again")
+            raise errors.UserError(f"{source_name(files)}: changed while being read. Try again")
 
 
 def _choose(

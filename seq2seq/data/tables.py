@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import IO
 
 from seq2seq.data.lines import compressing, iter_lines, iter_text
-from seq2seq.runtime import files
+from seq2seq.runtime import file_types, files
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError, did_you_mean, shorten
-from seq2seq.runtime.file_types import is_column_number, table_format
 from seq2seq.runtime.files import LONE_SURROGATE, Renames
 
 DELIMITERS = ",;\t|"  # in order of preference
@@ -150,7 +149,7 @@ def as_line(text: str, place: str) -> str:
 
 def as_numbers(columns: Sequence[str]) -> list[int] | None:
     """Return the positions, from 0, of columns given as numbers from 1; None if given by name."""
-    if not all(map(is_column_number, columns)):
+    if not all(map(file_types.is_column_number, columns)):
         return None
     return [int(column) - 1 for column in columns]
 
@@ -202,7 +201,7 @@ def _writer(opened: Sequence[io.TextIOWrapper], path: Path, columns: Sequence[st
     if len(opened) == 2:
         src_file, tgt_file = opened
         return lambda src, tgt: (src_file.write(f"{src}\n"), tgt_file.write(f"{tgt}\n"))
-    form = table_format(path)
+    form = file_types.table_format(path)
     if form == "csv":
         table = csv.writer(opened[0])  # RFC 4180
         table.writerow(columns)

@@ -31,10 +31,9 @@ from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.length_windows import VERSION, BatchDivision
 from seq2seq.data.packed_sequences import Chunk, Lengths, PackedIds, PackedLines, Selected, pack_ids
 from seq2seq.data.pharaoh import iter_linked_pairs
+from seq2seq.runtime import locks, process_group
 from seq2seq.runtime.console import one_line, progress_bar
 from seq2seq.runtime.files import PART_SUFFIX, atomic_write, sync, sync_folder, write_errors
-from seq2seq.runtime.locks import LOCK, FolderLock
-from seq2seq.runtime.process_group import is_main_process
 
 SIDES = ("src", "tgt")
 TEXT_FILES = ("src.text", "src.ends", "tgt.text", "tgt.ends")  # their SHA-256 identify the text
@@ -109,7 +108,7 @@ class EntryCache:
         time. Raises RunError if the entry cannot be written.
         """
         path = self.path / name
-        with write_errors(f"{path}, {_PLACE}"), closing(FolderLock(self.path, wait=True)):
+        with write_errors(f"{path}, {_PLACE}"), closing(locks.FolderLock(self.path, wait=True)):
             try:
                 return _read(path, key, recorded)
             except Unusable as unusable:
@@ -134,7 +133,7 @@ class EntryCache:
             self._remove(self.path / name)
         with suppress(OSError):
             if self._made:
-                (self.path / LOCK).unlink(missing_ok=True)
+                (self.path / locks.LOCK).unlink(missing_ok=True)
             for path in self._made:
                 path.rmdir()
 
@@ -195,7 +194,7 @@ def _read(path: Path, key: Key, recorded: str | None) -> Entry:
     for name, size in sizes.items():
         if not (path / name).is_file() or (path / name).stat().st_size != size:
             raise Unusable(f"{name} is missing or of another size")
-        if size <= SMALL_FILE or (recorded is not None and is_main_process()):
+        if size <= SMALL_FILE or (recorded is not None and process_group.is_main_process()):
             with (path / name).open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != entry.files[name][1]:
                     raise Unusable(f"{name} is damaged")

@@ -30,19 +30,17 @@ import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
-from seq2seq.data import token_cache
+from seq2seq.data import lines, token_cache
 from seq2seq.data.batching import EncodedPairs, Share, ends_of, shares
 from seq2seq.data.corpus import ParallelText, Texts
-from seq2seq.data.lines import opening_errors
 from seq2seq.data.packed_sequences import Chunk, PackedIds, Selected, encode_chunk
 from seq2seq.data.token_cache import MISSING, STALE, Counts, Entry, EntryCache, is_foreign
 from seq2seq.data.vocabulary import training, vocabulary
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
-from seq2seq.runtime.console import progress_bar
+from seq2seq.runtime import console, workers
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX, check_paths
-from seq2seq.runtime.workers import available_cores, worker_pool
 
 FOLDER = ".token-cache"
 PLACE = "SEQ2SEQ_CACHE"  # environment variable
@@ -97,7 +95,7 @@ def _statuses(files: Texts) -> dict[str, list[int]]:
     """Return what changes with a file's content: inode, size, and times of the last changes."""
     statuses = {}
     for name, path in texts.paths_of(files).items():
-        with opening_errors(path):
+        with lines.opening_errors(path):
             status = path.stat()
         statuses[name] = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
     return statuses
@@ -291,7 +289,7 @@ def encode_in_workers(
         return encode_chunk(text.src[rows], text.tgt[rows], vocabularies, max_length, start)
 
     starts = range(0, len(text), CHUNK_PAIRS)
-    with progress_bar("encoding", " pairs", len(text)) as bar:
+    with console.progress_bar("encoding", " pairs", len(text)) as bar:
         few = len(text) <= MAX_PAIRS_WITHOUT_WORKERS
         for chunk in map(encode, starts) if few else _encoded(encode, starts, folder):
             yield chunk
@@ -303,7 +301,7 @@ def _encoded(encode: Callable[[int], Chunk], starts: range, folder: Path) -> Ite
 
     Results are files: a kill could cut short one sent through a pipe, and block its reader.
     """
-    count = max(1, min(available_cores(), MAX_WORKERS, len(starts)))
+    count = max(1, min(workers.available_cores(), MAX_WORKERS, len(starts)))
     with tempfile.TemporaryDirectory(PART_SUFFIX, "encoding.", folder) as results:
 
         def save(start: int) -> Path:
@@ -335,7 +333,7 @@ def _take(path: Path) -> Chunk:
 def _worker_pool(count: int, work: Callable[..., Any]) -> Iterator[ProcessPoolExecutor]:
     """Yield workers in which `_call` does the work."""
     try:
-        with worker_pool(count, _work.append, (work,)) as pool:
+        with workers.worker_pool(count, _work.append, (work,)) as pool:
             yield pool
     except BrokenProcessPool:
         reason = "A process that was preparing the training text was killed,"

@@ -13,8 +13,7 @@ from io import StringIO
 from seq2seq.data.sentences import MARKS
 from seq2seq.inference.inline_markup import Escape, Fragment, Segment, segments
 from seq2seq.inference.translation import Translation
-from seq2seq.runtime.errors import UserError
-from seq2seq.runtime.file_types import DOCUMENT_FORMATS
+from seq2seq.runtime import errors, file_types
 
 MAX_CUES = 4  # that a sentence is joined from
 _TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+(?:[.,]\d+)?\s*-->\s*(?:\d+:)?\d+:\d+")
@@ -36,8 +35,8 @@ class SourceDocument:
         elif format == "text":
             self._parts = list(_read_lines(text))
         else:
-            formats = ", ".join(DOCUMENT_FORMATS)
-            raise UserError(f"use one of {formats}", argument="format", value=format)
+            formats = ", ".join(file_types.DOCUMENT_FORMATS)
+            raise errors.UserError(f"use one of {formats}", argument="format", value=format)
         texts = [part for part in self._parts if isinstance(part, Segment)]
         self.lines = [segment.text for segment in texts]  # to translate, without markup
         self.numbers = [segment.number for segment in texts]  # at which they begin, from 1

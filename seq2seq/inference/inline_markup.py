@@ -12,8 +12,7 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.sentences import has_letters
-from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data import sentences, subword_sampling
 from seq2seq.inference.attention_map import EOS
 from seq2seq.inference.search.lexical import is_letter
 from seq2seq.inference.translation import Translation
@@ -116,7 +115,7 @@ def _shortened(node: Node, length: int) -> Node:
 
 def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segment]:
     """Yield the segments that fragments make, or fragments without letters as they are."""
-    if not any(has_letters(fragment.text) for fragment in fragments):
+    if not any(sentences.has_letters(fragment.text) for fragment in fragments):
         yield "".join(fragment.raw for fragment in fragments)
         return
     for start in range(0, len(fragments), MAX_FRAGMENTS):
@@ -186,7 +185,7 @@ def _spelled(text: str, tokens: Sequence[str]) -> list[int]:
         (_form(c), number)
         for number, token in enumerate(tokens)
         if token != EOS
-        for c in token.replace(SPACE, "")
+        for c in token.replace(subword_sampling.SPACE, "")
         if not c.isspace()
     ]
     numbers = [-1] * len(text)

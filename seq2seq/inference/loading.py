@@ -18,9 +18,8 @@ from seq2seq.engines.engine import Engine
 from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import GraphFiles, Network, load_network
-from seq2seq.runs import engine_folder
+from seq2seq.runs import engine_folder, layout
 from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
-from seq2seq.runs.layout import DESCRIPTION, VOCABULARY
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     first = described[0]
     shared = [(model.vocabularies, " to ".join(model.languages)) for model in described]
     engine_folder.check_fit(folders, shared)
-    vocabularies = load_vocabularies(folders[0] / VOCABULARY, checksums=first.vocabularies)
+    vocabularies = load_vocabularies(folders[0] / layout.VOCABULARY, checksums=first.vocabularies)
     networks: list[Network] = []
     for folder, description in zip(folders, described, strict=True):
         networks += _networks(folder, description, len(vocabularies.tgt), options.int8)
@@ -202,7 +201,7 @@ def languages_of(folder: Path) -> tuple[str, str]:
 def _needs_train(folder: Path) -> Iterator[None]:
     """Convert a failed import for a folder that is no exported model into a UserError."""
     try:
-        with needs_train(f"{folder}: has no {DESCRIPTION}, and a run folder"):
+        with needs_train(f"{folder}: has no {layout.DESCRIPTION}, and a run folder"):
             yield
     except UserError:
         if folder.is_dir():

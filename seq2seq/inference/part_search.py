@@ -9,12 +9,9 @@ import numpy as np
 
 from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, normalized
-from seq2seq.inference import nbest, terms
-from seq2seq.inference.attention_map import notes_on_coverage
+from seq2seq.inference import attention_map, loading, nbest, scoring, terms
 from seq2seq.inference.lines import bounded_slices
-from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
-from seq2seq.inference.scoring import as_blocks, forced_decodings
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.text_steps import LineSteps, Part
@@ -30,7 +27,7 @@ _UNPLACED = "terms of the glossary that replace no word, but are required: "
 class PartSearch:
     """Translates parts of lines by the searches of one model."""
 
-    def __init__(self, loaded: LoadedModel, steps: LineSteps) -> None:
+    def __init__(self, loaded: loading.LoadedModel, steps: LineSteps) -> None:
         self._loaded, self._steps, self._requirements = loaded, steps, steps.requirements
 
     def translate(
@@ -161,9 +158,9 @@ class PartSearch:
             if part.return_attention
         ]
         sources, targets = [src for src, _ in pairs], [tgt for _, tgt in pairs]
-        decoded = iter(forced_decodings(self._loaded.engine, sources, targets, heads=True))
+        decoded = iter(scoring.forced_decodings(self._loaded.engine, sources, targets, heads=True))
         return [
-            as_blocks(next(decoded).head_weights) if part.return_attention else None
+            scoring.as_blocks(next(decoded).head_weights) if part.return_attention else None
             for part in parts
         ]
 
@@ -179,13 +176,13 @@ class PartSearch:
                 hypothesis.score,
                 with_names(tgt.tokens(hypothesis.ids), spellings),
                 list(hypothesis.log_probs),
-                as_blocks(hypothesis.attention_weights) if part.return_attention else None,
+                scoring.as_blocks(hypothesis.attention_weights) if part.return_attention else None,
             )
             for text, hypothesis in candidates
         ]
         n_best[0] = replace(n_best[0], head_blocks=head_blocks)
         tokens = with_names([*src.tokens(part.ids), "</s>"], part.masked.names)
-        notes = notes_on_coverage(tokens, candidates[0].hypothesis.attention_weights)
+        notes = attention_map.notes_on_coverage(tokens, candidates[0].hypothesis.attention_weights)
         numbers = self._loaded.source.notes_on_numbers
         notes += numbers(f"{part.head}{part.masked.text}{part.tail}", candidates[0].text)
         if part.terms:

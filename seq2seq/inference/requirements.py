@@ -3,17 +3,15 @@
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
-from seq2seq.data.lines import is_blank
+from seq2seq.data import lines, subword_sampling
 from seq2seq.data.sentences import MARKS
-from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, normalized
 from seq2seq.inference.search import lexical as lexical_constraints
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import Lexical, Prefix
 from seq2seq.inference.translation import LINE_BREAKS
 from seq2seq.names.names import Masked
-from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime import argument_types, errors
 
 
 class Requirements:
@@ -24,7 +22,7 @@ class Requirements:
         self._vocabularies = vocabularies
         self._phrases = lexical_constraints.LexicalMaker(vocabularies.tgt)
         tgt = vocabularies.tgt
-        self.forbidden = None if all(map(is_blank, words)) else Forbidden(tgt, words)
+        self.forbidden = None if all(map(lines.is_blank, words)) else Forbidden(tgt, words)
 
     @cached_property
     def _prefixes(self) -> lexical_constraints.PrefixMaker:
@@ -34,7 +32,7 @@ class Requirements:
     def _marks(self) -> tuple[int, ...]:
         """Return the tokens that consist of marks that end sentences."""
         tgt = self._vocabularies.tgt
-        spelled = [token.strip(SPACE) for token in tgt.tokens(range(len(tgt)))]
+        spelled = [token.strip(subword_sampling.SPACE) for token in tgt.tokens(range(len(tgt)))]
         return tuple(i for i, text in enumerate(spelled) if text and not text.strip(MARKS))
 
     def waiting_marks(self, text: str) -> tuple[int, ...]:
@@ -60,7 +58,7 @@ class Requirements:
 
     def prefix(self, text: str) -> Prefix:
         """Return the prefix for a text."""
-        if is_blank(text):
+        if lines.is_blank(text):
             return lexical_constraints.NO_PREFIX
         return self._prefixes.prefix(LINE_BREAKS.sub(" ", text))
 
@@ -75,7 +73,7 @@ class Requirements:
         for phrase in (*phrases, *terms):
             if self.is_forbidden(" ".join(normalized(phrase).split())):
                 text = f"{place}: {phrase[:60]!r} is required and contains a forbidden word"
-                raise UserError(f"{text}; allow the word, or do not require it")
+                raise errors.UserError(f"{text}; allow the word, or do not require it")
         if (names := self._vocabularies.names) is not None:
             phrases = [names.mask_target(phrase, masked.names) for phrase in phrases]
             terms = [names.mask_target(term, masked.names) for term in terms]
@@ -106,9 +104,9 @@ def phrase_lists(count: int, constraints: Iterable[Sequence[str]] | None) -> lis
         for number, texts in enumerate(argument_types.ordered(constraints, "constraints", rule))
     ]
     _check_count(phrases, "constraints", count, "one list per line, [] for none")
-    return [[phrase for phrase in texts if not is_blank(phrase)] for texts in phrases]
+    return [[phrase for phrase in texts if not lines.is_blank(phrase)] for texts in phrases]
 
 
 def _check_count(values: Sequence[object], name: str, count: int, rule: str) -> None:
     if len(values) != count:
-        raise UserError(f"{len(values)} {name} for {count} lines; give {rule}")
+        raise errors.UserError(f"{len(values)} {name} for {count} lines; give {rule}")

@@ -4,9 +4,8 @@ import math
 from dataclasses import dataclass
 
 from seq2seq.engines.engine import Sampling
-from seq2seq.inference.descriptions import DIVERSITY
+from seq2seq.inference import descriptions, nbest
 from seq2seq.inference.glossary import Glossary
-from seq2seq.inference.nbest import METRICS, Metric
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 
@@ -21,8 +20,8 @@ class SearchSettings:
     forbidden: tuple[str, ...] = ()
     sampling: Sampling | None = None
     groups: int = 1
-    diversity: float = DIVERSITY
-    mbr: Metric | None = None
+    diversity: float = descriptions.DIVERSITY
+    mbr: nbest.Metric | None = None
     head_attention: bool = False
     written_names: bool = True
 
@@ -32,9 +31,9 @@ class SearchSettings:
         object.__setattr__(self, "forbidden", tuple(forbidden))
         sampling = self.sampling or Sampling()
         temperature, top_p = sampling.temperature, sampling.top_p
-        metrics, bounded = ", ".join(METRICS), f"must be from 0 to {MAX_DIVERSITY:,}"
+        metrics, bounded = ", ".join(nbest.METRICS), f"must be from 0 to {MAX_DIVERSITY:,}"
         for name, value, valid, rule in (
-            ("mbr", self.mbr, self.mbr in (None, *METRICS), f"must be one of {metrics}"),
+            ("mbr", self.mbr, self.mbr in (None, *nbest.METRICS), f"must be one of {metrics}"),
             ("groups", self.groups, self.groups >= 1, "must be at least 1"),
             ("diversity", self.diversity, 0 <= self.diversity <= MAX_DIVERSITY, bounded),
             ("temperature", temperature, 0 < temperature < math.inf, "must be a positive number"),

@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import IO, NamedTuple, Self
 
 from seq2seq.config.schema import DecodingConfig, ParallelFiles
-from seq2seq.data.corpus import iter_pairs
+from seq2seq.data import corpus, tables
 from seq2seq.data.lines import checksum_of_file, iter_lines
-from seq2seq.data.tables import pair_writer
 from seq2seq.inference.loading import ModelOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
@@ -118,7 +117,7 @@ class SyntheticCorpus(NamedTuple):
         """Yield the lines to translate; raises UserError for text that cannot be read."""
         if isinstance(self.text, Path):
             return iter_lines(self.text)
-        return (src for src, _ in iter_pairs(self.text))
+        return (src for src, _ in corpus.iter_pairs(self.text))
 
     def checksums(self, runs: Sequence[str]) -> dict[Path, str]:
         """Return the checksums of the text and of the models of runs, by their files."""
@@ -152,7 +151,7 @@ class SyntheticCorpus(NamedTuple):
     def write(self, journal: Journal) -> int:
         """Write the pairs and return their number."""
         pairs = 0
-        with pair_writer(self.outputs, self.columns) as write:
+        with tables.pair_writer(self.outputs, self.columns) as write:
             for line, texts in zip(self.lines(), journal.translations(), strict=False):
                 for text in texts:
                     write(*((text, line) if self.translates_targets else (line, text)))

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
+from seq2seq.inference import loading, part_search
 from seq2seq.inference.lines import counted, line_list
-from seq2seq.inference.loading import LoadedModel, ModelOptions
-from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden
@@ -35,7 +34,7 @@ class LineOptions(TypedDict, total=False):
     settings: SearchSettings
 
 
-class Translator(LoadedModel):
+class Translator(loading.LoadedModel):
     """A trained model, or an ensemble, that translates text.
 
     `Translator.load(run).translate(lines)` returns as objects what `seq2seq translate` prints.
@@ -58,7 +57,7 @@ class Translator(LoadedModel):
         of its first run. Raises UserError if the runs do not fit together, or the device does not
         compute in the precision.
         """
-        return cls.load_with(runs, ModelOptions(device, int8, float16, overrides))
+        return cls.load_with(runs, loading.ModelOptions(device, int8, float16, overrides))
 
     def beam_size(self, requested: int | None, n_best: int) -> int:
         """Return the requested beam size or the config's; raises UserError if below `n_best`."""
@@ -147,7 +146,7 @@ class Translator(LoadedModel):
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         on_part = counted([len(line.parts) for line in prepared], on_translated)
-        translated = PartSearch(self, steps).translate(parts, options, n_best, on_part)
+        translated = part_search.PartSearch(self, steps).translate(parts, options, n_best, on_part)
         return _joined(prepared, translated, n_best, by_score)
 
     @overload

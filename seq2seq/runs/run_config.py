@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seq2seq.config import schema
-from seq2seq.config.errors import ConfigError
+from seq2seq.config import errors, schema
 from seq2seq.config.schema import Config, DecodingConfig, read_config_file
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.runs import layout, tensor_file
 from seq2seq.runs.tensor_file import header_errors
-from seq2seq.runtime import argument_types
+from seq2seq.runtime import argument_types, files
 from seq2seq.runtime.errors import UnreadableFile, UserError
-from seq2seq.runtime.files import check_paths, check_readable
 
 SOURCE = "source"  # header field of the source profile
 Header = dict[str, Any]
@@ -39,8 +37,8 @@ def read_config(folder: Path) -> Config:
     if not folder.is_dir():
         hint = _similar_run(folder) or "; `seq2seq train CONFIG` creates one"
         raise UserError(f"{folder}: no such run folder{hint}")
-    check_paths(folder / layout.CONFIG)
-    check_readable(folder / layout.CONFIG)
+    files.check_paths(folder / layout.CONFIG)
+    files.check_readable(folder / layout.CONFIG)
     if (folder / layout.DESCRIPTION).is_file():
         remedy = "give the run folder that it was exported from"
         raise UserError(f"{folder}: is an exported model, which translates only; {remedy}")
@@ -48,7 +46,7 @@ def read_config(folder: Path) -> Config:
         raise UserError(f"{folder}: not a run folder, it has no {layout.CONFIG}")
     try:
         return read_config_file(folder / layout.CONFIG).config
-    except ConfigError as error:
+    except errors.ConfigError as error:
         lines = "; ".join(error.lines)
         raise UserError(f"{lines} (`seq2seq train CONFIG --resume` writes it again)") from None
 
@@ -64,7 +62,7 @@ def overridden_decoding(folder: Path, config: Config, overrides: Iterable[str]) 
         return config.decoding
     try:
         return read_config_file(folder / layout.CONFIG, overrides).config.decoding
-    except ConfigError as error:
+    except errors.ConfigError as error:
         lines = (line.strip() for line in str(error).splitlines())
         raise UserError("; ".join(lines)) from None
 

@@ -13,8 +13,7 @@ from pydantic import BaseModel, FailFast, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect
 
-from seq2seq.data import languages
-from seq2seq.data.source_profile import scripts_of
+from seq2seq.data import languages, source_profile
 from seq2seq.inference.documents import SourceDocument
 from seq2seq.inference.loading import DEFAULT_OPTIONS, ModelOptions, languages_of
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
@@ -78,7 +77,7 @@ class LanguagePairs(dict[LanguagePair, Translator]):
 
     def detected(self, text: str) -> list[str]:
         """Return the codes of the languages that a text may have, by the script of its letters."""
-        scripts = Counter(scripts_of(text))
+        scripts = Counter(source_profile.scripts_of(text))
         script = max(scripts, key=scripts.__getitem__, default=None)
         read: dict[str, list[str]] = {}
         for pair, translator in self.items():

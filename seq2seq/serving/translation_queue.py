@@ -16,8 +16,7 @@ from fastapi import HTTPException
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.runtime.cancellation import cancellable
-from seq2seq.runtime.console import logger
+from seq2seq.runtime import cancellation, console
 from seq2seq.runtime.errors import UserError
 
 BATCH_LINES = 256  # lines per batch at most, by their weights
@@ -190,7 +189,7 @@ class TranslationQueue:
                     await self._translate([share])
                 return
             if not isinstance(error, UserError | _AbandonedError):
-                logger.exception("a request could not be translated")
+                console.logger.exception("a request could not be translated")
             for waiting, lines in batch:
                 self.waiting -= len(lines)
                 self._drop(waiting)
@@ -212,7 +211,7 @@ class TranslationQueue:
             if all(share.waiting.answer.cancelled() for share in batch):
                 raise _AbandonedError
 
-        with cancellable(check):
+        with cancellation.cancellable(check):
             return search.translator.translate(
                 [line.text for line in lines],
                 text_only=all(share.waiting.search.text_only for share in batch),

@@ -8,8 +8,7 @@ import math
 
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.training_state import read_state
-from seq2seq.runtime.console import counted
-from seq2seq.runtime.errors import TrainingFailed
+from seq2seq.runtime import console, errors
 from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession, restore
 
@@ -48,7 +47,7 @@ def describe_batch(session: TrainingSession, step: int) -> str:
         number += -(-len(order) // accumulate)
     batches = order[number * accumulate : (number + 1) * accumulate]
     count = sum(len(rows) for rows in batches)
-    return f"{counted(count, 'pair')}, the first: {train.src_texts[batches[0][0]][:60]!r}"
+    return f"{console.counted(count, 'pair')}, the first: {train.src_texts[batches[0][0]][:60]!r}"
 
 
 def divergence(session: TrainingSession, loss: float | None) -> str | None:
@@ -75,11 +74,11 @@ def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
     factor, fault = progress.rate_factor / 2, f"step {progress.step}: {fault}"
     if factor < MIN_RATE_FACTOR:
         text = f"{fault}, also at {progress.rate_factor:g} of the learning rate."
-        raise TrainingFailed(f"{text} Lower training.learning_rate or training.clip_norm")
+        raise errors.TrainingFailed(f"{text} Lower training.learning_rate or training.clip_norm")
     session.verify_lock()
     state = read_state(folder)
     if state is None:
-        raise TrainingFailed(f"{fault}, and {folder} holds no saved state to return to")
+        raise errors.TrainingFailed(f"{fault}, and {folder} holds no saved state to return to")
     notes = restore(session, state)
     progress = session.progress
     progress.skipped.zero_()

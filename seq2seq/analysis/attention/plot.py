@@ -13,13 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.inference import attention_map
+from seq2seq.inference import attention_map, nbest
 from seq2seq.inference.attention_map import AttentionMap, label_of, word_weights
-from seq2seq.inference.nbest import AttentionBlocks
 from seq2seq.inference.translation import Translation
+from seq2seq.runtime import figures, files
 from seq2seq.runtime.errors import UserError, not_installed
-from seq2seq.runtime.figures import save
-from seq2seq.runtime.files import output_file, write_errors
 
 SUFFIXES = (".html", ".png", ".svg", ".pdf")
 MAX_TABLES = 200  # sentences in an HTML page
@@ -62,12 +60,12 @@ def write_attention(
     first = next(maps, None)
     if first is None:
         raise UserError(f"{path}: no attention to plot: every sentence is blank or too long")
-    with write_errors(path), output_file(path) as file:
+    with files.write_errors(path), files.output_file(path) as file:
         if suffix == ".html":
             for text in page(chain([first], maps), model):
                 file.write(text.encode("utf-8"))
         else:
-            content, more = save(attention_map.map_figure([first, *maps]), suffix)
+            content, more = figures.save(attention_map.map_figure([first, *maps]), suffix)
             file.write(content)
             notes += more
     return notes
@@ -136,8 +134,8 @@ def translation_by_words(translation: Translation) -> Translation:
     return replace(translation, n_best=[merged], src_tokens=src_tokens)
 
 
-def _blocks_by_words(parts: Iterable[tuple[NDArray[Any], AttentionMap]]) -> AttentionBlocks:
-    return AttentionBlocks([word_weights(*part).astype(np.float32) for part in parts])
+def _blocks_by_words(parts: Iterable[tuple[NDArray[Any], AttentionMap]]) -> nbest.AttentionBlocks:
+    return nbest.AttentionBlocks([word_weights(*part).astype(np.float32) for part in parts])
 
 
 def as_text(attention: AttentionMap) -> str:

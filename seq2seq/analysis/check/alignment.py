@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from seq2seq.analysis.check.data_statistics import TABLE
 from seq2seq.analysis.check.findings import Finding, Split
-from seq2seq.data.corpus import ParallelText
-from seq2seq.data.spread import spread_rows
+from seq2seq.data import corpus, spread
 
 WINDOW, STRIDE = 200, 100  # pairs over which the agreement is averaged
 MIN_PAIRS = 50  # fewer are not measured
@@ -96,7 +95,7 @@ class _Measurement(NamedTuple):
 
 
 def measure_alignment(
-    text: ParallelText, train: Evidence | None = None
+    text: corpus.ParallelText, train: Evidence | None = None
 ) -> tuple[Alignment, Evidence | None]:
     """Measure a text by evidence of its own, or of the training text if that agrees better.
 
@@ -277,7 +276,7 @@ def train_tables(sides: tuple[Words, Words]) -> list[Floats]:
     tables = []
     for fold in range(int(folds.max()) + 1):
         rows = np.flatnonzero(folds != fold)
-        rows = rows[spread_rows(len(rows), MAX_TRAINING_ROWS)]
+        rows = rows[spread.spread_rows(len(rows), MAX_TRAINING_ROWS)]
         tables.append(_table(sides[0][rows], sides[1][rows], sizes))
     return tables
 

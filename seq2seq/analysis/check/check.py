@@ -14,10 +14,9 @@ from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
 from seq2seq.analysis.check.forecast import Forecast
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
+from seq2seq.data import pharaoh, training_data
 from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import ParallelText, check_directions, joined, source_name, tagged, usable
-from seq2seq.data.pharaoh import iter_linked_pairs
-from seq2seq.data.training_data import cache_of, check_regular
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import check_tags
 from seq2seq.runs.checkpoint import WarmStart, check_score_class, read_warm_start
@@ -64,8 +63,8 @@ def _parts(
 ) -> Iterator[ReportPart]:
     """Yield the parts of a report; `stage` is called with the name of the next one."""
     data = config.data
-    cache_of(config.run_dir)  # raises if training could have none
-    check_regular(data.train)
+    training_data.cache_of(config.run_dir)  # raises if training could have none
+    training_data.check_regular(data.train)
     stage("reading the text")
     start = None if init_from is None else read_warm_start(init_from, config)
     texts = _read(data)
@@ -140,7 +139,7 @@ def _read(data: DataConfig) -> dict[str, ParallelText]:
     named = {}
     for name, files in files_by_name(data).items():
         src, tgt = list[str](), list[str]()
-        for pair, _ in iter_linked_pairs(files.model_copy(update={"tag": None})):
+        for pair, _ in pharaoh.iter_linked_pairs(files.model_copy(update={"tag": None})):
             src.append(pair[0])
             tgt.append(pair[1])
         named[name] = ParallelText(src, tgt, source_name(files))

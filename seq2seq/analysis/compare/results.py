@@ -6,9 +6,8 @@ from statistics import mean
 from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult, bleu_scores
 from seq2seq.analysis.compare.variants import CURVES, LENGTHS
 from seq2seq.evaluation.bootstrap import deviation
-from seq2seq.runtime.console import aligned_table
+from seq2seq.runtime import console, files
 from seq2seq.runtime.figures import Curve, line_chart, matplotlib_note, save
-from seq2seq.runtime.files import atomic_write, write_errors
 
 Rows = list[list[str]]  # cells of a table, the first row its head
 
@@ -18,7 +17,7 @@ def tables_of(result: ComparisonResult) -> list[str]:
     tables = [_variants(result)]
     if result.buckets:
         tables.append(_lengths(result))
-    return [aligned_table(table) for table in tables]
+    return [console.aligned_table(table) for table in tables]
 
 
 def _variants(result: ComparisonResult) -> Rows:
@@ -105,6 +104,6 @@ def write_figures(result: ComparisonResult) -> str:
         ]
         figures[LENGTHS] = line_chart(title, lines, ticks)
     for name, figure in figures.items():
-        with write_errors(path := result.plan.folder / name):
-            atomic_write(path, save(figure, ".svg")[0])
+        with files.write_errors(path := result.plan.folder / name):
+            files.atomic_write(path, save(figure, ".svg")[0])
     return f"Figures: {' and '.join(str(result.plan.folder / name) for name in figures)}"

@@ -21,9 +21,8 @@ from seq2seq.runs.layout import BEST, METRICS, TIMING
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.run_folder import SavedProgress, read_progress, read_saved_metrics
 from seq2seq.runs.tensor_file import read_header
+from seq2seq.runtime import errors, files
 from seq2seq.runtime.console import counted, logger
-from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import atomic_write
 
 
 class ScoringTask(NamedTuple):
@@ -95,7 +94,7 @@ def score_all(
             reasons = (f"seed {seeds[run]}: {failures[run]}" for run in seeds if run in failures)
             failed[variant.name] = "; ".join(reasons)
     if len(failed) == len(plan.variants):
-        raise RunError(*(f"{name}: failed: {reason}" for name, reason in failed.items()))
+        raise errors.RunError(*(f"{name}: failed: {reason}" for name, reason in failed.items()))
     buckets = length_buckets(task.text.src, task.longest, task.unit)
     resamples = Resamples(len(task.text))
     results: list[VariantResult] = []
@@ -179,7 +178,7 @@ def _score(
     translations = translator.translate(task.text.src, task.beam, text_only=True)
     hypotheses = [translation.text for translation in translations]
     file = plan.output_path(name, task.split)
-    atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
+    files.atomic_write(file, "".join(f"{line}\n" for line in hypotheses).encode())
     language = variant.config.data.tgt_lang
     scored = score_text(hypotheses, task.text.tgt, language, task.lowercase, bootstrap=0)
     logger.info(f"{file}: BLEU {scored.scores['bleu'].score:.1f}")

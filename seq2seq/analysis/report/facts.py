@@ -21,8 +21,7 @@ from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import metrics_file, run_config, tensor_file
 from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
-from seq2seq.runtime.console import duration
-from seq2seq.runtime.errors import UserError, argument
+from seq2seq.runtime import console, errors
 from seq2seq.runtime.figures import Curve
 
 Split = Literal["valid", "test"]
@@ -107,7 +106,7 @@ def gather(
     try:
         translator = Translator.load(run, device=device)
         scored = _scored(translator, config, split or default, beam, on_translated)
-    except UserError as error:
+    except errors.UserError as error:
         if split is not None:
             raise
         unscored = str(error)
@@ -140,7 +139,7 @@ def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str,
     }
     seconds = [line.get("seconds", math.nan) for line in metrics_file.read_metrics(run, TIMING)]
     if finite := [*filter(math.isfinite, seconds)]:
-        rows["trained for"] = duration(max(finite))  # validation excluded
+        rows["trained for"] = console.duration(max(finite))  # validation excluded
     log = run / LOG
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     if dates := [match[0] for line in lines if (match := _DATE.match(line))]:
@@ -191,8 +190,8 @@ def _scored(
     """Translate and score a text; raises UserError if it does not exist."""
     files = config.data.valid if split == "valid" else config.data.test
     if files is None:
-        remedy = f"choose {argument('split', 'valid')}"
-        raise UserError(f"{translator.name}: its config has no data.test; {remedy}")
+        remedy = f"choose {errors.argument('split', 'valid')}"
+        raise errors.UserError(f"{translator.name}: its config has no data.test; {remedy}")
     text = read_pairs(files)
     size = translator.beam_size(beam, 1)
     translations = translator.translate(text.src, size, text_only=True, on_translated=on_translated)

@@ -21,8 +21,7 @@ from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.rules import RuleStates, rules_of
 from seq2seq.inference.search.strategies import Greedy, Sampled, Strategy, Trail, rows_of
-from seq2seq.runtime.cancellation import check_cancelled
-from seq2seq.runtime.errors import is_out_of_memory
+from seq2seq.runtime import cancellation, errors
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
@@ -144,7 +143,7 @@ def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) 
                     del unfinished[number]
                     yield number, hypotheses
             except (RuntimeError, MemoryError) as error:
-                if not (is_out_of_memory(error) and engine.shrink()):
+                if not (errors.is_out_of_memory(error) and engine.shrink()):
                     raise
                 queue.put_back(unfinished.items())
 
@@ -192,7 +191,7 @@ class _Batch:
             self.rules.begin(slot, sentence)
 
     def _step(self) -> None:
-        check_cancelled()
+        cancellation.check_cancelled()
         slots = self.slots
         step = self.engine.step(self.rows, self.ids)
         self.engine.mask(step, self.rules.mask(step))
