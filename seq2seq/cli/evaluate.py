@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
     how = (lists, options.lowercase, segmentation)
     if len(hypotheses) == 2:
         comparison = metrics.compare(hypotheses[0], hypotheses[1], *how)
-        scores = metrics.system_scores(comparison)
+        scores = {key: pair.score() for key, pair in comparison.items()}
         if (note := metrics.few_differences_note(comparison)) is not None:
             logger.info(f"note: {note}")
     else:

@@ -144,8 +144,7 @@ class NameInventor:
     ) -> tuple[list[str], list[str]]:
         """Return both sides of pairs with invented names, the same on both sides of a pair.
 
-        Those of a pair are a pure function of its texts, the seed and its number, by default its
-        position.
+        Those of a pair are a pure function of its texts, the seed and its number.
         """
         numbers = range(len(src)) if numbers is None else numbers
         pairs = [

@@ -172,14 +172,9 @@ def no_usable_pair(name: str, pairs: int) -> UserError:
     )
 
 
-def count_same(text: ParallelText) -> int:
-    """Count pairs with identical source and target."""
-    return sum(map(str.__eq__, text.src, text.tgt))
-
-
 def same_sides(text: ParallelText, same: int | None = None) -> str | None:
     """Return a note if at least half of the pairs have identical sides (`same`, if counted)."""
-    same = count_same(text) if same is None else same
+    same = sum(map(str.__eq__, text.src, text.tgt)) if same is None else same
     if 2 * same < len(text):
         return None
     pairs = console.counted(len(text), "pair")

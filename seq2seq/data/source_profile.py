@@ -331,8 +331,7 @@ def in_lower_case(line: str) -> bool:
 def scripts_of(line: str) -> Iterator[str]:
     """Yield the script of each word of at least two letters or an ideograph, such as "LATIN".
 
-    Vowel signs are marks, not letters, to Python: without them the words of an Indic text would be
-    letters alone.
+    Vowel signs are marks, not letters, to Python: Indic words would be letters alone.
     """
     if not line.isascii():
         line = "".join(character for character in line if unicodedata.category(character)[0] != "M")

@@ -2,8 +2,7 @@
 
 Tokens never cross a space, so each word of a text is sampled independently. Every occurrence of a
 word is a new draw from the exact distribution; what is cached of a word only saves time.
-(SentencePiece's own sampling differs between processes: a resumed run would not repeat the
-interrupted one.)
+(SentencePiece's own sampling differs between processes, which no resumed run would repeat.)
 """
 
 import hashlib

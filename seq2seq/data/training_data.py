@@ -67,8 +67,7 @@ def training_data(
 
     `digests` are those that a run to resume has recorded of its cache entries, whose files are then
     verified; others are rebuilt. Raises UserError as `iter_pairs` and `usable` do, and RunError if
-    the cache cannot be written. A UserError, even one raised by the block, removes the entries
-    built for it.
+    the cache cannot be written. A UserError, even of the block, removes what was built for it.
     """
     check_regular(files)
     place = cache_of(run_dir)

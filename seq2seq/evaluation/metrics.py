@@ -91,11 +91,6 @@ METRICS = {  # BLEU and chrF2 (character 1- to 6-grams): higher is better; TER: 
 }
 
 
-def system_scores(comparison: Comparison) -> Scores:
-    """Return the scores of the system that was compared with a baseline."""
-    return {key: pair.score() for key, pair in comparison.items()}
-
-
 def check_line_counts(texts: Sequence[tuple[str, Sequence[str]]]) -> None:
     """Raise UserError unless all (name, lines) have the same number of lines, at least one."""
     first_name, first_lines = texts[0]
@@ -202,8 +197,7 @@ def score(
 
     `lowercase` ignores case in all three metrics (sacrebleu's TER does so by default);
     `bootstrap` is the number of resamples, without intervals below 2; their seed is that of
-    `Resamples`. Raises UserError for missing references, unequal numbers of lines or an unusable
-    tokenizer.
+    `Resamples`. Raises UserError for no references, unequal numbers of lines or a bad tokenizer.
     """
     resamples = Resamples(len(hypotheses), bootstrap)
     metrics = _metrics([("hypotheses", hypotheses)], references, lowercase, segmentation)

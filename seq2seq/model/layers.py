@@ -110,8 +110,7 @@ class EmbeddingDropout(nn.Module):
 
     Word dropout zeroes the embeddings of randomly chosen positions of the source and of the
     target inputs and multiplies the others by `1 / (1 - p)` (Sennrich et al. 2016, WMT). Gal &
-    Ghahramani (2016) drop all occurrences of a word in a sentence at once, here each occurrence is
-    drawn by itself.
+    Ghahramani (2016) drop all occurrences of a word in a sentence at once, here each one is drawn.
     """
 
     def __init__(self, rates: DropoutRates) -> None:

@@ -2,8 +2,7 @@
 
 A source type is a candidate if it occurs capitalised and never in lower case. Each of its
 occurrences is compared with every start of every target word of its pair; what follows the start is
-a case ending. The sound model and the distribution of endings are estimated from the best pairs by
-Viterbi EM.
+a case ending. The sound model and the distribution of endings are learned by Viterbi EM.
 """
 
 import math

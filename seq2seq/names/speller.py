@@ -73,8 +73,7 @@ class Speller:
         """Return the best spelling of a name in lower case, and whether it is reliable.
 
         It is if it is the best whether the name is foreign or not, by a clear margin, and is no
-        word of the target, to which the models are biased. Returns None for a name with unknown
-        letters.
+        word of the target, to which the models are biased. None for unknown letters.
         """
         as_foreign, as_native = self.as_foreign(name), self.native.spellings(name)
         foreign = 1.0 if not as_native else self._foreign_probability(name) if as_foreign else 0.0

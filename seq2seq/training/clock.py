@@ -56,16 +56,10 @@ class Clock:
         return speed
 
 
-def minutes(seconds: float) -> str:
-    """Format seconds as minutes:seconds."""
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
-
-
 class TimeLeft(NamedTuple):
     """Remaining wall time, validations included, and the last step.
 
-    `exact` is False if the last step is estimated from the speed, because `max_minutes` ends
-    training first.
+    `exact` is False if the last step is estimated from the speed: `max_minutes` ends first.
     """
 
     seconds: float

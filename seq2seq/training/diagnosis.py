@@ -99,11 +99,9 @@ def _loss_findings(result: ValidationResult, config: Config) -> Iterator[str]:
             "data (seq2seq check), raise model.dropout or lower model.hidden_size"
         )
     elif valid and train and min(valid) > train[-1] + max(2.0, 0.5 * train[-1]):
-        yield (
-            f"the validation loss ({min(valid):.2f} at its best) is far above the training loss "
-            f"({train[-1]:.2f}): the validation data may differ from the training data; check "
-            "data.valid (seq2seq check), or raise model.dropout"
-        )
+        text = f"the validation loss ({min(valid):.2f} at its best) is far above the training loss"
+        cause = "the validation data may differ from the training data; check data.valid"
+        yield f"{text} ({train[-1]:.2f}): {cause} (seq2seq check), or raise model.dropout"
 
 
 def _series(metrics: Metrics, key: str) -> list[float]:

@@ -150,8 +150,7 @@ def update_loss_scale(state: Tensor, skipped: Tensor) -> None:
 
     With fp16, whose gradients would underflow, the loss is scaled (Micikevicius et al. 2018). The
     state [2], of `Progress`, is the scale, a power of two, and the steps since it changed. It is
-    updated in place, without a host sync; `skipped` [] is true if the scaled gradient was not
-    finite.
+    updated in place, without a host sync; `skipped` [] is true if the gradient was not finite.
     """
     scale, steps = state.unbind()
     steps = torch.where(skipped, 0.0, steps + 1)

@@ -23,7 +23,7 @@ from seq2seq.runs.run_folder import Counters
 from seq2seq.runs.tensor_file import non_finite
 from seq2seq.runtime import console, device, errors, process_group
 from seq2seq.training.callbacks import samples_of
-from seq2seq.training.clock import Clock, minutes
+from seq2seq.training.clock import Clock
 from seq2seq.training.divergence import loss_fault
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Reporter
@@ -54,10 +54,9 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
             session.save_weights(scores.bleu, best)
     reporter.metrics(progress.step, scores.figures())
     reporter.timing(progress.step, {"validation_seconds": time.monotonic() - began})
-    reporter.log(
-        f"step {progress.step}, epoch {progress.epoch + 1}, {minutes(clock.seconds)}: "
-        f"validation {scores}{' (best so far)' if best else ''}"
-    )
+    time_trained = "{}:{:02d}".format(*divmod(int(clock.seconds), 60))
+    text = f"step {progress.step}, epoch {progress.epoch + 1}, {time_trained}: validation {scores}"
+    reporter.log(f"{text} (best so far)" if best else text)
     if fault is None:
         reporter.samples(progress.step, samples_of(session.data.valid, session.hypotheses))
     if (decayed := decay_on_plateau(progress, settings)) is not None:

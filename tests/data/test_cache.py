@@ -25,7 +25,7 @@ from seq2seq.config.schema import Corpus, ParallelFiles, VocabularyConfig, load_
 from seq2seq.data import batching, token_cache
 from seq2seq.data import training_data as training_data_module
 from seq2seq.data.batching import EncodedPairs, EpochOrder, encode_pairs, sampled_pairs
-from seq2seq.data.corpus import ParallelText, count_same, read_pairs, source_name, usable
+from seq2seq.data.corpus import ParallelText, read_pairs, source_name, usable
 from seq2seq.data.token_cache import DIVISIONS, MANIFEST, STALE, Entry, copy_text, open_text
 from seq2seq.data.training_data import FOLDER, PLACE, cache_of, training_data
 from seq2seq.data.vocabulary.training import train_vocabularies
@@ -57,6 +57,10 @@ class LoadedData(NamedTuple):
     same: int
     notes: list[str]
     built: list[str]  # names of entries
+
+
+def count_same(text: ParallelText) -> int:
+    return sum(map(str.__eq__, text.src, text.tgt))
 
 
 def write_files(folder: Path, way: str = "plain") -> ParallelFiles:

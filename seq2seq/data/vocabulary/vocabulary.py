@@ -90,8 +90,7 @@ class Vocabulary:
     def encode(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without EOS; equal texts have equal ids.
 
-        In a vocabulary of words each word, or symbol, has one id; SentencePiece would merge unknown
-        ones.
+        In a vocabulary of words each word, or symbol, has one id; SentencePiece would merge some.
         """
         if not self.has_byte_fallback:
             find = self._processor.piece_to_id

@@ -1,7 +1,6 @@
 """The two graphs of a model in ONNX Runtime: encode sources, and advance hypotheses.
 
-Greedy search takes the exact argmax of float32 logits from approximate int8 ones with a proven
-error bound.
+Greedy search takes the exact argmax of float32 logits from int8 ones with a proven error bound.
 """
 
 import math

@@ -265,8 +265,7 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
 class Ensemble:
     """Models over the same vocabularies; `project` returns the log of their mean probability.
 
-    The mean of log-probabilities (a log-linear ensemble) would rule out every token that one model
-    finds impossible.
+    The mean of log-probabilities (log-linear) would rule out what one model finds impossible.
     """
 
     def __init__(self, models: Iterable["Model"]) -> None:

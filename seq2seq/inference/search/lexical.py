@@ -40,8 +40,7 @@ class PhraseProgress(NamedTuple):
 class Lexical(NamedTuple):
     """Phrases, as tokens, that a hypothesis must contain.
 
-    `met` counts tokens: of complete occurrences, and of the longest incomplete one at the end of
-    the hypothesis.
+    `met` counts tokens: of complete occurrences, and of the longest incomplete one at the end.
     """
 
     phrases: tuple[Phrase, ...] = ()
@@ -138,8 +137,7 @@ def _borders(phrase: Sequence[int]) -> tuple[int, ...]:
 class LexicalMaker:
     """Converts phrases of text to constraints in the tokens of one vocabulary.
 
-    A phrase is segmented as text is, and begins and ends at the bounds of words, except in scripts
-    without spaces.
+    A phrase is segmented as text is, and has the bounds of words, except in scripts without spaces.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -265,8 +263,7 @@ class PrefixMaker:
     """Converts text to prefixes in the tokens of one vocabulary.
 
     All words but the last are segmented as in any text. The last one may continue: search chooses
-    among all token sequences that spell it or a longer word. White space after it marks it as
-    complete.
+    among all token sequences that spell it or a longer word. White space after it completes it.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
