@@ -8,19 +8,19 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1740, 1680),
-    "config": (1600, 1600),
+    "runtime": (1735, 1680),
+    "config": (1555, 1555),
     "names": (1165, 1165),
-    "data": (4605, 4590),
-    "model": (2680, 2680),
-    "engines": (2336, 2300),
-    "runs": (1565, 1500),
-    "inference": (5065, 3620),
-    "evaluation": (595, 595),
-    "training": (3015, 2950),
-    "analysis": (3010, 2900),
-    "serving": (1370, 1150),
-    "cli": (3100, 3100),
+    "data": (4480, 4480),
+    "model": (2675, 2675),
+    "engines": (2340, 2300),
+    "runs": (1555, 1500),
+    "inference": (5050, 3620),
+    "evaluation": (575, 575),
+    "training": (2965, 2950),
+    "analysis": (2950, 2900),
+    "serving": (1365, 1150),
+    "cli": (3080, 3080),
 }
 MODULES = 200  # at most; to come to: 230
 PRONOUNS = frozenset(

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import IO, Any
 
 from seq2seq.data.lines import is_compressed
-from seq2seq.runtime import console, file_types, files, strict_json
+from seq2seq.runtime import console, file_types, files
 from seq2seq.runtime.errors import RunError, UserError
 
 
@@ -133,7 +133,7 @@ def write_json(tree: object, path: Path | None) -> None:
     """Write a report as JSON, if there is a path for it."""
     if path is not None:
         with open_output(path) as output:
-            output.write(strict_json.json_text(as_tree(tree), indent=2) + "\n")
+            output.write(files.json_text(as_tree(tree), indent=2) + "\n")
 
 
 def as_tree(value: Any) -> Any:

@@ -14,7 +14,7 @@ from seq2seq.cli import input as input_lines
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.strict_json import json_text
+from seq2seq.runtime.files import json_text
 
 if TYPE_CHECKING:
     from seq2seq.inference.scoring import ScoredLine

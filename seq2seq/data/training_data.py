@@ -190,11 +190,9 @@ class TrainingData:
         parts: tuple[Share, ...] = ()
         if len(self._sizes) > 1:
             parts = shares(ends_of(rows, self._sizes), self._weights)
-        links = (
-            Selected(token_cache.open_side(self._entry, token_cache.LINKS), rows)
-            if self._has_links
-            else None
-        )
+        links: Selected[list[int]] | None = None
+        if self._has_links:
+            links = Selected(token_cache.open_side(self._entry, token_cache.LINKS), rows)
         divisions = token_cache.StoredDivisions(entry)
         return EncodedPairs(src_texts, tgt_texts, src, tgt, too_long, parts, links, divisions)
 

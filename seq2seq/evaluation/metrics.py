@@ -114,10 +114,8 @@ def not_nfc_note(name: str, lines: Sequence[str]) -> str | None:
     """Return a note if a text is not in Unicode's NFC, the normal form of translations."""
     if not (count := sum(not unicodedata.is_normalized("NFC", line) for line in lines)):
         return None
-    note = (
-        f"{name}: {count:,} of {len(lines):,} lines are not in Unicode's NFC, unlike translations"
-    )
-    note += ", so that equal words may count as different; scored unchanged."
+    note = f"{name}: {count:,} of {len(lines):,} lines are not in Unicode's NFC, unlike"
+    note += " translations, so that equal words may count as different; scored unchanged."
     return f"{note} To convert the file: uconv -x nfc < OLD > NEW"
 
 

@@ -16,7 +16,7 @@ from seq2seq.inference import attention_map
 from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.runtime.errors import UserError, not_installed
-from seq2seq.runtime.strict_json import json_text
+from seq2seq.runtime.files import json_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

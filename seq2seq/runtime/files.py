@@ -1,7 +1,8 @@
-"""Atomic writes: after a crash or a power cut, a file has its old or its new content."""
+"""Atomic writes, after a crash with the old or the new content, paths, and strict JSON."""
 
 import errno
 import fcntl
+import json
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ _STREAMS = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
 _NAME_MAX = 255  # bytes of a name, in almost all file systems
 Renames = list[tuple[Path, Path]]  # complete temporary files, and the paths they get
 PART_SUFFIX = ".part"  # ends the name of a file that is still being written
+_ESCAPED_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # JSON escapes others
 LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # in a str: a byte that is not UTF-8
 
 
@@ -239,3 +241,16 @@ def made_folders(paths: Sequence[Path]) -> Iterator[None]:
         for folder in sorted(missing, reverse=True):
             with suppress(OSError):
                 folder.rmdir()
+
+
+def json_text(value: Any, indent: int | None = None) -> str:
+    """Format a value as strict JSON in which a line feed alone can end a line, for any reader.
+
+    U+0085, U+2028 and U+2029, at which others split, are escaped, as are other C1 controls and lone
+    surrogates, which UTF-8 lacks. Raises RunError for a number that JSON lacks (nan, inf).
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    except ValueError as error:
+        raise RunError(f"JSON cannot hold a number that is not finite ({error})") from None
+    return _ESCAPED_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

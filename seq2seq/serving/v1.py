@@ -17,7 +17,7 @@ from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
-from seq2seq.runtime.strict_json import json_text
+from seq2seq.runtime.files import json_text
 from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES
 from seq2seq.serving.service import JSON, Items, LanguagePair, Service, Texts

@@ -22,8 +22,7 @@ from seq2seq.runs import layout
 from seq2seq.runs.metrics_file import LineCount, read_metrics, truncate_metrics
 from seq2seq.runtime.console import hides_bars, logger, one_line, printable
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.files import open_to_append, sync
-from seq2seq.runtime.strict_json import json_text
+from seq2seq.runtime.files import json_text, open_to_append, sync
 from seq2seq.training.callbacks import Callback, Sample
 
 

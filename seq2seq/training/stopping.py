@@ -60,10 +60,8 @@ def finished_note(config: Config, reason: str) -> str:
     key, decay = reason.partition("=")[0], config.training.decay.name
     remedy = f"To train further, pass {argument('resume', True)} and increase {key}"
     if decay in ("linear", "cosine") and key in ("training.max_epochs", "training.max_steps"):
-        remedy = (
-            f"training.decay={decay} ends there: to train longer, start another run (another "
-            f"run_dir) with {argument('init_from', config.run_dir)}"
-        )
+        start = f"start another run (another run_dir) with {argument('init_from', config.run_dir)}"
+        remedy = f"training.decay={decay} ends there: to train longer, {start}"
     return f"Training has already finished ({reason}). {remedy}."
 
 

@@ -15,7 +15,7 @@ from seq2seq.cli.main import main
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.strict_json import json_text
+from seq2seq.runtime.files import json_text
 
 SRC, TGT = toy_pairs(9, seed=6)
 

@@ -104,10 +104,8 @@ def _parts(
         everything += findings.overlap_findings(splits[split], splits[reference], shared)
     everything += forecast.cost_findings(config.training, cost)
     if holds_run(config.run_dir):
-        problem = (
-            f"run_dir: {config.run_dir} holds a run. Pass {argument('resume', True)} or "
-            f"{argument('overwrite', True)} to `train`, or set another run_dir."
-        )
+        ways = f"{argument('resume', True)} or {argument('overwrite', True)} to `train`"
+        problem = f"run_dir: {config.run_dir} holds a run. Pass {ways}, or set another run_dir."
         everything.append(Finding("run_dir", True, problem))
     everything.sort(key=lambda finding: not finding.warning)
     yield ReportPart(_list_of_findings(everything), "findings", everything)
@@ -201,16 +199,12 @@ def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
     peak = "peak unknown: this system does not report it"
     if cost.peak_bytes is not None:
         where = "by torch" if cost.device.startswith("cuda") else "of the process"
-        peak = (
-            f"{size(cost.peak_bytes)} peak {where}, measured with the widest batch; training may "
-            "need up to half as much again"
-        )
+        peak = f"{size(cost.peak_bytes)} peak {where}, measured with the widest batch; training"
+        peak += " may need up to half as much again"
     state = f"{size(cost.state_bytes)} for weights, gradients, averages and optimizer moments"
-    epoch = (
-        f"{counted(cost.steps_per_epoch, 'step')}, {duration(cost.epoch_seconds)} at "
-        f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.device} "
-        f"(from {cost.measured_steps} measured steps, without validation)"
-    )
+    speed = f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.device}"
+    epoch = f"{counted(cost.steps_per_epoch, 'step')}, {duration(cost.epoch_seconds)} at {speed}"
+    epoch += f" (from {cost.measured_steps} measured steps, without validation)"
     rows = [
         ("parameters", f"{cost.parameters:,}"),
         ("memory", f"{state} (computed)"),

@@ -47,9 +47,8 @@ def _check(
     data = plan.variants[0].config.data
     files = data.valid if split == "valid" else data.test
     if files is None:
-        raise errors.UserError(
-            "the config has no data.test. Set it, or score valid", argument="split", value="test"
-        )
+        reason = "the config has no data.test. Set it, or score valid"
+        raise errors.UserError(reason, argument="split", value="test")
     read = {config.run_dir: _read_run(config) for config in plan.run_configs()}
     states = {folder: state for folder, state in read.items() if state is not None}
     if not all(_is_trained(config, read[config.run_dir]) for config in plan.run_configs()):
