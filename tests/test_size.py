@@ -22,7 +22,7 @@ BUDGETS = {
     "serving": (1365, 1150),
     "cli": (3080, 3080),
 }
-MODULES = 200  # at most; to come to: 230
+MODULES = 197  # at most; to come to: 230
 PRONOUNS = frozenset(
     [
         *("each", "found", "own", "kept", "given", "wanted", "known", "shown", "both", "other"),
