@@ -19,6 +19,7 @@ from seq2seq.cli.output import as_tree, check_output, open_output, progress, wri
 from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig
@@ -164,7 +165,7 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
 
 def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts, Texts]:
     """Read the sources (with -m) or the hypotheses, and the references."""
-    from seq2seq.data.corpus import read_pairs
+    from seq2seq.data.corpus import paths_of, read_pairs
 
     if options.ref:
         paths = [*(options.hyp or [options.input]), *options.ref]
@@ -177,6 +178,12 @@ def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts
         exported = "is an exported model, which records no text"
         reason = "its config has no data.test" if data else exported
         raise UserError(f"{options.model[0]}: {reason}; give -i FILE and -r FILE")
+    check_paths(*paths_of(files).values())
+    for path in paths_of(files).values():
+        if not path.exists():
+            record = f"the run {options.model[0]} records it as its {options.split} text"
+            remedy = "restore it, or give -i FILE and -r FILE"
+            raise UserError(f"{path}: no such file; {record}; {remedy}")
     text = read_pairs(files)
     name = text.source_name
     return [(f"{name}, source", list(text.src))], [(f"{name}, target", list(text.tgt))]

@@ -773,6 +773,12 @@ FILES = {
     "a run without test data": Row(
         "evaluate -m luong", "luong: its config has no data.test; give -i FILE and -r FILE"
     ),
+    "a run whose text is gone": Row(
+        "evaluate -m own",
+        "gone.src: no such file; the run own records it as its test text; restore it, or give -i "
+        "FILE and -r FILE",
+        own_data(test={"src": "gone.src", "tgt": "test.tgt"}),
+    ),
     "text to score and to keep": Row(
         "evaluate --hyp test.src -r test.tgt -o out",
         "evaluate --hyp: -i and -o need -m RUN, which translates first",
