@@ -31,7 +31,7 @@ from seq2seq.data.training_data import FOLDER, PLACE, cache_of, training_data
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, checksums_of
 from seq2seq.runs.layout import LOG, METRICS
-from seq2seq.runtime import locks
+from seq2seq.runtime import locks, workers
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX
 from seq2seq.training.loop import train
@@ -178,7 +178,7 @@ def test_workers_give_the_same_data(
 ) -> None:
     monkeypatch.setattr(training_data_module, "MAX_PAIRS_WITHOUT_WORKERS", 20)
     monkeypatch.setattr(training_data_module, "CHUNK_PAIRS", 7)
-    monkeypatch.setattr(training_data_module, "available_cores", lambda: 2)
+    monkeypatch.setattr(workers, "available_cores", lambda: 2)
     assert_same_data(load_data(files, run), read_into_memory(files))
     with pytest.raises(UserError, match=r"vocabulary.size: 9000 is more than this text allows"):
         load_data(files, run, VocabularyConfig(size=9000))
