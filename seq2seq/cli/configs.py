@@ -17,7 +17,6 @@ from pathlib import Path
 from seq2seq.cli import arguments, schema
 from seq2seq.cli.output import check_replaced, open_output
 from seq2seq.config.document import shipped_configs
-from seq2seq.data.public_corpora import unpack_demo_corpora
 from seq2seq.runtime import console, errors, files
 
 _NAME = 30  # columns
@@ -54,6 +53,8 @@ def run(options: argparse.Namespace) -> int:
         commands = re.findall(r"^#(   .*)", text.partition("\nname:")[0], re.M)
         console.say("\n".join([f"{path}: {_summary(shipped[name])}", *commands]))
     if any("demo" in name for name in names) and not (DATA / "demo").exists():
+        from seq2seq.data.public_corpora import unpack_demo_corpora
+
         for line in unpack_demo_corpora(DATA):
             console.say(line)
     return 0

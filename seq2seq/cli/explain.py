@@ -34,8 +34,7 @@ def explanations(name: str) -> list[str]:
     """Return the explanations of the keys of a name or section; raises UserError without any."""
     schema = json_schema()
     keys = dict(_keys(schema, schema, ""))
-    matches = [key for key in keys if key == name]
-    matches = matches or [key for key in keys if key.endswith(f".{name}")]
+    matches = [name] if name in keys else [key for key in keys if key.endswith(f".{name}")]
     if not matches or "description" not in keys[matches[0]]:
         matches = [key for key in keys if key.rpartition(".")[0] == name]
     if not matches:

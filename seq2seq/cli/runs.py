@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from seq2seq.runs import layout, metrics_file, run_config
+from seq2seq.runs import layout
 from seq2seq.runtime.console import aligned_table, fixed, say
 from seq2seq.runtime.errors import UserError
 
@@ -36,6 +36,8 @@ def _written(folder: Path) -> float:
 
 
 def _row(folder: Path, above: Path) -> tuple[str, ...]:
+    from seq2seq.runs import metrics_file, run_config
+
     facts: tuple[str, str] = ("?", "?")
     with suppress(UserError):  # damaged, or of another version
         config = run_config.read_config(folder)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import open_output
-from seq2seq.config.schema import json_schema
 
 FILE = "schema.json"  # beside a config that names it
 MODELINE = f"# yaml-language-server: $schema={FILE}"
@@ -28,5 +27,7 @@ def run(options: argparse.Namespace) -> int:
 
 def write_schema(path: Path | None) -> None:
     """Write the schema to a file or stdout; raises errors as `open_output` does."""
+    from seq2seq.config.schema import json_schema
+
     with open_output(path) as output:
         output.write(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n")

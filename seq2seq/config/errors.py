@@ -1,12 +1,12 @@
 """Report errors of a config: the line, the key, what is wrong, and the closest valid name."""
 
 import difflib
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
@@ -16,7 +16,7 @@ from seq2seq.runtime.errors import UserError, did_you_mean, shorten
 MAX_SHOWN = 30  # issues of a file in one message
 _SIMILAR, _SIMILAR_ELSEWHERE = 0.75, 0.85  # least likeness of a key of the section, or of another
 _LONGEST = 60  # characters of a name that spelling is compared for
-_WORDS = yaml.safe_load(Path(__file__).with_name("errors.yaml").read_text("utf-8"))
+_WORDS = json.loads(Path(__file__).with_name("errors.json").read_text("utf-8"))
 _REASONS, _COMMON_NAMES = _WORDS["reasons"], _WORDS["names of other tools"]
 # Names of keys in several sections.
 _GENERIC = {"name", "names", "size", "type", "src", "tgt", "file", "columns", "tag", "weight"}

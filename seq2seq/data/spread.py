@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-import numpy as np
-
 T = TypeVar("T")
 
 
@@ -17,6 +15,8 @@ def spread_rows(count: int, most: int) -> Sequence[int]:
     """
     if count <= most:
         return range(count)
+    import numpy as np
+
     starts = np.arange(most + 1, dtype=np.int64) * count // most
     random = (np.random.PCG64(0).random_raw(most) >> 11) * 2.0**-53  # in [0, 1)
     rows: list[int] = (starts[:-1] + (random * np.diff(starts)).astype(np.int64)).tolist()

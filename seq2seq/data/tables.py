@@ -207,9 +207,6 @@ def _writer(opened: Sequence[io.TextIOWrapper], path: Path, columns: Sequence[st
         table.writerow(columns)
         return lambda *pair: table.writerow(pair)
     if form == "json":
-        return lambda *pair: opened[0].write(_as_json(dict(zip(columns, pair, strict=True))))
+        encoded = json.JSONEncoder(ensure_ascii=False).encode
+        return lambda *pair: opened[0].write(f"{encoded(dict(zip(columns, pair, strict=True)))}\n")
     return lambda *pair: opened[0].write("\t".join(x.replace("\t", " ") for x in pair) + "\n")
-
-
-def _as_json(fields: dict[str, str]) -> str:
-    return json.dumps(fields, ensure_ascii=False) + "\n"

@@ -53,7 +53,7 @@ def test_the_schema_is_written_like_other_outputs(
 
 
 def test_the_schema_is_written_into_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seq2seq.cli.schema.json_schema", dict)  # fits into the buffer of a pipe
+    monkeypatch.setattr("seq2seq.config.schema.json_schema", dict)  # fits into the buffer of a pipe
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
