@@ -20,7 +20,7 @@ BUDGETS = {
     "training": (2965, 2950),
     "analysis": (2950, 2900),
     "serving": (1365, 1150),
-    "cli": (3090, 3090),
+    "cli": (3095, 3095),
 }
 MODULES = 197  # at most; to come to: 230
 PRONOUNS = frozenset(

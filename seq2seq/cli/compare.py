@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, write_report
-from seq2seq.evaluation import bootstrap
 from seq2seq.runtime import console, errors, files, process_group
 
 if TYPE_CHECKING:
@@ -53,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         from seq2seq.analysis.compare.compare import compare
         from seq2seq.analysis.compare.results import write_figures
         from seq2seq.analysis.compare.variants import read_plan
+        from seq2seq.evaluation.bootstrap import seed_name
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
     check_output(options.json, *inputs, *written, runs=map(str, runs))
     for note in plan.notes:
         console.logger.info(f"note: {note}")
-    bootstrap.seed_name()  # refused before the first training
+    seed_name()  # refused before the first training
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except KeyboardInterrupt:
@@ -92,6 +92,8 @@ def as_text(result: "ComparisonResult") -> str:
 
 
 def _legend(result: "ComparisonResult") -> str:
+    from seq2seq.evaluation.bootstrap import MIN_SENTENCES, RESAMPLES
+
     plan, task, scores = result.plan, result.task, result.variants[0].runs[0].output.text.scores
     lines = [
         "BLEU, chrF2: means over seeds; sd: sample standard deviation over seeds; values with *: "
@@ -100,7 +102,7 @@ def _legend(result: "ComparisonResult") -> str:
     ]
     if len(result.variants) > 1:
         baseline = result.variants[0].variant.name
-        text = f"p: two-sided paired bootstrap over sentences, {bootstrap.RESAMPLES:,} resamples"
+        text = f"p: two-sided paired bootstrap over sentences, {RESAMPLES:,} resamples"
         lines.append(f"difference: BLEU minus that of {baseline}; {text}")
         several = "p ignores the seeds: a difference within its sd may be due to them"
         single = "p says nothing about other seeds: pass --seeds 1,2,3"
@@ -108,7 +110,7 @@ def _legend(result: "ComparisonResult") -> str:
         if len(result.variants) > 2:
             lines.append(f"p is not corrected for {len(result.variants) - 1} comparisons")
         if any(v.difference is not None and v.difference.p_value is None for v in result.variants):
-            lines.append(f"no p where fewer than {bootstrap.MIN_SENTENCES} sentences differ")
+            lines.append(f"no p where fewer than {MIN_SENTENCES} sentences differ")
     if any(bucket.beyond for bucket in result.buckets):
         text = f"more {task.unit.name} than any source in training ({task.longest})"
         lines.append(f"lengths with *: {text}")
@@ -146,6 +148,7 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
 
 def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, Any]:
     from seq2seq.analysis.compare.scoring import bleu_scores
+    from seq2seq.evaluation.bootstrap import deviation
 
     scores = bleu_scores(variant.runs)
     config = variant.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"})
@@ -154,7 +157,7 @@ def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, 
         "trained_as": result.plan.trained_as(variant.variant).name,
         "config": config,
         "bleu_mean": mean(scores),
-        "bleu_deviation": bootstrap.deviation(scores),
+        "bleu_deviation": deviation(scores),
         "chrf_mean": mean(run.output.text.scores["chrf"].score for run in variant.runs),
         "difference": variant.difference,
         "parameters": variant.parameters,

@@ -13,12 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, check_replaced, open_output
-from seq2seq.config.schema import DataConfig, ParallelFiles
-from seq2seq.data import languages, splitting
+from seq2seq.data import languages
 from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, source_name, usable
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
@@ -26,6 +23,7 @@ from seq2seq.runtime.files import made_folders, part_of, same_file
 
 if TYPE_CHECKING:
     from seq2seq.analysis.recipe import Recipe
+    from seq2seq.config.schema import DataConfig, ParallelFiles
 
 _SEED = 1
 
@@ -91,7 +89,11 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _data(options: argparse.Namespace, texts: dict[str, ParallelFiles]) -> DataConfig:
+def _data(options: argparse.Namespace, texts: "dict[str, ParallelFiles]") -> "DataConfig":
+    from pydantic import ValidationError
+
+    from seq2seq.config.schema import DataConfig
+
     try:
         codes = {"src_lang": options.src_lang, "tgt_lang": options.tgt_lang}
         return DataConfig.model_validate({**codes, **texts})
@@ -103,9 +105,12 @@ def _data(options: argparse.Namespace, texts: dict[str, ParallelFiles]) -> DataC
 
 
 def _hold_out(
-    options: argparse.Namespace, files: ParallelFiles, inputs: Sequence[Path]
-) -> dict[str, ParallelFiles]:
+    options: argparse.Namespace, files: "ParallelFiles", inputs: Sequence[Path]
+) -> "dict[str, ParallelFiles]":
     """Divide a text; return the files of train and valid, in a new folder; raises UserError."""
+    from seq2seq.config.schema import ParallelFiles
+    from seq2seq.data import splitting
+
     folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
     outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
     for path in (*outputs["train"], *outputs["valid"]):
@@ -129,16 +134,14 @@ def _sides(options: argparse.Namespace) -> tuple[str, str]:
     return codes if usable and codes[0] != codes[1] else ("src", "tgt")
 
 
-def _write(path: Path, data: DataConfig, recipe: "Recipe") -> None:
+def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
     from seq2seq.analysis.recipe import as_yaml
 
     with open_output(path) as output:
         output.write(as_yaml(path, data, recipe))
-    model = recipe.sections["model"]
-    say(
-        f"{path}: {model['decoder']} decoder, {recipe.cost.parameters:,} parameters, "
-        f"{recipe.epochs:.1f} epochs in about {duration(recipe.seconds)} "
-        f"({recipe.cost.tokens_per_second:,.0f} target tokens/s on {recipe.cost.device})"
-    )
-    name = shlex.quote(str(path))
+    cost, name = recipe.cost, shlex.quote(str(path))
+    model = f"{recipe.sections['model']['decoder']} decoder, {cost.parameters:,} parameters"
+    time = f"{recipe.epochs:.1f} epochs in about {duration(recipe.seconds)}"
+    speed = f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.device}"
+    say(f"{path}: {model}, {time} ({speed})")
     say(f"Check it:  seq2seq check {name}\nTrain:     seq2seq train {name}")

@@ -15,7 +15,6 @@ from pathlib import Path
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, check_replaced, check_sides
 from seq2seq.data.corpus import iter_pairs, source_name
-from seq2seq.data.splitting import PARTS, Division, divide, write_parts
 from seq2seq.runtime.console import aligned_table, counted, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import made_folders
@@ -42,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from seq2seq.data.splitting import PARTS, divide, write_parts
+
     files = arguments.parallel_files("split", "-i", options.input, options.columns)
     sizes = {"valid": options.valid, "test": options.test}
     parts = [part for part in PARTS if sizes.get(part) != 0]
@@ -57,12 +58,12 @@ def run(options: argparse.Namespace) -> int:
     say(aligned_table(rows, "left"))
     if blank := division.count(-1):
         logger.info(f"note: in no part: {counted(blank, 'pair')} with a blank side")
-    _note_sizes(sizes, division)
+    _note_sizes(sizes, [division.count(number) for number in range(len(PARTS))])
     return 0
 
 
-def _note_sizes(sizes: Mapping[str, int | None], division: Division) -> None:
-    train, *held_out = [division.count(number) for number in range(3)]
+def _note_sizes(sizes: Mapping[str, int | None], pairs: list[int]) -> None:
+    train, *held_out = pairs
     if options := [f"--{part}" for part, size in sizes.items() if size is None]:
         text = "a twentieth, at most 1,000 pairs; choose with"
         logger.info(f"note: held out by default: {text} {' and '.join(options)}")

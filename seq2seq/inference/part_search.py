@@ -50,7 +50,7 @@ class PartSearch:
                 lists = [_by_utility(candidates, mbr, options) for candidates in lists]
             elif options.sampling is None:
                 lists = [nbest.merged(candidates) for candidates in lists]
-                nbest.fill(lists, n_best, options.size, partial(self._wider, chunk, options))
+                nbest.fill(lists, n_best, options.size, partial(self._wide, chunk, options))
                 if n_best > 1 and placed:
                     self._put_first(placed, lists, options)
             lists = [candidates[:n_best] for candidates in lists]
@@ -81,10 +81,8 @@ class PartSearch:
         for number, (first,) in zip(placed, searched, strict=True):
             lists[number] = [first, *nbest.below(first, lists[number])]
 
-    def _wider(
-        self, parts: list[Part], options: SearchOptions, numbers: list[int], size: int
-    ) -> Lists:
-        return self._search([parts[number] for number in numbers], options._replace(size=size))
+    def _wide(self, parts: list[Part], options: SearchOptions, rows: list[int], size: int) -> Lists:
+        return self._search([parts[row] for row in rows], options._replace(size=size))
 
     def _repair(self, parts: list[Part], lists: Lists, options: SearchOptions) -> None:
         """Search the parts again, once, whose best translations lack what they must have."""

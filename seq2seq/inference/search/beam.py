@@ -77,7 +77,7 @@ class Beam(Strategy):
         done = self._pool.scores[:, -1] >= self._scores[:, 0] / norms
         if groups > 1:
             done = np.logical_and.reduce(done.reshape(-1, groups), axis=1)
-            parents += self._offsets()
+            parents += (np.arange(len(parents)) % groups * self.width)[:, None]
         done |= self.slots.lengths >= self.slots.limits
         shape = len(done), self.options.size
         tokens, parents = tokens.reshape(shape), parents.reshape(shape)
@@ -126,10 +126,6 @@ class Beam(Strategy):
             for into, part in zip(chosen, reordered, strict=True):
                 into[groups] = part
         return chosen
-
-    def _offsets(self) -> Array:
-        """Return the first hypothesis, within its slot, of each group: [B G, 1]."""
-        return (np.arange(len(self._scores)) % self.options.groups * self.width)[:, None]
 
     def hypotheses(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
         size = self.options.size
