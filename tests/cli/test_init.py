@@ -160,7 +160,7 @@ def test_a_failure_leaves_no_folder_of_held_out_text(
         assert Path("my-data").is_dir()
         raise RunError("no space")
 
-    monkeypatch.setattr("seq2seq.cli.init.splitting.write_parts", no_space)
+    monkeypatch.setattr("seq2seq.data.splitting.write_parts", no_space)
     assert main(["init", "my.yaml", *LANGUAGES, *ALL, "--hold-out", "10"]) == 1
     assert "no space" in capsys.readouterr().err
     assert not Path("my-data").exists()
