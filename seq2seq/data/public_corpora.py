@@ -25,7 +25,7 @@ from seq2seq.data.corpus import has_text
 from seq2seq.data.tables import new_file
 from seq2seq.runtime.console import say
 from seq2seq.runtime.errors import RunError, argument
-from seq2seq.runtime.files import appearing_together, atomic_write, write_errors
+from seq2seq.runtime.files import appearing_together, atomic_write, made_folders, write_errors
 
 MULTI30K_URL = (
     "https://raw.githubusercontent.com/multi30k/dataset/"
@@ -123,12 +123,10 @@ def fetch_anki(base_url: str, folder: Path, language: str) -> None:
     if folder.exists():
         raise RunError(f"{folder}: incomplete corpus. Remove it, or choose another folder")
     archive = download(f"{base_url}/{language}-eng.zip")
-    say(
-        f"{language}-eng.zip: {len(archive):,} bytes, SHA-256 {hashlib.sha256(archive).hexdigest()}"
-    )
+    checksum = hashlib.sha256(archive).hexdigest()
+    say(f"{language}-eng.zip: {len(archive):,} bytes, SHA-256 {checksum}")
     splits = split_pairs(read_pairs(archive, f"{language}.txt"))
-    folder.mkdir(parents=True)
-    with appearing_together() as later:
+    with made_folders([folder / names[0]]), appearing_together() as later:
         for split, lines in splits.items():
             with new_file(folder / f"{split}.tsv.gz", later) as file:
                 file.writelines(f"{line}\n".encode() for line in lines)

@@ -256,6 +256,20 @@ def test_the_same_zip_gives_the_same_bytes(mirror: Mirror, tmp_path: Path) -> No
         assert first.read_bytes() == second.read_bytes()
 
 
+def test_a_split_that_cannot_be_written_leaves_no_folder_to_refuse(
+    mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object) -> None:
+        raise RunError("no space")
+
+    mirror.files["mar-eng.zip"] = anki_zip(PAIRS)
+    with monkeypatch.context() as patch:
+        patch.setattr(public_corpora, "new_file", no_space)
+        assert fetch(mirror, "anki-eng-mar", tmp_path / "data") == 1
+    assert not (tmp_path / "data").exists()
+    assert fetch(mirror, "anki-eng-mar", tmp_path / "data") == 0
+
+
 def test_a_complete_split_is_kept_and_an_incomplete_one_refused(
     mirror: Mirror, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
