@@ -23,10 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    texts = (text for key in options.keys for text in explanations(key))
+    if options.keys:
+        console.say("\n\n".join(text for key in options.keys for text in explanations(key)))
+        return 0
     schema = json_schema()
-    keys = [key for key, value in _keys(schema, schema, "") if "description" in value]
-    console.say("\n\n".join(texts) if options.keys else "\n".join(keys))
+    keys = (key for key, value in _keys(schema, schema, "") if "description" in value)
+    console.say("\n".join(keys))
     return 0
 
 
