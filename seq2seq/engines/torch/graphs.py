@@ -47,13 +47,13 @@ class LazyStep(plain.TorchStep):
         self.ends: Array | None = None  # [B], of a mask that consists of it
 
     def __getattr__(self, name: str) -> Any:
-        """Run the step, and apply its mask, for its values and weights."""
-        if name not in ("values", "weights"):
+        """Run the step, and apply its mask, for its values; the weights come with them."""
+        if name != "values":
             raise AttributeError(name)
         self._engine.run(self)
         if self.ends is not None:
             TorchEngine.mask(self._engine, self, Mask(self.ends))
-        return vars(self)[name]
+        return self.values
 
 
 def _locked(method: _Method) -> _Method:
