@@ -74,8 +74,8 @@ class Config(Section):
     def _check_copying(cls, model: ModelConfig, info: ValidationInfo) -> ModelConfig:
         vocabulary = info.data.get("vocabulary")
         if model.copy and vocabulary is not None and not vocabulary.joint:
-            text = "needs vocabulary.joint: true, for source and target to share ids"
-            raise ValueError(f"copy {text}")
+            needed = "vocabulary.joint: true, for source and target to share ids"
+            raise ValueError(f"copy needs {needed}")
         return model
 
     @field_validator("training")
@@ -84,8 +84,8 @@ class Config(Section):
         model = info.data.get("model")
         if model is not None and training.losses.consistency > 0:
             if not any(rate for _, rate in model.dropout):
-                text = "losses: consistency needs model.dropout above 0;"
-                raise ValueError(f"{text} both passes are equal")
+                needed = "model.dropout above 0; both passes are equal"
+                raise ValueError(f"losses: consistency needs {needed}")
             if model.copy:
                 raise ValueError("losses: consistency is not for model.copy; set one of them alone")
         with_coverage = model is None or (model.score and model.score.name == "coverage")
@@ -114,14 +114,14 @@ def _check_guided(earlier: dict[str, Any]) -> None:
     """Raise ValueError if the keys before `training` do not allow guided alignment."""
     data, vocabulary, model = (earlier.get(name) for name in ("data", "vocabulary", "model"))
     if model is not None and model.decoder == "none":
-        text = "losses: guided_alignment needs attention;"
-        raise ValueError(f"{text} set decoder to one of {ATTENTIONAL}")
+        needed = f"attention; set decoder to one of {ATTENTIONAL}"
+        raise ValueError(f"losses: guided_alignment needs {needed}")
     if vocabulary is not None and vocabulary.names:
-        text = "needs vocabulary.names: null, which keeps all words"
-        raise ValueError(f"losses: guided_alignment {text}")
+        needed = "vocabulary.names: null, which keeps all words"
+        raise ValueError(f"losses: guided_alignment needs {needed}")
     if data is not None and not any(corpus.alignment for corpus in data.train):
-        text = "needs a file of alignments, data.train.alignment"
-        raise ValueError(f"losses: guided_alignment {text}")
+        needed = "a file of alignments, data.train.alignment"
+        raise ValueError(f"losses: guided_alignment needs {needed}")
 
 
 class LoadedConfig(NamedTuple):
