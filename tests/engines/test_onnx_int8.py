@@ -4,7 +4,6 @@ import copy
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 from model_cases import (
@@ -24,12 +23,19 @@ from model_cases import (
     randomize,
 )
 from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 from tiers import one_quick
 from torch import nn
 
+from seq2seq.engines.onnx import network
 from seq2seq.engines.onnx.checks import check_graphs
 from seq2seq.engines.onnx.graph import FLOAT, INT, Graph, bounds_of, declare, make
-from seq2seq.engines.onnx.int8 import UNDEFINED, quantize_graphs, quantize_rows
+from seq2seq.engines.onnx.int8 import (
+    UNDEFINED,
+    quantize_graphs,
+    quantize_rows,
+    with_unsigned_weights,
+)
 from seq2seq.engines.onnx.trace import trace
 from seq2seq.model.encoder import Encoder
 from seq2seq.model.layers import ScaledEmbedding
@@ -44,7 +50,10 @@ CASE = Case("luong", "general", True, 1)
 
 
 def run(graph: Graph, **values: NDArray[Any]) -> Arrays:
-    session = onnxruntime.InferenceSession(graph.content())
+    return results(network.session(graph.content()), **values)
+
+
+def results(session: InferenceSession, **values: NDArray[Any]) -> Arrays:
     names = [value.name for value in session.get_outputs()]
     return dict(zip(names, session.run(None, values), strict=True))
 
@@ -215,3 +224,33 @@ def test_a_table_is_stored_in_int8() -> None:
     rows, scales = quantize_rows(table)
     expected = (rows * scales) @ weight.T + 1
     assert np.abs(values - expected).max() < 0.02 * np.abs(expected).max()
+
+
+def test_sums_of_the_largest_integers_are_exact() -> None:
+    """On x86-64 without VNNI, products of an unsigned and a signed integer saturate in 16 bits."""
+    nodes = [make("Tanh", ["values"], ["rows"]), make("MatMul", ["rows", "matrix"], ["log_probs"])]
+    matrix = np.full((64, 16), 0.5, np.float32) * np.where(np.arange(16) % 2, 1, -1)
+    inputs = [declare("values", FLOAT, ["rows", 64])]
+    outputs = [declare("log_probs", FLOAT, ["rows", 16])]
+    graph = Graph(nodes, {"matrix": matrix.astype(np.float32)}, inputs, outputs)
+    quantize_graphs(Graph([], {}, [], []), graph)
+    for rows in (1, 3, 40):
+        values = np.full((rows, 64), 30, np.float32) * np.where(np.arange(rows) % 2, -1, 1)[:, None]
+        products = run(graph, values=values.astype(np.float32))["log_probs"]
+        np.testing.assert_allclose(products, np.tanh(values) @ matrix, rtol=1e-5)
+
+
+@LAYERS
+def test_unsigned_weights_have_the_results_of_signed_ones(
+    layer_class: type[RecurrentLayer],
+) -> None:
+    """Those of `session` are signed where the processor's products of them are exact."""
+    encoder, decoder = quantized(with_encoder(layer_class))
+    values: Arrays = {"src": SRC.clamp(max=V - 1).numpy(), "src_lengths": LENGTHS.numpy()}
+    for graph in (encoder, decoder):
+        content = with_unsigned_weights(graph.content())
+        read = {value.name: values[value.name] for value in graph.inputs}
+        unsigned = results(InferenceSession(content), **read)
+        for name, array in run(graph, **read).items():
+            assert np.array_equal(unsigned[name], array)
+        values |= unsigned | {"ids": np.ones(len(LENGTHS), np.int64)}

@@ -13,6 +13,7 @@ OPSET = 18  # ScatterElements with a maximum
 CONTRIB = "com.microsoft"  # operators that every build of ONNX Runtime has beside ONNX's
 IR_VERSION = 9
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+INT32, UINT8 = TensorProto.INT32, TensorProto.UINT8
 Array = NDArray[Any]
 declare = helper.make_tensor_value_info
 Types = dict[str, onnx.TypeProto.Tensor]

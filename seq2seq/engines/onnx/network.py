@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from onnxruntime import InferenceSession
 from seq2seq.engines.engine import Array, EngineStep, Rows
 from seq2seq.engines.onnx import int8 as quantizing
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
-from seq2seq.engines.onnx.graph import FLOAT, Graph, bounds_of, declare, make
+from seq2seq.engines.onnx.graph import FLOAT, INT32, UINT8, Graph, bounds_of, declare, make
 from seq2seq.runtime.errors import RunError
 
 
@@ -119,6 +119,22 @@ def _padding(dims: Sequence[int | str], src: Array, part: Array) -> Array:
 
 def session(content: bytes) -> InferenceSession:
     """Return a session on the CPU of one thread: batches are searched side by side."""
+    if quantizing.PRODUCT.encode() in content and _saturates():
+        content = quantizing.with_unsigned_weights(content)
+    return _session(content)
+
+
+@cache
+def _saturates() -> bool:
+    """Return whether this processor's products of unsigned and signed integers are not exact."""
+    product, weights = make("MatMulInteger", ["x", "w"], ["y"]), np.full((64, 16), 127, np.int8)
+    inputs, outputs = declare("x", UINT8, [1, 64]), declare("y", INT32, [1, 16])
+    graph = Graph([product], {"w": weights}, [inputs], [outputs])
+    (sums,) = _session(graph.content()).run(None, {"x": np.full((1, 64), 255, np.uint8)})
+    return bool((sums != 255 * 127 * 64).any())
+
+
+def _session(content: bytes) -> InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # fatal errors: others are raised
     options.intra_op_num_threads = 1
