@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from os.path import isfile  # which, unlike Path.is_file, is False for impossible names
 from pathlib import Path
@@ -209,8 +208,8 @@ def add_requirements(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--forbidden", type=Path, metavar="FILE", help=text)
 
 
-def requirements(options: argparse.Namespace) -> "SearchSettings":
-    """Return the settings with the glossary and the forbidden phrases; raises UserError."""
+def requirements(options: argparse.Namespace, **more: Any) -> "SearchSettings":
+    """Return the settings with the glossary, the forbidden phrases and more; raises UserError."""
     from seq2seq.data.lines import read_lines
     from seq2seq.inference.glossary import Glossary
     from seq2seq.inference.search.forbidden import checked_phrase
@@ -219,7 +218,7 @@ def requirements(options: argparse.Namespace) -> "SearchSettings":
     glossary, path = options.glossary and Glossary.read(options.glossary), options.forbidden
     lines = enumerate(read_lines(path) if path else (), start=1)
     forbidden = tuple(checked_phrase(line, f"{path}:{number}") for number, line in lines)
-    return SearchSettings(glossary, forbidden)
+    return SearchSettings(glossary, forbidden, **more)
 
 
 def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
@@ -241,7 +240,7 @@ def search_settings(options: argparse.Namespace) -> "SearchSettings":
         raise UserError("--diversity: needs --groups G of at least 2")
     diversity = DIVERSITY if options.diversity is None else options.diversity
     more: dict[str, Any] = {"groups": options.groups, "diversity": diversity, "mbr": options.mbr}
-    return replace(requirements(options), sampling=sampling_options(options), **more)
+    return requirements(options, sampling=sampling_options(options), **more)
 
 
 def sampling_options(options: argparse.Namespace) -> "Sampling | None":

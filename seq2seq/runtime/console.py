@@ -7,7 +7,6 @@ program decides. Messages contain names and text from files of others, so that t
 """
 
 import logging
-import platform
 import re
 import sys
 import threading
@@ -96,6 +95,8 @@ def processor() -> str:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
         if model := re.search(r"^model name\s*: *(.*\S)", info, re.MULTILINE):
             return model[1]
+    import platform
+
     return platform.processor() or "unknown"
 
 
