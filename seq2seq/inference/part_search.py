@@ -138,9 +138,9 @@ class PartSearch:
             lists = search(loaded.engine, requests, options, shifted)
         except NonFiniteError as error:
             text = loaded.vocabularies.src.decode(requests[error.sentence].source)
-            value = f"{error.value}, not a finite number, for the text {text[:60]!r}"
-            token = f"{loaded.name}: the best next token of a translation has the log-probability"
-            raise RunError(f"{token} {value}; use another model") from None
+            fault = f"the best next token of a translation has the log-probability {error.value}"
+            fault = f"{fault}, not a finite number, for the text {text[:60]!r}"
+            raise RunError(f"{loaded.name}: {fault}; use another model") from None
         return [
             [Candidate(self._text(part, hypothesis), hypothesis) for hypothesis in hypotheses]
             for part, hypotheses in zip(parts, lists, strict=True)

@@ -60,8 +60,8 @@ def _made(name: str, *sizes: int) -> object:
     try:
         kind = getattr(import_module(module), attribute)
     except (Exception, SystemExit) as error:  # whatever the module does when it is imported
-        cause = f"cannot be imported ({_described(error)}); install it, or put its folder on"
-        raise ScoreError(f"{name} {cause} PYTHONPATH") from error
+        remedy = "install it, or put its folder on PYTHONPATH"
+        raise ScoreError(f"{name} cannot be imported ({_described(error)}); {remedy}") from error
     try:
         return cast(object, kind(*sizes))
     except (Exception, SystemExit) as error:

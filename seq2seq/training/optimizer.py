@@ -118,12 +118,13 @@ def schedule_note(config: TrainingConfig, last_step: int | None) -> str | None:
     """Return a warning if the learning rate stays below the peak, or falls from it at once."""
     peak, warmup = f"training.learning_rate {config.learning_rate:g}", config.warmup_steps
     if last_step is not None and warmup > last_step:
-        text = f"training.warmup_steps: {warmup:,} is more than the {last_step:,} steps of this"
-        return f"{text} training, which ends at {last_step / warmup:.0%} of {peak}; lower it"
+        fault = f"{warmup:,} is more than the {last_step:,} steps of this training"
+        end = f"which ends at {last_step / warmup:.0%} of {peak}"
+        return f"training.warmup_steps: {fault}, {end}; lower it"
     if config.decay.name == "inverse_sqrt" and warmup <= _SHORT_WARMUP:
-        text = f"training.decay: inverse_sqrt with training.warmup_steps {warmup} falls to a tenth"
-        step = 100 * max(warmup, 1)
-        return f"{text} of {peak} by step {step:,}; set warmup_steps to some hundreds"
+        schedule = f"inverse_sqrt with training.warmup_steps {warmup}"
+        fault = f"falls to a tenth of {peak} by step {100 * max(warmup, 1):,}"
+        return f"training.decay: {schedule} {fault}; set warmup_steps to some hundreds"
     return None
 
 
