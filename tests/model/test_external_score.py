@@ -97,7 +97,7 @@ def test_a_run_is_trained_resumed_translated_compared_and_averaged(
     for line, translation in zip(lines, found, strict=True):
         alone = translator.translate(line, 3)
         assert alone.text == translation.text
-        assert alone.score == pytest.approx(translation.score, abs=1e-5)
+        assert alone.score == pytest.approx(translation.score, abs=1e-4)
     averaged = tmp_path / "averaged"
     assert main(["average", str(complete), "-o", str(averaged)]) == 0
     assert Translator.load(averaged, device="cpu").translate(lines)[0].text
@@ -141,7 +141,7 @@ def test_a_score_may_use_its_weights_in_any_way(
     together = translator.translate(lines)
     assert len({each.text for each in together}) > len(lines) // 3
     for line, each in zip(lines, together, strict=True):
-        assert translator.translate(line).log_probs == pytest.approx(each.log_probs, abs=1e-5)
+        assert translator.translate(line).log_probs == pytest.approx(each.log_probs, abs=1e-4)
 
 
 @pytest.mark.parametrize(
