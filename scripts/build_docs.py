@@ -3,8 +3,7 @@
     python scripts/build_docs.py
 
 The pages of docs/ are staged in build/docs: notebooks become pages, formulas MathML, diagrams part
-of their page, promises folds, and excerpts of the source are inserted. Pages generated from the
-source join them.
+of their page, and excerpts of the source are inserted. Pages generated from the source join them.
 """
 
 import os
@@ -19,7 +18,6 @@ from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
 from documentation.maths import render_maths
 from documentation.notebooks import notebook_page
-from documentation.promises import fold_promises
 from documentation.sources import insert_sources
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,8 +59,6 @@ def stage(folder: Path) -> None:
         notebook.unlink()
     for path in folder.rglob("*.md"):
         text = path.read_text(encoding="utf-8").replace(".ipynb)", ".md)")
-        if path.name == "guarantees.md":
-            text = fold_promises(text)
         text = render_maths(insert_sources(text))
         path.write_text(_DIAGRAM.sub(_inline_diagram, text), encoding="utf-8")
     for name, page in GENERATED.items():

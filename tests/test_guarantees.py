@@ -245,9 +245,12 @@ PROOFS: dict[str, tuple[str, ...]] = {
 
 
 def promises() -> list[str]:
-    """Return the items of the page's list."""
-    section = PAGE.read_text(encoding="utf-8").partition("\n\n`tests/test_guarantees.py`")[0]
-    return [" ".join(each.split()) for each in re.split(r"^- ", section, flags=re.M)[1:]]
+    """Return the sections of the page, each of which is a row of its table and folds its tests."""
+    table, *sections = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.M)
+    names = [section.partition("\n")[0] for section in sections[:-1]]
+    assert re.findall(r"^\| \[(.+?)\]\(#", table, re.M) == names
+    assert all('<details markdown="1">' in section for section in sections[:-1])
+    return [" ".join(section.split()) for section in sections[:-1]]
 
 
 def marks_of(name: str) -> dict[str, str]:

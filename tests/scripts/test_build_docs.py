@@ -18,7 +18,6 @@ import build_docs
 from documentation.command_line import command_line_page, command_parsers
 from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
-from documentation.promises import fold_promises
 from seq2seq.cli.parser import COMMANDS
 from seq2seq.config.schema import json_schema, load_config
 from seq2seq.inference.nbest import NBestEntry
@@ -264,18 +263,3 @@ def test_a_diagram_becomes_part_of_its_page(tmp_path: Path) -> None:
     page = (tmp_path / "docs/explanation/attention.md").read_text(encoding="utf-8")
     assert page.count('<svg class="diagram"') == 2
     assert ".svg)" not in page
-
-
-def test_promises_are_folded_without_losing_a_word() -> None:
-    page = (ROOT / "docs/explanation/guarantees.md").read_text(encoding="utf-8")
-    folded = fold_promises(page)
-    names = re.findall(r"^- \*\*(.+?)\.?\*\*", page, re.MULTILINE)
-    assert re.findall(r"^### (.+?) \{", folded, re.MULTILINE) == names
-    assert folded.count("<details") == len(names)
-    assert not re.search(r"</summary>\s*</details>", folded)  # each fold has a content
-    tests = set(re.findall(r"tests/[\w/]+\.py", page))
-    assert set(re.findall(r"tests/[\w/]+\.py", folded)) == tests
-    words = set(re.findall(r"\w+", page))
-    assert words <= set(re.findall(r"\w+", folded))
-    with pytest.raises(ValueError, match="promise 1"):
-        fold_promises("# Title\n\n- no name\n")
