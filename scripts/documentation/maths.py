@@ -5,6 +5,10 @@ import re
 _CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 _INLINE = re.compile(r"\$(\S|\S[^$]*?\S)\$")
+_FUNCTION = "<mi>(?:exp|log|tanh)</mi>"  # a thin space is between it and a variable
+_BEFORE = re.compile(rf"(?<=</mi>|</mn>)(?={_FUNCTION})|(?<=</msub>|</msup>)(?={_FUNCTION})")
+_AFTER = re.compile(rf"(?<!<msub>|<msup>){_FUNCTION}(?=<m[ins])")
+_SPACE = r'\g<0><mspace width="0.17em"/>'
 
 
 def render_maths(markdown: str) -> str:
@@ -15,7 +19,9 @@ def render_maths(markdown: str) -> str:
 
 
 def _block(formula: re.Match[str]) -> str:
-    return f'<div class="formula">{_mathml(formula[1], "block")}</div>'
+    """Return the equations of a line side by side, or below each other on a narrow screen."""
+    equations = re.split(r"(?:\\qquad)+", formula[1])
+    return f'<div class="formula">{"".join(_mathml(part, "block") for part in equations)}</div>'
 
 
 def _inline(formula: re.Match[str]) -> str:
@@ -26,4 +32,5 @@ def _inline(formula: re.Match[str]) -> str:
 def _mathml(formula: str, display: str) -> str:
     from latex2mathml.converter import convert  # in the extra `docs`
 
-    return str(convert(" ".join(formula.split()), display=display))
+    element = str(convert(" ".join(formula.split()), display=display))
+    return _AFTER.sub(_SPACE, _BEFORE.sub(_SPACE, element))

@@ -61,20 +61,33 @@ def notebook_page(path: Path, folder: Path) -> str:
             if is_text:
                 parts.append(_fenced("".join(each.text for each in outputs)))
                 continue
-            picture = f"{path.stem}_files/{number}.png"
-            parts += [_output(each, picture, folder) for each in outputs]
+            picture = f"{path.stem}_files/{number}-"
+            parts += [
+                _output(output, f"{picture}{place}", folder) for place, output in enumerate(outputs)
+            ]
     return "\n\n".join(parts) + "\n"
 
 
 def _output(output: dict[str, Any], picture: str, folder: Path) -> str:
-    """Return an output of a cell as Markdown: HTML, a picture, or text."""
+    """Return an output of a cell as Markdown: HTML, a picture, or text.
+
+    Raises ValueError for an output of another kind.
+    """
     data = output["data"]
     if "text/html" in data:
         return f'<div class="output">{_without_blank_lines(data["text/html"])}</div>'
-    if "image/png" in data:
-        (folder / picture).parent.mkdir(exist_ok=True)
-        (folder / picture).write_bytes(base64.b64decode(data["image/png"]))
-        return f"![Output of the cell]({picture})"
+    pictures = {
+        ".png": base64.b64decode(data.get("image/png", "")),
+        ".svg": data.get("image/svg+xml", "").encode(),
+    }
+    for suffix, content in pictures.items():
+        if content:
+            path = folder / f"{picture}{suffix}"
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+            return f"![Output of the cell]({picture}{suffix})"
+    if data.keys() != {"text/plain"}:
+        raise ValueError(f"{picture}: an output of {', '.join(data)} is not shown")
     return _fenced(data["text/plain"])
 
 

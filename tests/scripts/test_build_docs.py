@@ -182,6 +182,7 @@ def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
         nbformat.v4.new_output("stream", text="one\n"),
         nbformat.v4.new_output("stream", text="\x1b[31mtwo\x1b[0m\n"),
         nbformat.v4.new_output("display_data", {"image/png": png, "text/plain": "<Figure>"}),
+        nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>", "text/plain": "<SVG>"}),
         nbformat.v4.new_output("execute_result", {"text/html": "<b>x</b>\n\n<i>y</i>"}),
     ]
     cell = nbformat.v4.new_code_cell("print(1)", outputs=outputs)
@@ -189,9 +190,15 @@ def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
     nbformat.write(notebook, tmp_path / "my.ipynb")
     assert notebook_page(tmp_path / "my.ipynb", tmp_path) == (
         "# Title\n\n```python\nprint(1)\n```\n\n```text\none\ntwo\n```\n\n"
-        '![Output of the cell](my_files/1.png)\n\n<div class="output"><b>x</b>\n<i>y</i></div>\n'
+        "![Output of the cell](my_files/1-0.png)\n\n![Output of the cell](my_files/1-1.svg)\n\n"
+        '<div class="output"><b>x</b>\n<i>y</i></div>\n'
     )
-    assert (tmp_path / "my_files/1.png").read_bytes() == b"a picture"
+    assert (tmp_path / "my_files/1-0.png").read_bytes() == b"a picture"
+    assert (tmp_path / "my_files/1-1.svg").read_bytes() == b"<svg/>"
+    cell.outputs = [nbformat.v4.new_output("display_data", {"audio/wav": "", "text/plain": "x"})]
+    nbformat.write(notebook, tmp_path / "my.ipynb")
+    with pytest.raises(ValueError, match="audio/wav"):
+        notebook_page(tmp_path / "my.ipynb", tmp_path)
 
 
 @needs_docs
