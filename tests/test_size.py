@@ -18,9 +18,9 @@ BUDGETS = {
     "inference": (5050, 3620),
     "evaluation": (575, 575),
     "training": (2965, 2950),
-    "analysis": (2950, 2900),
+    "analysis": (2955, 2900),  # 8 lines for attention maps that fit a terminal
     "serving": (1365, 1150),
-    "cli": (3095, 3095),
+    "cli": (3100, 3095),
 }
 MODULES = 197  # at most; to come to: 230
 PRONOUNS = frozenset(

@@ -8,6 +8,7 @@ examples:
 """
 
 import argparse
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -135,9 +136,10 @@ def _write(
         return write_attention(translations, sources, options.output, model)
     else:
         with open_output(None) as output:
+            limit = shutil.get_terminal_size().columns if output.on_terminal else None
             for source, translation in zip(sources, translations, strict=True):
                 for attention in translation.attention_maps(source):
-                    output.write(f"{as_text(attention)}\n\n")
+                    output.write(f"{as_text(attention, limit)}\n\n")
     return []
 
 

@@ -108,6 +108,18 @@ def test_a_map_in_a_terminal_has_a_row_for_each_target_token() -> None:
     assert lines[-1] == "1 a  2 bc  3 d  4 </s>"
 
 
+def test_a_map_that_is_wider_than_the_terminal_goes_on_below() -> None:
+    lines = as_text(MAP, limit=11).splitlines()
+    rows = [line for line in lines if line.endswith("\u2502")]
+    assert {len(row) for row in rows} == {11}
+    assert [row.split()[0] for row in rows] == ["x", "y", "z", "</s>"] * 2
+    assert rows[7].endswith("\u2502  \u2588\u2588\u2502")
+    assert [line.split() for line in (lines[7], lines[13])] == [["1", "2"], ["3", "4"]]
+    assert lines[-1] == "1 a  2 bc  3 d  4 </s>"
+    assert as_text(MAP, limit=15) == as_text(MAP)
+    assert as_text(MAP, limit=1).count("\u2502") == 2 * 4 * 4
+
+
 def test_wide_and_combining_characters_keep_the_grid_aligned() -> None:
     table = as_text(MAP._replace(tgt_tokens=["▁日本", "▁नि", "▁e\u0301", "</s>"])).splitlines()
     assert [row.partition("\u2502")[0] for row in table[3:7]] == [

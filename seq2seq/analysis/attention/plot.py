@@ -138,17 +138,24 @@ def _blocks_by_words(parts: Iterable[tuple[NDArray[Any], AttentionMap]]) -> nbes
     return nbest.AttentionBlocks([word_weights(*part).astype(np.float32) for part in parts])
 
 
-def as_text(attention: AttentionMap) -> str:
-    """Draw a map: a row for each target token, a column for each source token, numbered below."""
+def as_text(attention: AttentionMap, limit: int | None = None) -> str:
+    """Draw a map: a row for each target token, a column for each source token, numbered below.
+
+    Beyond `limit` columns of the terminal the further source tokens follow in maps below.
+    """
     labels = list(map(label_of, attention.tgt_tokens))
     width, columns = max(map(_width, labels)), len(attention.src_tokens)
     cell = len(str(columns)) + 1
-    lines = [*attention.headings(), ""]
-    for label, weights in zip(labels, attention.weights, strict=True):
-        shades = (_SHADES[bisect(_BOUNDS, weight)] for weight in weights)
-        cells = "".join(shade * cell for shade in shades)
-        lines.append(f"{' ' * (width - _width(label))}{label} \u2502{cells}\u2502")
-    lines.append(" " * (width + 2) + "".join(f"{n:>{cell}}" for n in range(1, columns + 1)))
+    room = columns if limit is None else max(1, (limit - width - 3) // cell)
+    lines = list(attention.headings())
+    for first in range(0, columns, room):
+        lines.append("")
+        for label, weights in zip(labels, attention.weights, strict=True):
+            shades = (_SHADES[bisect(_BOUNDS, weight)] for weight in weights[first : first + room])
+            cells = "".join(shade * cell for shade in shades)
+            lines.append(f"{' ' * (width - _width(label))}{label} \u2502{cells}\u2502")
+        numbers = range(first + 1, min(first + room, columns) + 1)
+        lines.append(" " * (width + 2) + "".join(f"{n:>{cell}}" for n in numbers))
     tokens = enumerate(attention.src_tokens, start=1)
     lines.append("  ".join(f"{number} {label_of(token)}" for number, token in tokens))
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.figures import SMALL, Curve, as_svg, bar_chart, line_chart, matplotlib_note
 
 _MARKED = "Marked: words that the translation and the reference do not share."
+_MARKED_EACH = "Marked: words of a translation that the reference does not share."
 
 
 def page(*runs: RunFacts) -> str:
@@ -180,7 +181,7 @@ def _better(scored: Sequence[SplitScores], names: Sequence[str], run: RunFacts) 
     pairs.sort(key=gain)
     better = [pair for pair in pairs[::-1] if gain(pair) > 0], [p for p in pairs if gain(p) < 0]
     for name, rows in zip(names, better, strict=True):
-        note = f"{counted(len(rows), 'sentence')}, by chrF2. {_MARKED}"
+        note = f"{counted(len(rows), 'sentence')}, by chrF2. {_MARKED_EACH}"
         yield f"<h2>Better in {_text(name)}</h2><p>{note}</p>"
         for pair in rows[: facts.SHOWN_SENTENCES]:
             texts = {
@@ -195,7 +196,7 @@ def _samples(run: RunFacts, of_run: str) -> Iterator[str]:
     if not run.samples:
         return
     yield f"<h2>Samples over training{_text(of_run)}</h2>"
-    yield f"<p>Lines of the validation text, by greedy search. {_MARKED}</p>"
+    yield f"<p>Lines of the validation text, by greedy search. {_MARKED_EACH}</p>"
     for sample in run.samples:
         texts = {f"step {step:,}": text for step, text in sample.translations}
         heading = f"<h3>Line {sample.number:,}</h3>"
@@ -205,13 +206,13 @@ def _samples(run: RunFacts, of_run: str) -> Iterator[str]:
 def _sentence(
     line: ScoredSentence | SampleHistory, translations: dict[str, str], run: RunFacts
 ) -> str:
-    """Return source, reference and translations, with their differences marked."""
+    """Return source, reference and translations; what differs is marked, of one in both."""
     data, reference = run.config.data, line.reference
-    last = list(translations.values())[-1]
-    tgt = data.tgt_lang
+    first, *others = translations.values()
+    tgt, shown = data.tgt_lang, _text(reference) if others else _marked(reference, first)
     rows = [
         ("source", _text(line.source), data.src_lang, ""),
-        ("reference", _marked(reference, last), tgt, " class=reference"),
+        ("reference", shown, tgt, " class=reference"),
         *((name, _marked(text, reference), tgt, "") for name, text in translations.items()),
     ]
     entries = (
