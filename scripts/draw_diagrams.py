@@ -16,7 +16,7 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 IMAGES = DOCS / "images"
 STYLE = """
 .diagram { --ink: #1c1e21; --soft: #5c636e; --fill: #eef2f9; --accent: #2664cd; --pick: #d9e5fb;
-  font: 13px system-ui, "Noto Sans", sans-serif }
+  font: 13px system-ui, "Noto Sans", sans-serif; color-scheme: light dark }
 @media (prefers-color-scheme: dark) { .diagram { --ink: #e6e7e9; --soft: #a3a9b3; --fill: #23272e;
   --accent: #7fabf5; --pick: #223a63 } }
 .diagram text { fill: var(--ink) } .diagram .soft { fill: var(--soft); font-size: 11.5px }
