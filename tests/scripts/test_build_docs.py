@@ -212,6 +212,10 @@ def test_formulas_become_mathml_outside_of_code() -> None:
     assert "`$y$`" in page
     assert "echo $z$" in page
     assert render_maths("5 $ and 6 $ are prices") == "5 $ and 6 $ are prices"
+    assert render_maths(r"$$a = 1 \qquad b = 2$$").count("<math") == 2
+    space = '<mspace width="0.17em"/>'
+    assert f"<mi>exp</mi>{space}<msub>" in render_maths(r"$\exp e_s$")
+    assert f"</mi>{space}<mi>tanh</mi><mo" in render_maths(r"$v \tanh(x)$")
 
 
 def test_an_excerpt_equals_the_source() -> None:
