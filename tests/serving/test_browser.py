@@ -92,7 +92,8 @@ def answered(page: Page, *translations: dict[str, Any]) -> None:
             }
             for each in translations[: len(asked["text"])]
         ]
-        route.fulfill(json={"translations": found, "notes": [[] for _ in found]})
+        notes = [each.get("notes", []) for each in found]
+        route.fulfill(json={"translations": found, "notes": notes})
 
     page.route("**/v1/translate", answer)
 
@@ -270,6 +271,30 @@ def test_nothing_moves_when_a_word_is_marked(opened: Open) -> None:
         page.locator("#tgt .word").first.hover()
         expect(page.locator("#status")).to_contain_text("probability")
         assert page.locator("#details").bounding_box() == before
+
+
+def test_notes_stay_and_nothing_below_moves_when_a_word_is_chosen(opened: Open) -> None:
+    """Notes are as high as some lines at most; a word without others in its place says so."""
+    line = {
+        "text": "one two",
+        "src_tokens": ["\u2581a", "</s>"],
+        "tgt_tokens": ["\u2581one", "\u2581two", "</s>"],
+        "notes": ["hardly any attention"] * 99,
+    }
+    with opened() as page:
+        answered(page, line)
+        type_text(page, "a")
+        notes, below = page.locator("#notes"), page.locator("#hint")
+        expect(notes).to_contain_text("hardly any attention.")
+        places = [below.bounding_box()]
+        assert notes.evaluate("notes => notes.scrollHeight > 2 * notes.clientHeight")
+        page.locator("#tgt .word").first.hover()
+        expect(page.locator("#status")).to_contain_text("one: probability")
+        places.append(below.bounding_box())
+        page.locator("#tgt .word").first.click()
+        expect(page.locator("#choices")).to_have_text("No other word is likely here.")
+        assert places == [below.bounding_box()] * 2
+        expect(notes).to_be_visible()
 
 
 def test_a_long_line_has_a_part_of_its_map_until_all_is_asked_for(opened: Open) -> None:
@@ -480,6 +505,9 @@ def test_the_page_asks_for_a_token(tiny_pairs: LanguagePairs, opened: Open) -> N
     ):
         page.locator("#src").fill(LINES[0])
         expect(page.locator("#status")).to_have_text("Enter the token above.")
+        page.locator("#token").fill("other")
+        page.locator("#token").press("Enter")
+        expect(page.locator("#status")).to_have_text("The server has another token.")
         page.locator("#token").fill("s3cret")
         page.locator("#token").press("Enter")
         expect(page.locator("#tgt .word").first).to_be_visible()

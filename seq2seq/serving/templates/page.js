@@ -17,7 +17,6 @@ const element = (id) => document.getElementById(id);
 const [pair, swap, src, backdrop, tgt, message, hint] =
   ["pair", "swap", "src", "backdrop", "tgt", "status", "hint"].map(element);
 let lines = []; // translated lines, as `show` makes them
-let noted = ""; // notes on the lines
 let current = null; // [line, word] of the marked word
 let pinned = null; // the word that a click, a tap or a key chose
 let shownLine = -1; // line of the heat map
@@ -113,7 +112,7 @@ async function ask(fields, signal) {
   const body = JSON.stringify({ source, target, ...fields });
   const answer = await fetch("v1/translate", { method: "POST", headers, body, signal });
   const found = await answer.json();
-  if (answer.status === 401) throw new Error("Enter the token above.");
+  if (answer.status === 401) throw new Error(token ? "The server has another token." : "Enter the token above.");
   if (!answer.ok) throw new Error(found.error);
   return found;
 }
@@ -207,9 +206,10 @@ function show(found, notes) {
   tgt.replaceChildren(...lines.map(paragraph));
   mark(null);
   hint.hidden = !lines.some((line) => line.weights);
-  noted = notes.flatMap((each, n) =>
+  element("notes").textContent = notes.flatMap((each, n) =>
     each.map((note) => (lines.length > 1 ? `Line ${n + 1}: ${note}.` : `${note}.`))).join(" ");
-  say(noted);
+  element("notes").hidden = !element("notes").textContent;
+  say("");
   element("copy").hidden = !lines.some((line) => line.text);
   const first = lines.findIndex((line) => line.rows.length > 0);
   element("details").hidden = first < 0;
@@ -238,10 +238,10 @@ function paragraph(line, n) {
 
 const percent = (value) => `${Number((100 * value).toPrecision(value < 0.1 ? 1 : 2))}%`;
 
-// Say the figures of a word; null: the notes on the lines.
+// Say the figures of a word; null: none.
 function describe(place) {
   if (!place) {
-    say(noted);
+    say("");
     return;
   }
   const [n, index] = place, line = lines[n], row = line.rows[index], weights = line.weights?.[index];
@@ -444,13 +444,16 @@ async function replaceable(place) {
   });
   if (line.isRequired) buttons.push(button("\u21ba", () => require(line, "")));
   if (line.isRequired) buttons.at(-1).title = "Translate freely again";
-  offer(buttons);
+  const none = document.createElement("small");
+  none.textContent = "No other word is likely here.";
+  offer(words.length ? buttons : [none, ...buttons]);
 }
 
-function offer(buttons) {
+// The row of offers keeps its place, so that the page does not move under the pointer.
+function offer(offers) {
   others.abort();
-  element("choices").replaceChildren(...buttons);
-  element("choices").hidden = !buttons.length;
+  element("choices").replaceChildren(...offers);
+  element("choices").hidden = !lines.length;
 }
 
 // Events
