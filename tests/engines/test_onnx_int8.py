@@ -244,7 +244,7 @@ def test_sums_of_the_largest_integers_are_exact() -> None:
 def test_unsigned_weights_have_the_results_of_signed_ones(
     layer_class: type[RecurrentLayer],
 ) -> None:
-    """Those of `session` are signed where the processor's products of them are exact."""
+    """Sessions have signed ones where the processor's products of them are exact."""
     encoder, decoder = quantized(with_encoder(layer_class))
     values: Arrays = {"src": SRC.clamp(max=V - 1).numpy(), "src_lengths": LENGTHS.numpy()}
     for graph in (encoder, decoder):
