@@ -118,7 +118,6 @@ endif
 	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on \
 	  $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") --constraint $(LOCK) torch
 	@echo "Then some 100 smaller packages, which takes a minute or two ..."
-	@$(PIP_INSTALL) $(if $(TORCH_INDEX),--extra-index-url "$(TORCH_INDEX)") \
-	  --constraint $(LOCK) --editable '.[$(EXTRAS)]'
+	@$(PIP_INSTALL) --constraint $(LOCK) --editable '.[$(EXTRAS)]'
 	@touch $(READY)
 	@echo "$(VENV) is ready. For seq2seq in a terminal: source $(BIN)/activate"

@@ -51,17 +51,14 @@ def terminal(run: Path, _browser: Path) -> None:
     """Draw a translation and an attention map as a terminal shows them."""
     from rich.console import Console
 
-    with tempfile.TemporaryDirectory() as folder:
-        line = Path(folder) / "line.en"
-        line.write_text("The small cat is black.\n", encoding="utf-8")
-        outputs = {
-            'seq2seq translate -m runs/demo "The red car is old."': seq2seq(
-                "translate", "-m", run, "The red car is old."
-            ),
-            "seq2seq attention -m runs/demo -i line.en --words": seq2seq(
-                "attention", "-m", run, "-i", line, "--words"
-            ),
-        }
+    outputs = {
+        'seq2seq translate -m runs/demo "The red car is old."': seq2seq(
+            "translate", "-m", run, "The red car is old."
+        ),
+        'seq2seq attention -m runs/demo --words "The small cat is black."': seq2seq(
+            "attention", "-m", run, "--words", "The small cat is black."
+        ),
+    }
     console = Console(record=True, width=72, file=StringIO())
     for command, output in outputs.items():
         console.print(f"[bold]$ {command}[/bold]", highlight=False)

@@ -17,10 +17,10 @@ BUDGETS = {
     "runs": (1555, 1500),
     "inference": (5050, 3620),
     "evaluation": (575, 575),
-    "training": (2965, 2950),
+    "training": (2970, 2950),
     "analysis": (2955, 2900),  # 8 lines for attention maps that fit a terminal
     "serving": (1365, 1150),
-    "cli": (3100, 3095),
+    "cli": (3115, 3095),  # sentences for attention, bases of comparisons
 }
 MODULES = 197  # at most; to come to: 230
 PRONOUNS = frozenset(

@@ -183,7 +183,7 @@ def check_named_languages(paths: Sequence[Path], codes: tuple[str, str]) -> None
         endings = {suffix[1:].lower() for suffix in path.suffixes}
         if wrong.lower() in endings and code.lower() not in endings and not is_table(path):
             text = f"has to be in {code} here, but its name ends in {wrong}"
-            remedy = "Exchange the files or the languages, or use another run"
+            remedy = "Exchange the files or the languages"
             raise UserError(f"{path}: {text}. {remedy}")
 
 

@@ -1,6 +1,7 @@
 """Translate text and plot which source tokens each target token attends to.
 
 examples:
+  seq2seq attention -m runs/demo --words "The red car is old."
   seq2seq attention -m runs/demo -i test.en -o attention.html
   seq2seq attention -m runs/demo -i test.en -r test.fr --words -o maps.pdf
   seq2seq attention -m runs/demo-heads -i test.en --heads -o heads.pdf
@@ -8,6 +9,7 @@ examples:
 """
 
 import argparse
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,6 +32,8 @@ _BATCH_LINES = 256  # translated together: a plot of the first few needs no more
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    text = "text to translate, one sentence each, in place of a file"
+    parser.add_argument("text", nargs="*", metavar="TEXT", help=text)
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = (
@@ -51,9 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
-    input_lines.check_texts("attention", options.input or Path("-"), options.ref)
+    if not options.text:
+        input_lines.check_texts("attention", options.input or Path("-"), options.ref)
     _check(options)
-    texts = input_lines.read_texts([options.input, options.ref] if options.ref else [options.input])
+    if options.text:
+        report = LineReport("the arguments")
+        texts = [(report, report.decode(1, list(map(os.fsencode, options.text))))]
+    else:
+        paths = [options.input, options.ref] if options.ref else [options.input]
+        texts = input_lines.read_texts(paths)
     notes = _write(options, _translations(options, texts, _load(options)), texts[0][1])
     for report, _ in texts:
         report.log()
@@ -107,6 +117,8 @@ def _check(options: argparse.Namespace) -> None:
     """Raise UserError for an output that cannot be written and for options that do not match."""
     from seq2seq.analysis.attention.plot import check_plot_path
 
+    if options.text and (options.input or options.ref):
+        raise UserError("attention: TEXT cannot be used with -i or -r")
     if options.ref and options.beam:
         raise UserError("attention -r: -b has no effect on given translations; omit one of them")
     suffix = _suffix(options)

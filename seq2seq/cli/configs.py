@@ -21,6 +21,7 @@ from seq2seq.runtime import console, errors, files
 
 _NAME = 30  # columns
 DATA = Path("data")  # parent of the corpora of the demo, in its configs
+_BASE = re.compile(r"^base: (.+)\.yaml$", re.MULTILINE)  # the config of a comparison
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +44,8 @@ def run(options: argparse.Namespace) -> int:
         if name not in shipped:
             hint = errors.did_you_mean(name, shipped) or "; `seq2seq configs` lists them"
             raise errors.UserError(f"configs: there is no config {name!r}{hint}")
+        bases = set(_BASE.findall(shipped[name].read_text("utf-8"))).difference(names)
+        names += [base for base in bases if not (options.output / f"{base}.yaml").exists()]
     paths = {name: options.output / shipped[name].name for name in names}
     for path in paths.values():
         check_replaced(path, options.overwrite)

@@ -37,7 +37,7 @@ _TEXT = Path(__file__).with_name("demo.yaml").read_text("utf-8")
 DEMOS = {pair: Demo(**fields) for pair, fields in yaml.safe_load(_TEXT).items()}
 _CLOSING = """
 Done. Files:
-  data/demo, data/demo-en-mr        corpora: train, valid, test, a sentence per line
+  data/demo*                        corpora: train, valid, test, a sentence per line
   {config:32}  the config: copy it for your own text
   {best:32}  the model, next to its log, metrics and vocabulary
   {test:32}  translations of the test set

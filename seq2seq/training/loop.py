@@ -116,7 +116,7 @@ def _train(
         if (progress := session.progress).validated_step < progress.step:
             validate_sound(session, reporter, clock)
         reason = stopping.limit_reached(config.training, limit)
-        finished = f"Training finished: {reason}."
+        finished = f"Training finished: {reason}{stopping.steps_left(limit, progress, last_step)}."
         reporter.log(finished if progress.step > began else stopping.finished_note(config, reason))
         save(session, reporter, clock)
         session.save_engine()

@@ -44,6 +44,14 @@ def limit_reached(settings: TrainingConfig, name: str) -> str:
     return f"training.{name}={getattr(settings, name):.12g} reached"
 
 
+def steps_left(name: str, progress: Counters, last_step: int | None) -> str:
+    """Return how many of the steps were made if the limit on time ended training before them."""
+    if name != "max_minutes" or last_step is None or progress.step >= last_step:
+        return ""
+    remedy = f"{argument('resume', True)} with a higher one makes the rest"
+    return f" after {progress.step:,} of {last_step:,} steps; {remedy}"
+
+
 def raise_limits(settings: TrainingConfig, ended_by: str | None = None) -> str:
     """Advise to raise the limit that ends training, or each that is set if that is unknown."""
     names = LIMITS if ended_by is None else (ended_by,)

@@ -78,6 +78,11 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     assert main(["train", "configs/compare-ladder.yaml"]) == 2
     hint = "; `seq2seq configs compare-ladder` copies it to configs/"
     assert f"configs/compare-ladder.yaml: no such file{hint}\n" in capsys.readouterr().err
+    for _ in range(2):  # its base is copied with it, but does not replace one that is there
+        printed(["configs", "compare-ladder"], capsys)
+        copies = sorted(path.name for path in Path("configs").glob("*-[lw]*.yaml"))
+        assert copies == ["compare-ladder.yaml", "multi30k-en-de-words.yaml"]
+        Path("configs/compare-ladder.yaml").unlink()
 
 
 def test_the_wheel_has_the_configs() -> None:

@@ -840,6 +840,15 @@ def test_attention_is_written(
     assert [path.name for path in tmp_path.glob("plot*")] == [out.name]
 
 
+def test_attention_takes_the_sentences_that_translate_takes(
+    call: Call, tiny_runs: dict[str, Path]
+) -> None:
+    run = tiny_runs["luong"]
+    maps = call("attention", "-m", run, stdin=b"zu ba\nko\n").out
+    assert call("attention", "-m", run, "zu ba", "ko").out == maps
+    refused(call("attention", "-m", run, "-i", "x", "zu"), "attention: TEXT", "with -i or -r")
+
+
 @pytest.mark.parametrize("suffix", ["json", "html", "png"])
 def test_a_model_without_attention_cannot_be_plotted(
     call: Call, tiny_runs: dict[str, Path], tmp_path: Path, suffix: str

@@ -65,7 +65,9 @@ def test_options_cannot_be_abbreviated(command: str, capsys: pytest.CaptureFixtu
         value = [] if action.nargs == 0 else ["1"]
         error = refusal([command, *ARGUMENTS[command], short, *value], capsys)
         words = (
-            " ".join([short, *value]) if command not in ("translate", "configs", "demo") else short
+            " ".join([short, *value])
+            if command not in ("translate", "attention", "configs", "demo")
+            else short
         )  # "1" is parsed as TEXT
         assert error == (
             f"seq2seq: error: unrecognized arguments: {words}; did you mean '{option}'?\n"

@@ -715,7 +715,9 @@ def fake_time(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 def test_max_minutes_ends_training_and_counts_all_processes(small_corpus: Path) -> None:
     limits = ("training.max_epochs=90", "training.validate_every=50")
     run = trained(small_corpus, *limits, "training.max_minutes=1.5")
-    assert stopping_criterion(run) == "training.max_minutes=1.5 reached."
+    end = stopping_criterion(run)
+    assert end.startswith("training.max_minutes=1.5 reached after 6 of ")
+    assert end.endswith("steps; resume=True with a higher one makes the rest.")
     assert steps_of(run) == 6
     assert state_of(run / LAST)[0]["seconds"] == 90
     config = configured(small_corpus, *limits, "training.max_minutes=2")
