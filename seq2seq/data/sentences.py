@@ -247,7 +247,7 @@ def _end_of_head(text: str) -> int:
 
 def _start_of_tail(text: str, start: int) -> int:
     """Return the place from which a text has no letters, after an end mark or before symbols."""
-    last = max(n for n in range(start, len(text)) if has_letters(text[n])) + 1
+    last = next(n for n in range(len(text), start, -1) if has_letters(text[n - 1]))
     marks = list(_TAIL.finditer(text, last))
     if marks and text[marks[0].end() :].strip():
         between = text[last : marks[0].start()]
