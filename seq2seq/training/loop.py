@@ -10,12 +10,14 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder
+from seq2seq.runs.graphs import store_engine
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.training_state import OpenFolder, open_folder
 from seq2seq.runtime.console import console, fixed
 from seq2seq.runtime.cuda_graphs import Graphs
-from seq2seq.runtime.device import choose_device, deterministic
+from seq2seq.runtime.device import choose_device, deterministic, trim_memory
 from seq2seq.runtime.errors import TrainingFailed
+from seq2seq.runtime.locks import FolderLock
 from seq2seq.runtime.process_group import ProcessGroup, process_group
 from seq2seq.training import stopping
 from seq2seq.training.batches import StepBatches
@@ -64,7 +66,21 @@ def train(
                 if resume and opened is not None and opened.state is None:
                     notes.append(f"{config.run_dir} had no saved state to resume: started the run")
                 _train(session, notes, init_from is not None, callbacks)
+                if opened is not None:
+                    del session  # its memory serves the engine
+                    _write_engine(config.run_dir, opened.lock)
     return config.run_dir
+
+
+def _write_engine(folder: Path, lock: FolderLock | None) -> None:
+    """Write what the engine on a CPU reads of the best weights, once training has finished."""
+    trim_memory()
+    if lock is not None:
+        lock.verify()
+    with stop_signals() as stops:
+        store_engine(folder)
+    if stops:
+        raise Interrupted(stops[0], done=True)
 
 
 def _set_up(
@@ -119,7 +135,6 @@ def _train(
         finished = f"Training finished: {reason}{stopping.steps_left(limit, progress, last_step)}."
         reporter.log(finished if progress.step > began else stopping.finished_note(config, reason))
         save(session, reporter, clock)
-        session.save_engine()
         best = best_note(progress, config.training)
         reporter.log(f"{best} at step {progress.best_step}: {config.run_dir / BEST}")
         valid, metrics = session.data.valid, reporter.read_metrics()

@@ -18,7 +18,6 @@ from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, layout, metrics_file, run_config, tensor_file, training_state
 from seq2seq.runs.checkpoint import CheckpointHeader, WarmStart
-from seq2seq.runs.graphs import store_engine
 from seq2seq.runs.training_state import Progress, StateTensors, TrainingState
 from seq2seq.runtime import cuda_graphs, errors, locks, process_group
 from seq2seq.runtime.device import derive_seed, resolve_precision
@@ -83,12 +82,6 @@ class TrainingSession:
             checkpoint.save_weights(folder / layout.BEST, named_weights(self.model), header)
         if keep := config.training.keep:
             checkpoint.save_snapshot(folder, named_weights(self.model), header, keep)
-
-    def save_engine(self) -> None:
-        """Write what the engine on a CPU reads of the best weights, once training has finished."""
-        if self.group.is_main:
-            self.verify_lock()
-            store_engine(self.config.run_dir)
 
     @cached_property
     def inference(self) -> Seq2Seq:

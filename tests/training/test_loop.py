@@ -658,6 +658,18 @@ def test_a_second_ctrl_c_does_not_wait(small_corpus: Path, monkeypatch: pytest.M
         trained(small_corpus)
 
 
+def test_a_signal_while_the_engine_is_written_ends_a_finished_run(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session's memory has been given back, and the state was saved."""
+    monkeypatch.setattr(training, "store_engine", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(Interrupted) as stopped:
+        trained(small_corpus, "training.max_steps=2")
+    assert stopped.value.done
+    assert stopped.value.signal_number == signal.SIGTERM
+    assert steps_of(small_corpus.parent / "run") == 2
+
+
 # ------------------------------------------------------------------------------- stopping criteria
 
 
