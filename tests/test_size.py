@@ -20,7 +20,7 @@ BUDGETS = {
     "training": (2975, 2950),
     "analysis": (2955, 2900),  # 8 lines for attention maps that fit a terminal
     "serving": (1365, 1150),
-    "cli": (3115, 3095),  # sentences for attention, bases of comparisons
+    "cli": (3120, 3095),  # sentences for attention, bases of comparisons
 }
 MODULES = 197  # at most; to come to: 230
 PRONOUNS = frozenset(

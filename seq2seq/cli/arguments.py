@@ -3,6 +3,7 @@
 import argparse
 import gc
 import math
+import shlex
 import signal
 import threading
 from collections.abc import Iterator, Sequence
@@ -149,6 +150,13 @@ def positive(text: str) -> float:
 def is_override(text: str) -> bool:
     """Return whether a text is an override `section.key=value`, not the name of a file."""
     return "=" in text and not isfile(text)  # noqa: PTH113
+
+
+def check_sentences(command: str, texts: Sequence[str]) -> None:
+    """Raise UserError for a file in place of sentences."""
+    if len(texts) == 1 and isfile(texts[0]):  # noqa: PTH113
+        name = shlex.quote(texts[0])
+        raise UserError(f"{command}: {name} is a file; did you mean -i {name}?")
 
 
 def parallel_files(

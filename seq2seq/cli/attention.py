@@ -119,6 +119,7 @@ def _check(options: argparse.Namespace) -> None:
 
     if options.text and (options.input or options.ref):
         raise UserError("attention: TEXT cannot be used with -i or -r")
+    arguments.check_sentences("attention", options.text)
     if options.ref and options.beam:
         raise UserError("attention -r: -b has no effect on given translations; omit one of them")
     suffix = _suffix(options)

@@ -12,12 +12,10 @@ bidirectional controls are shown as \\uXXXX.
 """
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
-from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -256,9 +254,7 @@ def _check(options: argparse.Namespace, form: str) -> None:
         raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
     if options.shard and options.stream:
         raise UserError("translate: --shard cannot be used with --stream")
-    if len(options.text) == 1 and isfile(options.text[0]):  # noqa: PTH113
-        name = shlex.quote(options.text[0])
-        raise UserError(f"translate: {name} is a file; did you mean -i {name}?")
+    arguments.check_sentences("translate", options.text)
     for option, remedy in (("prefix_file", "--prefix"), ("constraints", "--glossary")):
         if options.stream and getattr(options, option) is not None:
             text = "cannot be used with --stream (the number of input lines is unknown)"

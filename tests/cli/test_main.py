@@ -847,6 +847,7 @@ def test_attention_takes_the_sentences_that_translate_takes(
     maps = call("attention", "-m", run, stdin=b"zu ba\nko\n").out
     assert call("attention", "-m", run, "zu ba", "ko").out == maps
     refused(call("attention", "-m", run, "-i", "x", "zu"), "attention: TEXT", "with -i or -r")
+    refused(call("attention", "-m", run, __file__), "is a file; did you mean -i ")
 
 
 @pytest.mark.parametrize("suffix", ["json", "html", "png"])
