@@ -101,7 +101,7 @@ def tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let training write no engine, which takes longer than these trainings."""
-    monkeypatch.setattr("seq2seq.training.loop.store_engine", lambda _: None)
+    monkeypatch.setattr("seq2seq.runs.graphs.store_engine", lambda _: None)
 
 
 @pytest.fixture

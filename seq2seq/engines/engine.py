@@ -23,6 +23,13 @@ Array = NDArray[Any]
 FREE, MUST_END, MAY_NOT_END = 0, 1, -1  # values of `Mask.ends`
 
 
+class GraphFiles(NamedTuple):
+    """The ONNX files of a model's two graphs."""
+
+    encoder: bytes
+    decoder: bytes
+
+
 class StepOptions(NamedTuple):
     """Outputs that a search reads of each step, and the tokens that it never takes."""
 

@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
-from seq2seq.engines.engine import Engine
-from seq2seq.engines.onnx.checks import GraphError
-from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.onnx.network import GraphFiles, Network, load_network
+from seq2seq.engines.engine import Engine, GraphFiles
 from seq2seq.runs import engine_folder, layout
 from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
     import torch
 
     from seq2seq.config.schema import DecodingConfig
+    from seq2seq.engines.onnx.network import Network
     from seq2seq.runs.run_config import StoredRun
 
 
@@ -103,6 +101,8 @@ def is_cpu(device: str) -> bool:
 
 def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     """Return the fields of exported folders; raises UserError if they do not fit together."""
+    from seq2seq.engines.onnx.engine import OnnxEngine
+
     if options.device not in ("auto", "cpu"):
         text = "an exported model runs on the CPU; use the run folder, or cpu"
         raise UserError(text, argument="device", value=options.device)
@@ -124,7 +124,10 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     }
 
 
-def _networks(folder: Path, description: Description, size: int, int8: bool) -> Iterator[Network]:
+def _networks(folder: Path, description: Description, size: int, int8: bool) -> "Iterator[Network]":
+    from seq2seq.engines.onnx.checks import GraphError
+    from seq2seq.engines.onnx.network import load_network
+
     sums, read = description.sha256, partial(engine_folder.read_graph, folder)
     for names in description.models:
         files = (names[part] for part in GraphFiles._fields)
@@ -138,6 +141,8 @@ def _networks(folder: Path, description: Description, size: int, int8: bool) -> 
 
 def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | None:
     """Return the fields of run folders with their graphs; None if one of them cannot be traced."""
+    from seq2seq.engines.onnx.engine import OnnxEngine
+    from seq2seq.engines.onnx.network import load_network
     from seq2seq.runs.graphs import check_runs, graphs_of
     from seq2seq.runs.run_config import stored_run
 

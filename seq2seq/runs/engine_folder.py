@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
-from seq2seq.engines.onnx.network import GraphFiles
+from seq2seq.engines.engine import GraphFiles
 from seq2seq.runs.layout import DESCRIPTION, ENGINE
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError

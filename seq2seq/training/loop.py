@@ -10,7 +10,6 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.batching import EpochOrder
-from seq2seq.runs.graphs import store_engine
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.training_state import OpenFolder, open_folder
 from seq2seq.runtime.console import console, fixed
@@ -74,11 +73,13 @@ def train(
 
 def _write_engine(folder: Path, lock: FolderLock | None) -> None:
     """Write what the engine on a CPU reads of the best weights, once training has finished."""
+    from seq2seq.runs import graphs  # loads ONNX, which training does not need
+
     trim_memory()
     if lock is not None:
         lock.verify()
     with stop_signals() as stops:
-        store_engine(folder)
+        graphs.store_engine(folder)
     if stops:
         raise Interrupted(stops[0], done=True)
 

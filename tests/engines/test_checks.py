@@ -15,8 +15,9 @@ from model_cases import Case, V, make_model
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from seq2seq.data.source_profile import SourceProfile
+from seq2seq.engines.engine import GraphFiles
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
-from seq2seq.engines.onnx.network import GraphFiles, load_network
+from seq2seq.engines.onnx.network import load_network
 from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs

@@ -30,7 +30,7 @@ from seq2seq.data.padding import Batch, make_batch
 from seq2seq.evaluation.metrics import chrf_score
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
-from seq2seq.runs import tensor_file
+from seq2seq.runs import graphs, tensor_file
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS, TIMING, snapshots
 from seq2seq.runs.run_folder import check_folder
@@ -662,7 +662,7 @@ def test_a_signal_while_the_engine_is_written_ends_a_finished_run(
     small_corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session's memory has been given back, and the state was saved."""
-    monkeypatch.setattr(training, "store_engine", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    monkeypatch.setattr(graphs, "store_engine", lambda _: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(Interrupted) as stopped:
         trained(small_corpus, "training.max_steps=2")
     assert stopped.value.done

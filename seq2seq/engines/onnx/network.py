@@ -8,14 +8,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 from onnxruntime import InferenceSession
 
-from seq2seq.engines.engine import Array, EngineStep, Rows
+from seq2seq.engines.engine import Array, EngineStep, GraphFiles, Rows
 from seq2seq.engines.onnx import int8 as quantizing
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.graph import FLOAT, INT32, UINT8, Graph, bounds_of, declare, make
@@ -161,13 +161,6 @@ def threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-class GraphFiles(NamedTuple):
-    """The files of both graphs."""
-
-    encoder: bytes
-    decoder: bytes
 
 
 def quantized(graphs: GraphFiles) -> GraphFiles:

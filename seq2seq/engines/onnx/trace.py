@@ -18,9 +18,9 @@ import torch
 from onnx import helper
 from torch import Tensor, nn
 
-from seq2seq.engines.engine import Rows
+from seq2seq.engines.engine import GraphFiles, Rows
 from seq2seq.engines.onnx.graph import OPSET, Graph, declare, make
-from seq2seq.engines.onnx.network import GraphFiles, Network
+from seq2seq.engines.onnx.network import Network
 from seq2seq.engines.onnx.simplify import simplify
 from seq2seq.model.attention_layer import AttentionLayer
 from seq2seq.model.external_score import is_external
