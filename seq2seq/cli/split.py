@@ -14,7 +14,6 @@ from pathlib import Path
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, check_replaced, check_sides
-from seq2seq.data.corpus import iter_pairs, source_name
 from seq2seq.runtime.console import aligned_table, counted, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import made_folders
@@ -41,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from seq2seq.data.corpus import iter_pairs, source_name
     from seq2seq.data.splitting import PARTS, divide, write_parts
 
     files = arguments.parallel_files("split", "-i", options.input, options.columns)
