@@ -132,8 +132,9 @@ def _train(
         log_skipped(session, reporter)
         if (progress := session.progress).validated_step < progress.step:
             validate_sound(session, reporter, clock)
-        reason = stopping.limit_reached(config.training, limit)
-        finished = f"Training finished: {reason}{stopping.steps_left(limit, progress, last_step)}."
+        planned = last_step if progress.step > began else None
+        reason = stopping.limit_reached(config.training, limit, progress, planned)
+        finished = f"Training finished: {reason}."
         reporter.log(finished if progress.step > began else stopping.finished_note(config, reason))
         save(session, reporter, clock)
         best = best_note(progress, config.training)

@@ -39,17 +39,15 @@ def met_limit(settings: TrainingConfig, progress: Counters, seconds: float) -> s
     return None
 
 
-def limit_reached(settings: TrainingConfig, name: str) -> str:
-    """Describe a limit that was met."""
-    return f"training.{name}={getattr(settings, name):.12g} reached"
-
-
-def steps_left(name: str, progress: Counters, last_step: int | None) -> str:
-    """Return how many of the steps were made if the limit on time ended training before them."""
+def limit_reached(
+    settings: TrainingConfig, name: str, progress: Counters, last_step: int | None
+) -> str:
+    """Describe a limit that was met, and what is left of the steps if it is one of time."""
+    text = f"training.{name}={getattr(settings, name):.12g} reached"
     if name != "max_minutes" or last_step is None or progress.step >= last_step:
-        return ""
+        return text
     remedy = f"{argument('resume', True)} with a higher one makes the rest"
-    return f" after {progress.step:,} of {last_step:,} steps; {remedy}"
+    return f"{text} after {progress.step:,} of {last_step:,} steps; {remedy}"
 
 
 def raise_limits(settings: TrainingConfig, ended_by: str | None = None) -> str:

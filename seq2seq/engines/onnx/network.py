@@ -121,7 +121,10 @@ def session(content: bytes) -> InferenceSession:
     """Return a session on the CPU of one thread: batches are searched side by side."""
     if quantizing.PRODUCT.encode() in content and _saturates():
         content = quantizing.with_unsigned_weights(content)
-    return _session(content)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # fatal errors: others are raised
+    options.intra_op_num_threads = 1
+    return InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 @cache
@@ -130,15 +133,8 @@ def _saturates() -> bool:
     product, weights = make("MatMulInteger", ["x", "w"], ["y"]), np.full((64, 16), 127, np.int8)
     inputs, outputs = declare("x", UINT8, [1, 64]), declare("y", INT32, [1, 16])
     graph = Graph([product], {"w": weights}, [inputs], [outputs])
-    (sums,) = _session(graph.content()).run(None, {"x": np.full((1, 64), 255, np.uint8)})
+    (sums,) = session(graph.content()).run(None, {"x": np.full((1, 64), 255, np.uint8)})
     return bool((sums != 255 * 127 * 64).any())
-
-
-def _session(content: bytes) -> InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # fatal errors: others are raised
-    options.intra_op_num_threads = 1
-    return InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
 def computed(graph: InferenceSession, names: Sequence[str] | None, inputs: Arrays) -> list[Array]:
