@@ -39,20 +39,16 @@ class GraphError(ValueError):
 
 def check_graphs(encoder: bytes, decoder: bytes, vocabulary_size: int) -> None:
     """Raise GraphError for graphs that are not those of a model with this vocabulary."""
-    first, step = (_parsed(content) for content in (encoder, decoder))
+    try:
+        first, step = map(onnx.load_from_string, (encoder, decoder))
+    except Exception as error:  # any of the protocol buffer library
+        raise GraphError("not an ONNX file") from error
     for model in (first, step):
         _check_model(model)
     inputs, outputs = _declared(first.graph.input), _declared(first.graph.output)
     if {name: dims for name, (_, dims) in inputs.items()} != _ENCODER:
         raise GraphError("the encoder has other inputs")
     _check_step(_declared(step.graph.input), _declared(step.graph.output), outputs, vocabulary_size)
-
-
-def _parsed(content: bytes) -> ModelProto:
-    try:
-        return onnx.load_from_string(content)
-    except Exception as error:  # any of the protocol buffer library
-        raise GraphError("not an ONNX file") from error
 
 
 def _check_model(model: ModelProto) -> None:

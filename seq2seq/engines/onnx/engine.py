@@ -165,9 +165,8 @@ def topk_graph(vocabulary_size: int) -> Graph:
         declare("best", FLOAT, ["batch", "count"]),
         declare("places", INT, ["batch", "count"]),
     ]
-    weights = {"two": 2, "chunk": chunk, "per_row": vocabulary_size // chunk}
+    weights = {"two": 2, "chunk": chunk, "per_row": vocabulary_size // chunk, "rest": -1}
     arrays = {name: np.array([number]) for name, number in weights.items()}
-    arrays["rest"] = np.array([-1])
     nodes = [
         make("Shape", ["scores"], ["sizes"]),
         make("Shape", ["scores"], ["sentences"], end=1),
