@@ -55,8 +55,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
-    if not options.text:
-        input_lines.check_texts("attention", options.input or Path("-"), options.ref)
     _check(options)
     if options.text:
         report = LineReport("the arguments")
@@ -119,7 +117,10 @@ def _check(options: argparse.Namespace) -> None:
 
     if options.text and (options.input or options.ref):
         raise UserError("attention: TEXT cannot be used with -i or -r")
-    arguments.check_sentences("attention", options.text)
+    if options.text:
+        arguments.check_sentences("attention", options.text)
+    else:
+        input_lines.check_texts("attention", options.input or Path("-"), options.ref)
     if options.ref and options.beam:
         raise UserError("attention -r: -b has no effect on given translations; omit one of them")
     suffix = _suffix(options)

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 import onnx
 from onnx import ModelProto, NodeProto, TensorProto, checker, helper, shape_inference
 
-from seq2seq.engines.onnx.graph import CONTRIB, IR_VERSION, bodies
+from seq2seq.engines.onnx.graph import CONTRIB, IR_VERSION, PRODUCT, bodies
 
 MAX_NODES = 10_000
 MAX_ELEMENTS = 1 << 30  # elements of one value, for the sizes of _TRIAL
 _SMALL = 64  # elements of weights that sizes may depend on
 _TRIAL = {"batch": 2, "rows": 4, "source": 16}  # sizes of the inputs that sizes are inferred for
-_CONTRIB_OPERATORS = frozenset(("MatMulIntegerToFloat",))
 _REFUSED = frozenset(
     [
         *("If", "Loop", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
@@ -75,9 +74,7 @@ def _check_model(model: ModelProto) -> None:
 
 def _check_node(node: NodeProto, in_loop: bool) -> None:
     kind = node.op_type
-    if node.domain not in ("", "ai.onnx") and (
-        node.domain != CONTRIB or kind not in _CONTRIB_OPERATORS
-    ):
+    if node.domain not in ("", "ai.onnx") and (node.domain != CONTRIB or kind != PRODUCT):
         raise GraphError(f"has the operator {kind!a:.80} of another domain")
     loops = kind == "Scan"
     if kind in _REFUSED or (loops and in_loop) or bool(bodies(node)) != loops:
@@ -113,7 +110,7 @@ def _trial(model: ModelProto) -> ModelProto:
     """Return a model whose inputs have the sizes of _TRIAL, without large weights."""
     nodes: list[NodeProto] = []
     for node in model.graph.node:
-        if node.op_type not in _CONTRIB_OPERATORS:
+        if node.op_type != PRODUCT:
             nodes.append(node)
             continue
         integers = f"{node.output[0]}/integers"

@@ -11,6 +11,7 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper, s
 
 OPSET = 18  # ScatterElements with a maximum
 CONTRIB = "com.microsoft"  # operators that every build of ONNX Runtime has beside ONNX's
+PRODUCT = "MatMulIntegerToFloat"  # the one of them that graphs have
 IR_VERSION = 9
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 INT32, UINT8 = TensorProto.INT32, TensorProto.UINT8

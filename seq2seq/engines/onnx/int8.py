@@ -12,10 +12,9 @@ import onnx
 from onnx import NodeProto
 
 from seq2seq.engines.onnx import graph as graphs
-from seq2seq.engines.onnx.graph import Array, Bounds, Graph, make
+from seq2seq.engines.onnx.graph import PRODUCT, Array, Bounds, Graph, make
 
 UNDEFINED = "undefined"  # output [N]: NaN where a rounded value was NaN
-PRODUCT = "MatMulIntegerToFloat"
 ZERO = 128  # zero point of unsigned integers
 
 

@@ -18,7 +18,7 @@ from onnxruntime import InferenceSession
 from seq2seq.engines.engine import Array, EngineStep, GraphFiles, Rows
 from seq2seq.engines.onnx import int8 as quantizing
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
-from seq2seq.engines.onnx.graph import FLOAT, INT32, UINT8, Graph, bounds_of, declare, make
+from seq2seq.engines.onnx.graph import FLOAT, INT32, PRODUCT, UINT8, Graph, bounds_of, declare, make
 from seq2seq.runtime.errors import RunError
 
 
@@ -119,7 +119,7 @@ def _padding(dims: Sequence[int | str], src: Array, part: Array) -> Array:
 
 def session(content: bytes) -> InferenceSession:
     """Return a session on the CPU of one thread: batches are searched side by side."""
-    if quantizing.PRODUCT.encode() in content and _saturates():
+    if PRODUCT.encode() in content and _saturates():
         content = quantizing.with_unsigned_weights(content)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # fatal errors: others are raised
