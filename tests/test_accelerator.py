@@ -3,7 +3,8 @@
 import itertools
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from unittest import mock
 
@@ -174,6 +175,50 @@ def test_an_interrupted_training_continues(small_corpus: Path) -> None:
         assert main([*half, "training.max_steps=4", "--resume"]) == 0
     full, resumed = (metrics_of(folder / name)[-1]["valid_loss"] for name in ("full", "half"))
     assert full == resumed
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("devices", [(simulated, nullcontext), (nullcontext, simulated)])
+def test_a_run_continues_on_another_device(
+    devices: Sequence[Callable[[], AbstractContextManager[object]]],
+    small_corpus: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A run is resumed, averaged, initialised from and translated on a device it never was on."""
+    first, second = devices
+    folder = small_corpus.parent
+    run, full, source = (str(folder / name) for name in ("run", "full", "test.src"))
+    arguments = ["train", str(small_corpus), *SHORT, "model.dropout=0", "training.max_epochs=9"]
+    longer = [*arguments, "training.max_steps=4"]
+    assert main([*longer, f"run_dir={full}"]) == 0
+    with first():
+        assert main([*arguments, f"run_dir={run}"]) == 0
+    texts = []
+    with second():
+        assert main([*longer, f"run_dir={run}", "--resume"]) == 0
+        assert main(["average", run, full, "-o", str(folder / "mean")]) == 0
+        assert main([*arguments, f"run_dir={folder / 'next'}", "--init-from", run]) == 0
+    for device in devices:
+        capsys.readouterr()
+        with device():
+            assert main(["translate", "-m", str(folder / "mean"), "-i", source, "-b", "2"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != ""
+    resumed, expected = (metrics_of(Path(name))[-1]["valid_loss"] for name in (run, full))
+    assert resumed == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_command_for_the_cpu_asks_for_no_card(
+    small_corpus: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = mock.Mock(side_effect=AssertionError("CUDA was asked"))
+    for name in ("device_count", "is_available", "_lazy_init", "current_device", "memory_reserved"):
+        monkeypatch.setattr(torch.cuda, name, asked)
+    cpu = ["--device", "cpu"]
+    assert main(["train", str(small_corpus), *SHORT, *cpu]) == 0
+    source = str(small_corpus.parent / "test.src")
+    assert main(["translate", "-m", str(tiny_runs["luong"]), "-i", source, *cpu]) == 0
+    asked.assert_not_called()
 
 
 # Operations per additional target position in training (forward, backward), and per search step.

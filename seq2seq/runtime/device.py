@@ -213,6 +213,8 @@ def trim_memory() -> None:
 
 
 def _find(name: str) -> torch.device:
+    if name == "cpu":  # asks no driver: CUDA would not work in processes forked afterwards
+        return torch.device(name)
     count, missing = torch.cuda.device_count(), ""
     if name == "auto":
         return torch.device("cuda" if count else "cpu")

@@ -12,7 +12,7 @@ were chosen on the way.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -53,7 +53,7 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     tokens = sum(batch.tokens for batch in batches)
     divisor = tokens if session.group.size == 1 else _divisor_of_all_ranks(session)
     with tensor_cores_for_lstm(session.device, session.progress.precision):
-        sums, max_positions = _accumulate_gradients(session, batches, divisor)
+        sums, max_positions = in_halves(session, batches, partial(_backward, session, divisor))
     sums, all_tokens = _sum_over_ranks(session, sums, sums.new_full((), tokens))
     rates: tuple[float, float] | Tensor = rate, averaging_rate(settings.average, step)
     if session.is_static:
@@ -117,13 +117,21 @@ def _divisor_of_all_ranks(session: TrainingSession) -> int:
     return 1 << (settings.batch_tokens * settings.accumulate).bit_length()
 
 
-def _accumulate_gradients(
-    session: TrainingSession, batches: Sequence[Batch], divisor: int
+def in_halves(
+    session: TrainingSession, batches: Sequence[Batch], compute: Callable[[Sequence[Batch]], Tensor]
 ) -> tuple[Tensor, int]:
-    """Set gradients of the loss / `divisor`, in halves if memory runs out; return losses, limit."""
+    """Compute over batches, in halves if memory runs out; return the result and the limit.
+
+    The limit is that of target positions in a micro-batch, 0 for none. Raises TrainingFailed.
+    """
     limit = session.progress.max_micro_batch_positions
-    parts = [part for batch in batches for part in _split(batch, limit)]
-    while (losses := _backward(session, parts, divisor)) is None:
+    while True:
+        parts = [part for batch in batches for part in _split(batch, limit)]
+        try:
+            return compute(parts), limit
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
         session.graphs.clear()
         empty_cache(session.device)
         divisible = [part.tgt_in.numel() for part in parts if len(part.src) > 1]
@@ -131,27 +139,20 @@ def _accumulate_gradients(
             text = f"step {session.progress.step}: out of memory with a single pair."
             raise TrainingFailed(f"{text} Lower data.max_length or the sizes of the model")
         limit = max(divisible) - 1
-        parts = [part for batch in batches for part in _split(batch, limit)]
-    return losses, limit
 
 
-def _backward(session: TrainingSession, parts: Sequence[Batch], divisor: int) -> Tensor | None:
-    """Add up gradients of micro-batches; return their `Losses` [2], or None if out of memory."""
+def _backward(session: TrainingSession, divisor: int, parts: Sequence[Batch]) -> Tensor:
+    """Set the gradients of micro-batches' losses / `divisor`; return their `Losses` [2]."""
     config, step = session.config, session.progress.step
     rank = () if session.group.is_main else (session.group.rank,)  # the main one draws as one alone
     rate = teacher_forcing_rate(config.training, step)
     session.model.train()
     session.optimizer.zero_grad(keep=session.is_static)
     session.sums.zero_()
-    try:
-        for number, part in enumerate(parts):
-            torch.manual_seed(derive_seed(config.seed, step, number, *rank))
-            references = draw_references(part, rate)
-            call_on_device(session, _pass, part, references, torch.tensor(float(divisor)))
-    except (MemoryError, RuntimeError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return None
+    for number, part in enumerate(parts):
+        torch.manual_seed(derive_seed(config.seed, step, number, *rank))
+        references = draw_references(part, rate)
+        call_on_device(session, _pass, part, references, torch.tensor(float(divisor)))
     return session.sums.clone()
 
 

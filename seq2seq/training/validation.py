@@ -6,8 +6,9 @@ are noise: below a floor the validation loss decides.
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ from seq2seq.training.divergence import loss_fault
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession, call_on_device
+from seq2seq.training.step import in_halves
 
 FLOORS = {"bleu": 2.0, "chrf": 20.0}  # percentage points
 MIN_DECAY = 0.01  # share of the peak below which a plateau ends training
@@ -77,14 +79,19 @@ def valid_loss(session: TrainingSession) -> float:
             batch = padding.make_batch([pairs.src[i] for i in rows], [pairs.tgt[i] for i in rows])
             tokens += batch.tokens
             batch = batch.rounded() if session.is_static else batch
-            losses.append(call_on_device(session, _summed_loss, batch).clone())
+            losses.append(in_halves(session, [batch], partial(_summed_loss, session))[0])
     total: float = sum(torch.stack(losses).tolist())
     all_total, all_tokens = group.sum([total, tokens])
     return all_total / all_tokens
 
 
-def _summed_loss(session: TrainingSession, batch: padding.Batch) -> Tensor:
-    """Return the negative log-likelihood [] of a batch, in nats."""
+def _summed_loss(session: TrainingSession, parts: Sequence[padding.Batch]) -> Tensor:
+    """Return the negative log-likelihood [] of the parts of a batch, in nats."""
+    losses = [call_on_device(session, _loss, part).clone() for part in parts]
+    return torch.stack(losses).sum()
+
+
+def _loss(session: TrainingSession, batch: padding.Batch) -> Tensor:
     return batch_loss(session.model, batch).nll
 
 

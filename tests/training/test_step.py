@@ -21,9 +21,11 @@ from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError
 from seq2seq.runtime.process_group import ProcessGroup
 from seq2seq.training import step as step_module
+from seq2seq.training import validation
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
+from seq2seq.training.validation import valid_loss
 
 Loss = Callable[[Seq2Seq, Batch, float], Tensor]
 
@@ -289,6 +291,18 @@ def test_a_single_pair_that_does_not_fit_is_an_error(
     monkeypatch.setattr(step_module, "batch_loss", LittleMemory(1))
     with pytest.raises(RunError, match=r"step 1: out of memory with a single pair. Lower "):
         take(run, range(8))
+
+
+def test_a_validation_batch_is_halved_too(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared(small_corpus)
+    expected = valid_loss(run)
+    loss = LittleMemory(3 * run.data.valid_pairs.tgt.lengths[:].max())
+    monkeypatch.setattr(validation, "batch_loss", loss)
+    assert valid_loss(run) == pytest.approx(expected, rel=1e-6)
+    assert loss.refused
+    assert run.progress.max_micro_batch_positions == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits a process's memory")
