@@ -491,6 +491,7 @@ def test_every_shipped_config_is_valid() -> None:
         config, notes = read_config_file(path)
         assert (notes, config.name) == ([], path.stem)
         assert config.run_dir == Path("runs") / path.stem
+        assert config.training.precision in ("auto", "float32")  # bf16 may be emulated
 
 
 def test_a_misspelt_score_is_refused_by_every_decoder(tmp_path: Path) -> None:
