@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from documentation.markdown import escape
 from seq2seq.config.schema import Schema, json_schema, section_of, values_of
 
-_INTRODUCTION = """# All config keys
+_INTRODUCTION = """# Config keys in tables
 
 Every key with its values, its default and its meaning, from the schema that checks every config.
-[The config](config.md) has all keys as one YAML file, and explains schedules, names and search.
+[Config keys](config.md) has all keys as one YAML file, and explains schedules, names and search.
 """
 
 
