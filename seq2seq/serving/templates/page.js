@@ -138,6 +138,7 @@ async function translate() {
     if (signal.aborted) return;
     const lost = error instanceof TypeError;
     say(lost ? "The server does not answer." : error.message, true);
+    element("notes").hidden = true;
   } finally {
     if (!signal.aborted) clearTimeout(waiting);
   }
@@ -196,6 +197,9 @@ function say(text, isError = false) {
 
 // The translation
 
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+const ended = (text) => (/[.!?\u2026]$/.test(text) ? text : `${text}.`);
+
 function show(found, notes) {
   tgt.classList.remove("stale");
   lines = found;
@@ -207,7 +211,7 @@ function show(found, notes) {
   mark(null);
   hint.hidden = !lines.some((line) => line.weights);
   element("notes").textContent = notes.flatMap((each, n) =>
-    each.map((note) => (lines.length > 1 ? `Line ${n + 1}: ${note}.` : `${note}.`))).join(" ");
+    each.map((note) => (lines.length > 1 ? `Line ${n + 1}: ${note}` : capital(note)))).map(ended).join(" ");
   element("notes").hidden = !element("notes").textContent;
   say("");
   element("copy").hidden = !lines.some((line) => line.text);
