@@ -168,6 +168,8 @@ class RunReporter(Reporter):
 
     def advance(self, step: int) -> None:
         with self._drawing():
+            if self.bar.total is not None:  # an estimate
+                self.bar.total = max(self.bar.total, step)
             self.bar.update()
         for callback in self._callbacks:
             callback.on_step(step, self._last_step)
@@ -176,7 +178,8 @@ class RunReporter(Reporter):
         return not self.bar.disable and time.monotonic() - self._described >= 1
 
     def describe(self, text: str, last_step: int | None) -> None:
-        self._described, self.bar.total = time.monotonic(), last_step
+        self._described = time.monotonic()
+        self.bar.total = last_step and max(last_step, self.bar.n)
         with self._drawing():
             self.bar.set_description_str(text)
 
