@@ -27,7 +27,7 @@ def test_the_packages_are_those_of_the_guide() -> None:
     (found,) = re.findall(r"--constraint \S+ +(.*?) +&&", DOCKERFILE)
     page = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
     (without,) = re.findall(r"^pip install (numpy .*)$", page, re.MULTILINE)
-    lists = re.findall(r"`((?:fastapi|pyyaml) [a-z0-9 -]+)`", page)
+    lists = re.findall(r"`((?:fastapi|pydantic) [a-z0-9 -]+)`", page)
     assert sorted(found.split()) == sorted(" ".join([without, *lists]).split())
 
 
