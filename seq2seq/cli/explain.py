@@ -41,7 +41,9 @@ def explanations(name: str) -> list[str]:
         matches = [key for key in keys if key.rpartition(".")[0] == name]
     if not matches:
         meant = hint(tuple(name.split(".")), Config)
-        raise errors.UserError(f"explain: unknown key {name!r}{meant or '; see seq2seq schema'}")
+        raise errors.UserError(
+            f"explain: unknown key {name!r}{meant or '; `seq2seq explain` lists them'}"
+        )
     return [_explanation(key, keys[key], schema) for key in matches]
 
 

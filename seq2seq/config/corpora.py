@@ -140,7 +140,10 @@ class DataConfig(fields.Section):
     tgt_lang: NonEmptyStr = Field(description="code of the target language, such as de")
     train: Annotated[
         tuple[Corpus, ...], BeforeValidator(_as_corpora), PlainSerializer(_dump_corpora)
-    ] = Field(description="training text: one corpus, or a list of them")
+    ] = Field(
+        description="training text: a corpus, {src: FILE, tgt: FILE} or "
+        "{file: FILE}, or a list of them, each with weight and tag"
+    )
     valid: ParallelFiles = Field(description="validation text, which selects the best weights")
     test: ParallelFiles | None = key(None, "test text, for the final score only")
     max_length: Count = key(100, "tokens per side; longer pairs are skipped, longer lines split")

@@ -93,7 +93,11 @@ warnings.filterwarnings("ignore", 'Field name "copy" in "ModelConfig"', UserWarn
 class ModelConfig(Section):
     """Architecture and sizes of the model; validation fills in the keys the decoder decides."""
 
-    decoder: Decoder = key("bahdanau", "wiring of the decoder; none: reads the final encoder state")
+    decoder: Decoder = key(
+        "bahdanau",
+        "bahdanau: attends with the state before a step; luong: with the state after it; gnmt: all "
+        "layers read what the lowest attends to; none: no attention, reads the final encoder state",
+    )
     score: ScoreConfig | None = key(
         None,
         "attention score, with the number of heads {scaled_dot: 4}, or package.module:Class; null: "

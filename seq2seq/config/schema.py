@@ -277,7 +277,7 @@ def values_of(value: Schema, schema: Schema) -> str:
     """Describe the values that a key takes."""
     value = _defined(value, schema)
     if "anyOf" in value:
-        return " or ".join(values_of(option, schema) for option in value["anyOf"])
+        return "; or ".join(values_of(option, schema) for option in value["anyOf"])
     if "enum" in value:
         return ", ".join(f"`{name}`" for name in value["enum"])
     if "const" in value:
@@ -288,7 +288,9 @@ def values_of(value: Schema, schema: Schema) -> str:
     if isinstance(kind, list):
         return " or ".join(values_of({**value, "type": name}, schema) for name in kind)
     if kind == "object":
-        return f"a map of {', '.join(f'`{name}`' for name in value['properties'])}"
+        keys = [f"{name}: ..." for name in value["properties"]]
+        maps = keys if value.get("maxProperties") == 1 else [", ".join(keys)]
+        return " or ".join(f"`{{{text}}}`" for text in maps)
     bounds = [
         f"{word} {value[name]:,}"
         for name, word in _BOUNDS.values()

@@ -67,7 +67,10 @@ def test_every_key_is_on_the_page_of_config_keys() -> None:
     assert [key for key in keys if f"| `{key}` |" not in page and key not in sections] == []
     (rate,) = (row for row in page.splitlines() if row.startswith("| `learning_rate` | `0.001` |"))
     assert rate.endswith("<br>*number, above 0* |")
-    assert "<br>*`constant`, `inverse_sqrt`, `linear`, `cosine`, `plateau` or a map of" in page
+    assert (
+        "<br>*`constant`, `inverse_sqrt`, `linear`, `cosine`, `plateau`; or `{plateau: ...}`; or `{"
+        in page
+    )
     assert "| `encoder` | `bidirectional` |" in page
 
 
