@@ -53,6 +53,7 @@ class Curve(NamedTuple):
 
     name: str
     points: list[tuple[float, float]]  # step, value
+    look: tuple[int, int] | None = None  # numbers of colour and line style; None: by its place
 
 
 def matplotlib_note() -> str | None:
@@ -142,9 +143,10 @@ def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -
         axes.set_xticks(range(len(ticks)), ticks)
     for index, curve in enumerate(curves):
         steps, values = zip(*curve.points, strict=True)
+        colour, style = curve.look or (index % len(COLOURS), index // len(COLOURS))
         (line,) = axes.plot(steps, values, label=curve.name, markersize=3)
-        line.set(color=COLOURS[index % len(COLOURS)], marker="o" if len(steps) <= MARKED else "")
-        line.set(linestyle=LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)])
+        line.set(color=COLOURS[colour], marker="o" if len(steps) <= MARKED else "")
+        line.set(linestyle=LINE_STYLES[style % len(LINE_STYLES)])
     axes.locator_params(axis="y", nbins=8)
     _add_legend_below(figure, len(curves))
     return figure

@@ -142,9 +142,12 @@ def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str,
         rows["trained for"] = console.duration(max(finite))  # validation excluded
     log = run / LOG
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    if dates := [match[0] for line in lines if (match := _DATE.match(line))]:
-        day, end = dates[0][:10], dates[-1]
-        rows["trained"] = f"{dates[0]} to {end[11:] if end.startswith(day) else end}"
+    if dated := [line for line in lines if _DATE.match(line)]:
+        steps = [
+            line for line in dated if line[20:25] == "step "
+        ]  # a resumed run may have taken none
+        start, end = dated[0][:16], (steps or dated)[-1][:16]
+        rows["trained"] = f"{start} to {end[11:] if end[:10] == start[:10] else end}"
     if devices := [match[1] for line in lines if (match := _DEVICE.search(line))]:
         rows["trained on"] = devices[-1]
     return rows

@@ -135,11 +135,13 @@ def _charts(runs: Sequence[RunFacts]) -> str:
         label = f"{unit} of the source, and number of sentences"
         figures.append(bar_chart("BLEU by length of the source", label, groups, bars))
     for title in dict.fromkeys(title for run in runs for title in run.charts):
-        curves = [
-            Curve(f"{name}, {curve.name}" if len(runs) > 1 else curve.name, curve.points)
-            for name, run in zip(names, runs, strict=True)
-            for curve in run.charts.get(title, ())
-        ]
+        curves = [curve for run in runs for curve in run.charts.get(title, ())]
+        if len(runs) > 1:  # each has a colour in all charts
+            curves = [
+                Curve(f"{name}, {curve.name}", curve.points, (colour, style))
+                for colour, (name, run) in enumerate(zip(names, runs, strict=True))
+                for style, curve in enumerate(run.charts.get(title, ()))
+            ]
         figures.append(line_chart(title, curves))
     figures_note = "<p>No figures of training yet.</p>" * (not any(run.charts for run in runs))
     drawn = ""
