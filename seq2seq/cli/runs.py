@@ -1,5 +1,5 @@
 """Print a table of the runs in a folder and below it, the latest last: languages, decoder,
-last logged step, best validation BLEU, and when the metrics were last written.
+last logged step, best validation BLEU, and when it was last trained.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from seq2seq.runs import layout
 from seq2seq.runtime.console import aligned_table, fixed, say
 from seq2seq.runtime.errors import UserError
 
-_HEAD = ("run", "languages", "decoder", "step", "BLEU", "last written")
+_HEAD = ("run", "languages", "decoder", "logged step", "valid BLEU", "last trained")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,8 +31,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _written(folder: Path) -> float:
-    paths = (folder / layout.CONFIG, folder / layout.METRICS)
-    return max(path.stat().st_mtime for path in paths if path.exists())
+    metrics = folder / layout.METRICS
+    return (metrics if metrics.exists() else folder / layout.CONFIG).stat().st_mtime
 
 
 def _row(folder: Path, above: Path) -> tuple[str, ...]:

@@ -62,8 +62,9 @@ def shipped_configs() -> list[Traversable]:
     """Return the configs that come with the package, by name: of the wheel, or of the clone."""
     packaged = files("seq2seq").joinpath("shipped_configs")
     folder = packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "configs"
-    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
-    return [folder.joinpath(name) for name in names if name.endswith(".yaml")]
+    paths = [*folder.iterdir()] if folder.is_dir() else []
+    configs = [path for path in paths if path.name.endswith(".yaml")]
+    return sorted(configs, key=lambda path: path.name.removesuffix(".yaml"))
 
 
 def _read_text(path: Path) -> str:

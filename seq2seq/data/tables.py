@@ -41,7 +41,9 @@ def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, s
         cells = line.split("\t")
         if len(cells) <= max(src, tgt):
             text = f"{path}:{number}: the line has {counted(len(cells), 'column')},"
-            raise UserError(f"{text} which tabs separate; column {max(src, tgt) + 1} is to be read")
+            text = f"{text} which tabs separate; column {max(src, tgt) + 1} is to be read"
+            both = " (of a text in two files, name both)" if number == 1 and columns is None else ""
+            raise UserError(f"{text}{both}")
         yield cells[src], cells[tgt]
 
 

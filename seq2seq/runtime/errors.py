@@ -111,10 +111,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return is_named_so or isinstance(error, MemoryError)
 
 
-def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6) -> str:
+def did_you_mean(word: str, words: Iterable[str], similar: float = 0.6, before: str = "") -> str:
     """Return "; did you mean 'X'?" with the closest word, of a minimum similarity, or nothing."""
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=similar)
-    return f"; did you mean '{close[0]}'?" if close else ""
+    return f"; did you mean '{before}{close[0]}'?" if close else ""
 
 
 def suggest_file(path: Path) -> str:
@@ -124,7 +124,8 @@ def suggest_file(path: Path) -> str:
             return f"; `seq2seq download {name}` fetches it"
         return f"; the folder {path.parent} does not exist"
     with suppress(OSError):
-        return did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir()))
+        names, folder = sorted(entry.name for entry in path.parent.iterdir()), str(path)
+        return did_you_mean(path.name, names, before=folder.removesuffix(path.name))
     return ""
 
 

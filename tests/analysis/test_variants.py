@@ -180,7 +180,8 @@ def test_an_incomplete_file_is_refused(
 
 def test_a_wrong_or_missing_base_is_named(small_corpus: Path) -> None:
     (line,) = refusal(small_corpus, "  a: {}", head=HEAD.replace("config", "confog"))
-    assert line.endswith("confog.yaml: no such file; did you mean 'config.yaml'?")
+    hint = f"; did you mean '{small_corpus.parent / 'config.yaml'}'?"
+    assert line.endswith(f"confog.yaml: no such file{hint}")
     (line,) = refusal(small_corpus, "  a: {}", head=HEAD.replace("config", "listed"))
     assert line.endswith("has the key variants; use it with `seq2seq compare`")
     text = small_corpus.read_text(encoding="utf-8").replace("dropout", "dropuot")

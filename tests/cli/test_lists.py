@@ -52,7 +52,8 @@ def test_configs_are_listed_and_copied_with_their_corpora(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    lines = printed(["configs"], capsys).splitlines()
+    *lines, blank, hint = printed(["configs"], capsys).splitlines()
+    assert (blank, "seq2seq configs NAME" in hint) == ("", True)
     assert max(map(len, lines)) <= 88
     names = [line.split()[0] for line in lines if not line.startswith(" ")]
     assert sorted(f"{name}.yaml" for name in names) == sorted(
@@ -112,7 +113,8 @@ def test_runs_are_listed_by_date_with_step_and_score(
     (tmp_path / "runs/damaged").mkdir()
     (tmp_path / "runs/damaged/config.yaml").write_text("model: 3\n", encoding="utf-8")
     head, *rows = printed(["runs"], capsys).splitlines()
-    assert head.split() == ["run", "languages", "decoder", "step", "BLEU", "last", "written"]
+    names = ["run", "languages", "decoder", "logged step", "valid BLEU", "last trained"]
+    assert re.split(" {2,}", head.strip()) == names
     assert rows[0].split()[:4] == ["group/bahdanau", "xx-yy", "bahdanau", "0"]
     assert rows[1].split()[:5] == ["luong", "xx-yy", "luong", "1,200", "31.2"]
     assert rows[1].split()[5].startswith("1970-01-0")

@@ -525,7 +525,8 @@ DATA = {
     ),
     "no columns": Row(
         f"{T} data.train.src=null data.train.tgt=null data.train.file=train.src",
-        "train.src:1: the line has 1 column, which tabs separate; column 2 is to be read",
+        "train.src:1: the line has 1 column, which tabs separate; column 2 is to be read "
+        "(of a text in two files, name both)",
     ),
     "a line of one column": Row(
         f"{T} data.train.src=null data.train.tgt=null data.train.file=a.tsv",
