@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import HTTPException, Request
-from pydantic import BaseModel, FailFast, ValidationError, WrapValidator
+from pydantic import BaseModel, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect
 
@@ -101,13 +101,7 @@ def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> 
     return LanguagePairs({key: Translator.load_with([run], options) for key, run in places.items()})
 
 
-class _First(FailFast):
-    """Validation that ends with the first wrong item; hashable, as parts of unions have to be."""
-
-    __hash__ = object.__hash__
-
-
-Items = Annotated[list[Item], _First()]
+Items = Annotated[list[Item], Field(fail_fast=True)]
 
 
 def _checked(value: object, validate: Callable[[object], str | list[str]]) -> str | list[str]:
