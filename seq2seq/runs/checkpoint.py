@@ -20,22 +20,9 @@ from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import layout, run_config, tensor_file
-from seq2seq.runs.run_config import StoredRun
+from seq2seq.runs.run_config import Header, StoredRun
 from seq2seq.runtime import errors
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
-
-
-class CheckpointHeader(NamedTuple):
-    """Fields that the header of a file of weights records."""
-
-    limit: LengthLimit
-    step: int
-    bleu: float | None  # validation BLEU at this step
-    provenance: run_config.Header
-
-    def to_json(self) -> run_config.Header:
-        limit = asdict(self.limit)
-        return {"limit": limit, "step": self.step, "bleu": self.bleu, **self.provenance}
 
 
 @dataclass(frozen=True)
@@ -62,18 +49,21 @@ def update_config(folder: Path, config: Config) -> None:
         atomic_write(folder / layout.CONFIG, dump_config(config).encode())
 
 
-def save_weights(path: Path, weights: Mapping[str, Tensor], header: CheckpointHeader) -> None:
+def weights_header(limit: LengthLimit, step: int, bleu: float | None, provenance: Header) -> Header:
+    """Return the header of a file of weights; `bleu` is the validation BLEU at this step."""
+    return {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor], header: Header) -> None:
     """Write the weights of a step; raises RunError if they are not finite, or writing fails."""
     layout.check_weights(path, weights)
     with layout.writing(path):
-        tensor_file.save_tensors(path, weights, header.to_json())
+        tensor_file.save_tensors(path, weights, header)
 
 
-def save_snapshot(
-    folder: Path, weights: Mapping[str, Tensor], header: CheckpointHeader, keep: int
-) -> None:
+def save_snapshot(folder: Path, weights: Mapping[str, Tensor], header: Header, keep: int) -> None:
     """Save the weights of a step, then remove all but the `keep` newest snapshots."""
-    save_weights(folder / f"step-{header.step}.safetensors", weights, header)
+    save_weights(folder / f"step-{header['step']}.safetensors", weights, header)
     layout.remove(layout.snapshots(folder)[:-keep])
 
 
