@@ -55,9 +55,7 @@ def router(service: Service) -> APIRouter:
         return HTMLResponse(text)
 
     @routes.get("/static/{name}")
-    @routes.get(
-        "/favicon.ico"
-    )  # for a browser that shows no page of ours, but the API's description
+    @routes.get("/favicon.ico")  # asked for by a browser that shows the API's description
     async def static_file(name: str = "icon.svg") -> Response:
         if name not in static:
             raise HTTPException(404, "Not Found")
