@@ -165,18 +165,16 @@ def bleu_of(counts: Counts) -> float:
 
 
 @quiet_sacrebleu()
-def bleu_score(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+def score_by(
+    key: str,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    segmentation: Segmentation = BY_SPACES,
 ) -> float:
-    """Return cased BLEU against one reference per line, without an interval, for validation."""
+    """Return the cased score by one of METRICS against one reference per line, for validation."""
     check_line_counts([("hypotheses", hypotheses), ("references", references)])
-    return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
-
-
-def chrf_score(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Return chrF2 against one reference per line, without an interval, for validation."""
-    check_line_counts([("hypotheses", hypotheses), ("references", references)])
-    return float(CHRF().corpus_score(hypotheses, [references]).score)
+    metric = METRICS[key].make([references], False, segmentation)
+    return _score_of(metric, _counts(metric, hypotheses))
 
 
 @quiet_sacrebleu()
