@@ -5,9 +5,8 @@ Every write is atomic. Weights carry checksums of themselves and the vocabulary,
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -143,16 +142,8 @@ def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
             setattr(module, name, placed[parameter])
 
 
-class WarmStart(NamedTuple):
-    """Model of the run to start from, with its best weights, and its vocabulary."""
-
-    model: Seq2Seq
-    vocabularies: Vocabularies
-    note: str  # for the log
-
-
-def read_warm_start(folder: Path, config: Config) -> WarmStart:
-    """Load vocabulary and best weights of a run to start one of this config; raises UserError."""
+def read_warm_start(folder: Path, config: Config) -> LoadedRun:
+    """Load the best weights of a run to start one of this config; raises UserError."""
     if folder.resolve() == config.run_dir.resolve():
         text = "is run_dir itself; set another run_dir"
         raise errors.UserError(text, argument="init_from", value=folder)
@@ -170,7 +161,11 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
         raise errors.UserError(*lines, argument="init_from", value=folder)
     checksums, sampling = vocabulary.checksums_of(run.vocabularies), config.vocabulary.sampling
     vocabularies = vocabulary.load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
-    note = f"initialised from the vocabulary and the best weights of {folder}"
-    if run.config.data.direction != config.data.direction:
-        note += f", which translates {run.config.data.direction}"
-    return WarmStart(run.model, vocabularies, note)
+    return replace(run, vocabularies=vocabularies)
+
+
+def start_note(start: LoadedRun, config: Config) -> str:
+    """Return a note for the log on the run that one of this config is initialised from."""
+    note = f"initialised from the vocabulary and the best weights of {start.path.parent}"
+    direction = start.config.data.direction
+    return note if direction == config.data.direction else f"{note}, which translates {direction}"

@@ -17,7 +17,7 @@ from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, layout, metrics_file, run_config, tensor_file, training_state
-from seq2seq.runs.checkpoint import WarmStart, weights_header
+from seq2seq.runs.checkpoint import LoadedRun, weights_header
 from seq2seq.runs.training_state import Progress, StateTensors, TrainingState
 from seq2seq.runtime import cuda_graphs, errors, locks, process_group
 from seq2seq.runtime.device import derive_seed, resolve_precision
@@ -160,7 +160,7 @@ def session_data(
 
 
 def new_session(
-    config: Config, device: torch.device, data: SessionData, start: WarmStart | None = None
+    config: Config, device: torch.device, data: SessionData, start: LoadedRun | None = None
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random weights or a warm start."""
     torch.manual_seed(derive_seed(config.seed, 0, 0))
