@@ -1,7 +1,7 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from email import message_from_bytes
 from email.policy import HTTP
@@ -151,11 +151,21 @@ async def _read(service: Service, request: Request, model: type[Body]) -> tuple[
 
 
 def _form(header: str, body: bytes) -> dict[str, object]:
+    """Return the fields of a form; `q` may be a list in JSON, or have the name q[], as in PHP."""
+    is_multipart = header.strip().lower().startswith(_MULTIPART)
     try:
-        is_multipart = header.strip().lower().startswith(_MULTIPART)
-        return _fields(_multipart(header, body) if is_multipart else _urlencoded(body))
+        form = _multipart(header, body) if is_multipart else _urlencoded(body)
     except ValueError:
         raise HTTPException(400, "the form is not valid UTF-8 or has too many fields") from None
+    fields: dict[str, object] = {
+        name: values if len(values) > 1 else values[0] for name, values in form.items()
+    }
+    if "q[]" in form and "q" not in form:
+        fields["q"] = form["q[]"]
+    elif isinstance(text := fields.get("q"), str) and text.startswith("["):
+        with suppress(ValidationError):
+            fields["q"] = TypeAdapter(list[str]).validate_json(text)
+    return fields
 
 
 def _urlencoded(body: bytes) -> dict[str, list[str]]:
@@ -181,19 +191,6 @@ def _multipart(header: str, body: bytes) -> dict[str, list[str]]:
         if isinstance(name, str) and isinstance(content, bytes):
             form.setdefault(name, []).append(content.decode())
     return form
-
-
-def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
-    """Return the fields of a form; `q` may be a list in JSON, or have the name q[], as in PHP."""
-    fields: dict[str, object] = {
-        name: values if len(values) > 1 else values[0] for name, values in form.items()
-    }
-    if "q[]" in form and "q" not in form:
-        fields["q"] = form["q[]"]
-    elif isinstance(text := fields.get("q"), str) and text.startswith("["):
-        with suppress(ValidationError):
-            fields["q"] = TypeAdapter(list[str]).validate_json(text)
-    return fields
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:
