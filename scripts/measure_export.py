@@ -25,7 +25,7 @@ import numpy as np
 from tabulate import tabulate
 
 from seq2seq.data.lines import iter_lines
-from seq2seq.evaluation.metrics import bleu_score
+from seq2seq.evaluation.metrics import score_by
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs
@@ -83,7 +83,7 @@ def searches(
             bleu = float("nan")
             if references:
                 texts = [translation.text for translation in found[name]]
-                bleu = bleu_score(texts, references)
+                bleu = score_by("bleu", texts, references)
             latency = 1000 * statistics.median(alone)
             rows.append([beam_size, name, f"{equal:.2%}", untied, attention, speed, latency, bleu])
     headers = [

@@ -137,7 +137,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
 
     from seq2seq.data.source_profile import LengthLimit
     from seq2seq.model.seq2seq import named_weights
-    from seq2seq.runs.checkpoint import CheckpointHeader, create_run, new_model, save_weights
+    from seq2seq.runs.checkpoint import create_run, new_model, save_weights, weights_header
     from seq2seq.runs.graphs import store_engine
     from seq2seq.runs.layout import BEST
     from seq2seq.runs.run_config import provenance_of
@@ -152,7 +152,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
         }
     weights["projection.bias"][EOS_ID] = 3
     origin = provenance_of(config, vocabularies, model_keys_only=True)
-    save_weights(run / BEST, weights, CheckpointHeader(LengthLimit(0.75, 3), 7, 1.25, origin))
+    save_weights(run / BEST, weights, weights_header(LengthLimit(0.75, 3), 7, 1.25, origin))
     store_engine(run)
     return run
 
@@ -162,14 +162,14 @@ def copy_with_vocabularies(run: Path, other: Path, vocabularies: Vocabularies) -
     import torch
 
     from seq2seq.model.seq2seq import named_weights
-    from seq2seq.runs.checkpoint import CheckpointHeader, create_run, load_model, save_weights
+    from seq2seq.runs.checkpoint import create_run, load_model, save_weights, weights_header
     from seq2seq.runs.layout import BEST
     from seq2seq.runs.run_config import provenance_of
 
     loaded = load_model(run, torch.device("cpu"))
     create_run(other, loaded.config, vocabularies)
     origin = provenance_of(loaded.config, vocabularies, model_keys_only=True)
-    header = CheckpointHeader(loaded.limit, 7, 1.25, origin)
+    header = weights_header(loaded.limit, 7, 1.25, origin)
     save_weights(other / BEST, named_weights(loaded.model), header)
 
 

@@ -8,19 +8,19 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most, and lines to come to. A change that needs more raises the first and says why.
 BUDGETS = {
-    "runtime": (1735, 1680),
+    "runtime": (1727, 1680),
     "config": (1555, 1555),
     "names": (1165, 1165),
     "data": (4480, 4480),
     "model": (2675, 2675),
     "engines": (2380, 2340),  # 40 lines for int8 on processors without VNNI
-    "runs": (1555, 1500),
+    "runs": (1533, 1500),
     "inference": (5060, 3620),
-    "evaluation": (575, 575),
+    "evaluation": (564, 564),
     "training": (2980, 2950),
     "analysis": (2955, 2900),  # 8 lines for attention maps that fit a terminal
-    "serving": (1365, 1150),
-    "cli": (3120, 3095),  # sentences for attention, bases of comparisons
+    "serving": (1325, 1150),
+    "cli": (3105, 3095),  # sentences for attention, bases of comparisons
 }
 MODULES = 197  # at most; to come to: 230
 PRONOUNS = frozenset(

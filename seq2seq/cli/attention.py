@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
+    options.suffix = options.output.suffix.lower() if options.output else ""  # the terminal
     _check(options)
     if options.text:
         report = LineReport("the arguments")
@@ -90,7 +91,7 @@ def _translations(
     from seq2seq.inference.scoring import attend
     from seq2seq.inference.settings import SearchSettings
 
-    by_words = options.words and _suffix(options) != ".align"  # which needs the tokens
+    by_words = options.words and options.suffix != ".align"  # which needs the tokens
     settings = SearchSettings(head_attention=options.heads)
     report, sources = texts[0]
     for start in range(0, len(sources), _BATCH_LINES):
@@ -106,11 +107,6 @@ def _translations(
             yield translation_by_words(translation) if by_words else translation
 
 
-def _suffix(options: argparse.Namespace) -> str:
-    """Return the ending of the output's name, empty for the terminal."""
-    return options.output.suffix.lower() if options.output else ""
-
-
 def _check(options: argparse.Namespace) -> None:
     """Raise UserError for an output that cannot be written and for options that do not match."""
     from seq2seq.analysis.attention.plot import check_plot_path
@@ -123,15 +119,12 @@ def _check(options: argparse.Namespace) -> None:
         input_lines.check_texts("attention", options.input or Path("-"), options.ref)
     if options.ref and options.beam:
         raise UserError("attention -r: -b has no effect on given translations; omit one of them")
-    suffix = _suffix(options)
-    if options.heads and suffix == ".align":
+    if options.heads and options.suffix == ".align":
         raise UserError("attention --heads: .align is one alignment by all heads; omit --heads")
-    if options.gold and suffix != ".align":
+    if options.gold and options.suffix != ".align":
         raise UserError("attention --gold: needs -o FILE.align, the alignments to evaluate")
-    if options.output is None:
-        return
     check_output(options.output, options.input, options.ref, options.gold, runs=options.model)
-    if suffix not in (".json", ".align"):
+    if options.output and options.suffix not in (".json", ".align"):
         check_plot_path(options.output)
 
 
@@ -140,12 +133,11 @@ def _write(
 ) -> list[str]:
     from seq2seq.analysis.attention.plot import as_text, write_attention
 
-    suffix = _suffix(options)
-    if suffix == ".json":
+    if options.suffix == ".json":
         _write_json(options.output, translations)
-    elif suffix == ".align":
+    elif options.suffix == ".align":
         _write_alignments(options, translations, sources)
-    elif suffix:
+    elif options.suffix:
         model = " and ".join(map(str, options.model))
         return write_attention(translations, sources, options.output, model)
     else:

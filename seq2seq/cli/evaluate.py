@@ -193,9 +193,8 @@ def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]
     translate = arguments.load_translator(options).translate
     with progress("translated", len(sources)) as advance:
         translations = translate(sources, options.beam, text_only=True, on_translated=advance)
-    report = LineReport(options.input)
-    report.note_translations(1, translations)
-    report.log()
+    with LineReport(options.input) as report:
+        report.note_translations(1, translations)
     hypotheses = [translation.text for translation in translations]
     if options.output is not None:
         with open_output(options.output) as output:

@@ -128,11 +128,10 @@ def _translate_documents(options: argparse.Namespace, settings: "SearchSettings"
             report = LineReport(name, document.numbers)
             visible = not options.text and not output.on_terminal
             with progress("translated", len(document.lines), visible=visible) as advance:
-                lines, is_plain = document.lines, not document.has_inline_markup
                 translations = translator.translate(
-                    lines,
+                    document.lines,
                     options.beam,
-                    text_only=is_plain,
+                    text_only=not document.has_inline_markup,
                     on_translated=advance,
                     settings=settings,
                 )
@@ -223,18 +222,17 @@ def _open(options: argparse.Namespace) -> Iterator[Iterable[_Row]]:
 
 def _rows(options: argparse.Namespace, lines: Iterable[bytes], name: str) -> Iterable[_Row]:
     """Return the lines with their requirements; raises UserError if files have other numbers."""
-    prefix, files = options.prefix or "", (options.prefix_file, options.constraints)
-    if not any(files):
+    prefix = options.prefix or ""
+    paths = {"prefix": options.prefix_file, "constraints": options.constraints}
+    files = {content: path for content, path in paths.items() if path is not None}
+    if not files:
         return (_Row(line, prefix) for line in lines)
-    named = zip(("prefix", "constraints"), files, strict=True)
-    contents = [(content, path) for content, path in named if path is not None]
-    rule = f"line n must have the {' and '.join(dict(contents))} of input line n, blank for none"
-    texts: list[Any] = [(str(path), iter_lines(path)) for _, path in contents]
+    rule = f"line n must have the {' and '.join(files)} of input line n, blank for none"
+    texts: list[Any] = [(str(path), iter_lines(path)) for path in files.values()]
     rows = []
     for *required, line in in_step([*texts, (name, iter(lines))], rule):
-        by_name = dict(zip(dict(contents), required, strict=True))
-        phrases = by_name.get("constraints", "").split("\t")
-        rows.append(_Row(line, by_name.get("prefix", prefix), phrases))
+        by_name = {"prefix": prefix, "constraints": "", **dict(zip(files, required, strict=True))}
+        rows.append(_Row(line, by_name["prefix"], by_name["constraints"].split("\t")))
     return rows
 
 

@@ -60,9 +60,9 @@ class Resamples:
         for _ in range(self.count):
             yield generator.choice(self.sentences, size=self.sentences, replace=True)
 
-    def scores(self, counts: Counts, score: Callable[[list[float]], float]) -> Scores:
-        """Return the score of each resample, by a function of summed statistics."""
-        return np.array([score(counts[rows].sum(axis=0).tolist()) for rows in self])
+    def scores(self, counts: Counts, score: Callable[[Counts], float]) -> Scores:
+        """Return the score of each resample, by a function of the statistics of its sentences."""
+        return np.array([score(counts[rows]) for rows in self])
 
 
 def seed_name() -> str:

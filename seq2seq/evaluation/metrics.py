@@ -2,6 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -160,27 +161,20 @@ def bleu_counts(
 
 def bleu_of(counts: Counts) -> float:
     """Return the corpus BLEU of counted sentences."""
-    return bleu_of_sums(counts.sum(axis=0).tolist())
-
-
-def bleu_of_sums(sums: list[float]) -> float:
-    """Return the corpus BLEU for the summed statistics of its sentences."""
-    return _score_of_sums(_BLEU, sums)
+    return _score_of(_BLEU, counts)
 
 
 @quiet_sacrebleu()
-def bleu_score(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+def score_by(
+    key: str,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    segmentation: Segmentation = BY_SPACES,
 ) -> float:
-    """Return cased BLEU against one reference per line, without an interval, for validation."""
+    """Return the cased score by one of METRICS against one reference per line, for validation."""
     check_line_counts([("hypotheses", hypotheses), ("references", references)])
-    return float(BLEU(tokenize=tokenize).corpus_score(hypotheses, [references]).score)
-
-
-def chrf_score(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Return chrF2 against one reference per line, without an interval, for validation."""
-    check_line_counts([("hypotheses", hypotheses), ("references", references)])
-    return float(CHRF().corpus_score(hypotheses, [references]).score)
+    metric = METRICS[key].make([references], False, segmentation)
+    return _score_of(metric, _counts(metric, hypotheses))
 
 
 @quiet_sacrebleu()
@@ -235,7 +229,7 @@ def sentence_scores(
     ]
 
 
-_BLEU = BLEU()  # scores sums; its tokenizer is not used
+_BLEU = BLEU()  # scores counted sentences; its tokenizer is not used
 
 
 def _metrics(
@@ -263,8 +257,8 @@ def _counts(metric: Metric, hypotheses: Sequence[str]) -> Counts:
     return np.array(metric._extract_corpus_statistics(hypotheses, None), dtype=np.float64)
 
 
-def _score_of_sums(metric: Metric, sums: list[float]) -> float:
-    return float(metric._compute_score_from_stats(sums).score)
+def _score_of(metric: Metric, counts: Counts) -> float:
+    return float(metric._compute_score_from_stats(counts.sum(axis=0).tolist()).score)
 
 
 def _score(metric: Metric, hypotheses: Sequence[str], resamples: Resamples) -> Score:
@@ -289,10 +283,10 @@ def _resampled(
     metric: Metric, counts: Counts, resamples: Resamples
 ) -> tuple[Resampled, NDArray[np.float64] | None]:
     """Return the score of counted sentences, and those of its resamples if they suffice."""
-    score = _score_of_sums(metric, counts.sum(axis=0).tolist())
+    score = _score_of(metric, counts)
     if not resamples.suffice:
         return Resampled(score, None, None), None
-    drawn = resamples.scores(counts, lambda sums: _score_of_sums(metric, sums))
+    drawn = resamples.scores(counts, partial(_score_of, metric))
     return Resampled(score, float(drawn.mean()), resampling.interval(drawn)), drawn
 
 

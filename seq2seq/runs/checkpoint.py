@@ -5,9 +5,8 @@ Every write is atomic. Weights carry checksums of themselves and the vocabulary,
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,22 +19,9 @@ from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import layout, run_config, tensor_file
-from seq2seq.runs.run_config import StoredRun
+from seq2seq.runs.run_config import Header, StoredRun
 from seq2seq.runtime import errors
 from seq2seq.runtime.files import LONE_SURROGATE, atomic_write
-
-
-class CheckpointHeader(NamedTuple):
-    """Fields that the header of a file of weights records."""
-
-    limit: LengthLimit
-    step: int
-    bleu: float | None  # validation BLEU at this step
-    provenance: run_config.Header
-
-    def to_json(self) -> run_config.Header:
-        limit = asdict(self.limit)
-        return {"limit": limit, "step": self.step, "bleu": self.bleu, **self.provenance}
 
 
 @dataclass(frozen=True)
@@ -62,18 +48,21 @@ def update_config(folder: Path, config: Config) -> None:
         atomic_write(folder / layout.CONFIG, dump_config(config).encode())
 
 
-def save_weights(path: Path, weights: Mapping[str, Tensor], header: CheckpointHeader) -> None:
+def weights_header(limit: LengthLimit, step: int, bleu: float | None, provenance: Header) -> Header:
+    """Return the header of a file of weights; `bleu` is the validation BLEU at this step."""
+    return {"limit": asdict(limit), "step": step, "bleu": bleu, **provenance}
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor], header: Header) -> None:
     """Write the weights of a step; raises RunError if they are not finite, or writing fails."""
     layout.check_weights(path, weights)
     with layout.writing(path):
-        tensor_file.save_tensors(path, weights, header.to_json())
+        tensor_file.save_tensors(path, weights, header)
 
 
-def save_snapshot(
-    folder: Path, weights: Mapping[str, Tensor], header: CheckpointHeader, keep: int
-) -> None:
+def save_snapshot(folder: Path, weights: Mapping[str, Tensor], header: Header, keep: int) -> None:
     """Save the weights of a step, then remove all but the `keep` newest snapshots."""
-    save_weights(folder / f"step-{header.step}.safetensors", weights, header)
+    save_weights(folder / f"step-{header['step']}.safetensors", weights, header)
     layout.remove(layout.snapshots(folder)[:-keep])
 
 
@@ -153,16 +142,8 @@ def _put_weights(model: Seq2Seq, weights: Mapping[str, Tensor]) -> None:
             setattr(module, name, placed[parameter])
 
 
-class WarmStart(NamedTuple):
-    """Model of the run to start from, with its best weights, and its vocabulary."""
-
-    model: Seq2Seq
-    vocabularies: Vocabularies
-    note: str  # for the log
-
-
-def read_warm_start(folder: Path, config: Config) -> WarmStart:
-    """Load vocabulary and best weights of a run to start one of this config; raises UserError."""
+def read_warm_start(folder: Path, config: Config) -> LoadedRun:
+    """Load the best weights of a run to start one of this config; raises UserError."""
     if folder.resolve() == config.run_dir.resolve():
         text = "is run_dir itself; set another run_dir"
         raise errors.UserError(text, argument="init_from", value=folder)
@@ -180,7 +161,11 @@ def read_warm_start(folder: Path, config: Config) -> WarmStart:
         raise errors.UserError(*lines, argument="init_from", value=folder)
     checksums, sampling = vocabulary.checksums_of(run.vocabularies), config.vocabulary.sampling
     vocabularies = vocabulary.load_vocabularies(folder / layout.VOCABULARY, sampling, checksums)
-    note = f"initialised from the vocabulary and the best weights of {folder}"
-    if run.config.data.direction != config.data.direction:
-        note += f", which translates {run.config.data.direction}"
-    return WarmStart(run.model, vocabularies, note)
+    return replace(run, vocabularies=vocabularies)
+
+
+def start_note(start: LoadedRun, config: Config) -> str:
+    """Return a note for the log on the run that one of this config is initialised from."""
+    note = f"initialised from the vocabulary and the best weights of {start.path.parent}"
+    direction = start.config.data.direction
+    return note if direction == config.data.direction else f"{note}, which translates {direction}"

@@ -158,7 +158,6 @@ class Counters:
 class SavedProgress(NamedTuple):
     """Record of a training state, but for its tensors."""
 
-    path: Path
     header: run_config.Header
     counters: Counters
 
@@ -182,7 +181,7 @@ def read_progress(config: Config) -> SavedProgress | None:
         check_format(path, header)
         counters = read_counters(Counters, header, path)
     check_config(config, path, header)
-    return SavedProgress(path, header, counters)
+    return SavedProgress(header, counters)
 
 
 def read_counters(kind: type[C], header: run_config.Header, path: Path) -> C:

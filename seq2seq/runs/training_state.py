@@ -15,7 +15,6 @@ from torch import Tensor
 from seq2seq.config.schema import Config
 from seq2seq.data.source_profile import LengthLimit
 from seq2seq.runs import checkpoint, layout, run_folder, tensor_file
-from seq2seq.runs import run_folder as saved
 from seq2seq.runs.run_config import Header
 from seq2seq.runs.run_folder import Counters
 from seq2seq.runtime.device import has_float64
@@ -72,7 +71,7 @@ class Progress(Counters):
     def from_header(cls, header: Header, path: Path) -> "Progress":
         """Return the progress that a header records; raises DamagedFile if it is malformed."""
         with tensor_file.header_errors(path):
-            progress, recorded = saved.read_counters(cls, header, path), header["progress"]
+            progress, recorded = run_folder.read_counters(cls, header, path), header["progress"]
             objective, nll, tokens = map(float, recorded["losses"])
             scale, streak = map(float, recorded.get("loss_scale", [INITIAL_LOSS_SCALE, 0]))
             progress.losses = torch.tensor([objective, nll, tokens], dtype=torch.float64)
@@ -108,7 +107,7 @@ def save_state(
     for name, moments in zip(state.weights, state.optimizer.values(), strict=True):
         tensors |= {f"{layout.MOMENTS}{key}.{name}": value for key, value in moments.items()}
     header = {
-        saved.FORMAT: saved.STATE_FORMAT,
+        run_folder.FORMAT: run_folder.STATE_FORMAT,
         **progress.to_header(),
         "limit": asdict(limit),
         **provenance,
@@ -124,12 +123,12 @@ def _weights_of(state: StateTensors) -> dict[str, Tensor]:
 
 def read_state(folder: Path) -> TrainingState | None:
     """Read and verify the state to resume from; None if nothing was saved; raises UserError."""
-    path = saved.resumable(folder)
+    path = run_folder.resumable(folder)
     if path is None:
         return None
     with layout.with_recovery_hint(path):
         header, tensors = tensor_file.read_file(path)
-        saved.check_format(path, header)
+        run_folder.check_format(path, header)
         tensor_file.check_finite(path, layout.model_tensors(tensors))
         progress = Progress.from_header(header, path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
@@ -170,5 +169,5 @@ def open_folder(config: Config, resume: bool, overwrite: bool) -> Iterator[OpenF
         checkpoint.check_score_class(config)
         state = read_state(config.run_dir) if resume else None
         if state is not None:
-            saved.check_config(config, state.path, state.header)
+            run_folder.check_config(config, state.path, state.header)
         yield OpenFolder(lock, state)

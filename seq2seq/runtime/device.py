@@ -7,6 +7,7 @@ import re
 import resource
 import sys
 import time
+import timeit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -91,16 +92,12 @@ def _bf16_time() -> float:
 
 def shortest_time(work: Callable[[], object], clock: Callable[[], float]) -> float:
     """Return the shortest of five times of a call, in s, on one thread: it waits for no core."""
-    seconds, threads = [], torch.get_num_threads()
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for _ in range(5):
-            began = clock()
-            work()
-            seconds.append(clock() - began)
+        return min(timeit.repeat(work, timer=clock, repeat=5, number=1))
     finally:
         torch.set_num_threads(threads)
-    return min(seconds)
 
 
 def derive_seed(*parts: int) -> int:

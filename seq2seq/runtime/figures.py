@@ -124,8 +124,7 @@ def _new_axes(title: str, x_label: str, places: int) -> "tuple[Figure, Axes]":
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({"font.family": installed_families(), "font.size": 9}):
-        size = max(SMALL[0], 0.7 * places), SMALL[1]
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure((max(SMALL[0], 0.7 * places), SMALL[1]), layout="constrained")
         axes = figure.add_subplot()
         axes.set_title(title, loc="left", fontsize=10)
         axes.set_xlabel(x_label, color=GREY)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from fastapi import HTTPException, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, ValidationError
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -33,7 +33,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-_RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message["headers"], *_RAW_HEADERS]
+                MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
         self._active += 1

@@ -21,9 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq import __version__
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime.errors import UserError, argument
-from seq2seq.serving import access as guarding
 from seq2seq.serving import libretranslate, page, v1
-from seq2seq.serving.access import MAX_CONNECTIONS, Access, Guard, Limits
+from seq2seq.serving.access import HANDLED, MAX_CONNECTIONS, Access, Guard, Limits, on_error
 from seq2seq.serving.service import LanguagePairs, Service
 from seq2seq.serving.translation_queue import TranslationQueue
 
@@ -62,7 +61,7 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,  # `Guard` drops a final slash
         lifespan=lifespan,
-        exception_handlers=dict.fromkeys(guarding.HANDLED, guarding.on_error),
+        exception_handlers=dict.fromkeys(HANDLED, on_error),
     )
     app.include_router(libretranslate.router(service))
     app.include_router(v1.router(service))

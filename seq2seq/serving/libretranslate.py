@@ -1,7 +1,7 @@
 """API in the shape of LibreTranslate, so that its clients work."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from email import message_from_bytes
 from email.policy import HTTP
@@ -13,11 +13,10 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from seq2seq.data.languages import language_name
-from seq2seq.inference.documents import SourceDocument
 from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES, Client
-from seq2seq.serving.service import AUTO, Body, LanguagePair, Service
+from seq2seq.serving.service import AUTO, Body, Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
 _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
@@ -86,11 +85,15 @@ def router(service: Service) -> APIRouter:
         texts = requests.text_list(body.q)
         documents = await asyncio.to_thread(requests.read_documents, texts, body.format)
         pair = service.pairs.find(body.source, body.target, "\n".join(texts))
-        search = _search(service, pair, body.alternatives, documents)
+        translator = service.pairs[pair]
+        # A beam of another size could change the translation itself.
+        n_best = min(1 + body.alternatives, translator.decoding.beam_size)
+        text_only = n_best == 1 and not any(document.has_inline_markup for document in documents)
+        search = Search(translator, None, n_best, text_only, settings=service.settings)
         lines = [QueuedLine(line) for document in documents for line in document.lines]
         service.check_size(client, search, lines)
         translations = await service.translate(request, search, lines)
-        join, n_best = requests.translated_documents, search.n_best
+        join = requests.translated_documents
         answers = await asyncio.to_thread(join, documents, translations, n_best)
         return JSONResponse(_answer(body, answers, pair.src))
 
@@ -148,11 +151,21 @@ async def _read(service: Service, request: Request, model: type[Body]) -> tuple[
 
 
 def _form(header: str, body: bytes) -> dict[str, object]:
+    """Return the fields of a form; `q` may be a list in JSON, or have the name q[], as in PHP."""
+    is_multipart = header.strip().lower().startswith(_MULTIPART)
     try:
-        is_multipart = header.strip().lower().startswith(_MULTIPART)
-        return _fields(_multipart(header, body) if is_multipart else _urlencoded(body))
+        form = _multipart(header, body) if is_multipart else _urlencoded(body)
     except ValueError:
         raise HTTPException(400, "the form is not valid UTF-8 or has too many fields") from None
+    fields: dict[str, object] = {
+        name: values if len(values) > 1 else values[0] for name, values in form.items()
+    }
+    if "q[]" in form and "q" not in form:
+        fields["q"] = form["q[]"]
+    elif isinstance(text := fields.get("q"), str) and text.startswith("["):
+        with suppress(ValidationError):
+            fields["q"] = TypeAdapter(list[str]).validate_json(text)
+    return fields
 
 
 def _urlencoded(body: bytes) -> dict[str, list[str]]:
@@ -178,29 +191,6 @@ def _multipart(header: str, body: bytes) -> dict[str, list[str]]:
         if isinstance(name, str) and isinstance(content, bytes):
             form.setdefault(name, []).append(content.decode())
     return form
-
-
-def _fields(form: Mapping[str, list[str]]) -> dict[str, object]:
-    """Return the fields of a form; `q` may be a list in JSON, or have the name q[], as in PHP."""
-    fields: dict[str, object] = {
-        name: values if len(values) > 1 else values[0] for name, values in form.items()
-    }
-    if "q[]" in form and "q" not in form:
-        fields["q"] = form["q[]"]
-    elif isinstance(text := fields.get("q"), str) and text.startswith("["):
-        with suppress(ValidationError):
-            fields["q"] = TypeAdapter(list[str]).validate_json(text)
-    return fields
-
-
-def _search(
-    service: Service, pair: LanguagePair, alternatives: int, documents: Sequence[SourceDocument]
-) -> Search:
-    """Return the search of a request: alternatives must not change the translation itself."""
-    translator = service.pairs[pair]
-    n_best = min(1 + alternatives, translator.decoding.beam_size)
-    text_only = n_best == 1 and not any(document.has_inline_markup for document in documents)
-    return Search(translator, None, n_best, text_only, settings=service.settings)
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:

@@ -55,15 +55,11 @@ def router(service: Service) -> APIRouter:
         return HTMLResponse(text)
 
     @routes.get("/static/{name}")
-    async def static_file(name: str) -> Response:
+    @routes.get("/favicon.ico")  # asked for by a browser that shows the API's description
+    async def static_file(name: str = "icon.svg") -> Response:
         if name not in static:
             raise HTTPException(404, "Not Found")
         return Response(static[name], media_type=_STATIC.get(name, "text/css"))
-
-    @routes.get("/favicon.ico")
-    async def favicon() -> Response:
-        """Return the icon to a browser that shows no page of ours, but the API's description."""
-        return await static_file("icon.svg")
 
     return routes
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import HTTPException, Request
-from pydantic import BaseModel, FailFast, ValidationError, WrapValidator
+from pydantic import BaseModel, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect
 
@@ -55,18 +55,18 @@ class LanguagePairs(dict[LanguagePair, Translator]):
         """
         src = None if src == AUTO else src
         codes = (("from", src), ("to", tgt))
-        named = [f"{word} {code}" for word, code in codes if code is not None]
-        fitting: list[LanguagePair] = []
+        named = " ".join(f"{word} {code}" for word, code in codes if code is not None)
         for form in (str, languages.folded, languages.language):
             wishes = [None if code is None else form(code) for code in (src, tgt)]
-            fitting = fitting or [
+            fitting = [
                 pair
                 for pair in self
                 if all(wish in (None, form(code)) for wish, code in zip(wishes, pair, strict=True))
             ]
-        if not fitting:
-            asked = " ".join(named)
-            raise UserError(f"source, target: no model translates {asked}; there is {self}")
+            if fitting:
+                break
+        else:
+            raise UserError(f"source, target: no model translates {named}; there is {self}")
         if len(fitting) > 1 and src is None and named and text:
             sources = self.detected(text)
             fitting = [pair for pair in fitting if pair.src in sources] or fitting
@@ -101,13 +101,7 @@ def load_pairs(runs: Sequence[str], options: ModelOptions = DEFAULT_OPTIONS) -> 
     return LanguagePairs({key: Translator.load_with([run], options) for key, run in places.items()})
 
 
-class _First(FailFast):
-    """Validation that ends with the first wrong item; hashable, as parts of unions have to be."""
-
-    __hash__ = object.__hash__
-
-
-Items = Annotated[list[Item], _First()]
+Items = Annotated[list[Item], Field(fail_fast=True)]
 
 
 def _checked(value: object, validate: Callable[[object], str | list[str]]) -> str | list[str]:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from fastapi import HTTPException
@@ -77,23 +77,15 @@ class Search:
 
 @dataclass(eq=False)
 class _Waiting:
-    """Request in the queue and its translations so far; `started` lines are or were in a batch."""
+    """Request in the queue: its lines that no batch has taken, and its translations so far."""
 
     search: Search
-    lines: Sequence[QueuedLine]
+    lines: deque[QueuedLine]
     answer: "asyncio.Future[list[Translation]]"
-    started: int = 0
     translations: list[Translation] = field(default_factory=list)
 
-    @property
-    def left(self) -> int:
-        """Number of lines that no batch has taken."""
-        return len(self.lines) - self.started
 
-
-class _Share(NamedTuple):
-    waiting: _Waiting
-    lines: Sequence[QueuedLine]
+_Batch = dict[_Waiting, list[QueuedLine]]  # lines of each request
 
 
 class TranslationQueue:
@@ -108,7 +100,7 @@ class TranslationQueue:
         self._max_lines = max_lines
         self.waiting, self.translated = 0, 0  # lines accepted and not yet translated; translated
         self.is_open = True
-        self._requests: deque[_Waiting] = deque()
+        self._requests: list[_Waiting] = []  # with lines that no batch has taken
         self._thread = ThreadPoolExecutor(1, "translation")
         self._work: asyncio.Task[None] | None = None
 
@@ -130,7 +122,7 @@ class TranslationQueue:
             return []
         if self.waiting + len(lines) > self._max_lines:
             raise HTTPException(503, "the queue is full; try again in 1 s", {"Retry-After": "1"})
-        waiting = _Waiting(search, lines, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(search, deque(lines), asyncio.get_running_loop().create_future())
         self._requests.append(waiting)
         self.waiting += len(lines)
         if self._work is None or self._work.done():
@@ -145,75 +137,68 @@ class TranslationQueue:
         """Remove a request that needs no more lines; no effect on a finished one."""
         if waiting in self._requests:
             self._requests.remove(waiting)
-            self.waiting -= waiting.left
+            self.waiting -= len(waiting.lines)
 
     async def _translate_all(self) -> None:
         while self._requests:
             await self._translate(self._take())
 
-    def _take(self) -> list[_Share]:
-        """Return lines of the requests that can share a batch with the first one."""
+    def _take(self) -> _Batch:
+        """Take lines of the requests that can share a batch with the first one.
+
+        Other requests go before the remaining lines of these.
+        """
         search = self._requests[0].search
-        sharing = [waiting for waiting in self._requests if waiting.search == search]
-        share = max(MIN_SHARE, BATCH_LINES // len(sharing))
-        ends = {waiting: waiting.started for waiting in sharing}
-        weight = search.weight
-        room, characters = BATCH_LINES / weight, BATCH_CHARACTERS / weight
+        batch: _Batch = {waiting: [] for waiting in self._requests if waiting.search == search}
+        share = max(MIN_SHARE, BATCH_LINES // len(batch))
+        room, characters = BATCH_LINES / search.weight, BATCH_CHARACTERS / search.weight
         for most in (share, BATCH_LINES):  # a share for everyone, then what fits
-            for waiting in sharing:
-                while ends[waiting] < min(waiting.started + most, len(waiting.lines)):
-                    if room <= 0 or characters <= 0:
-                        break
+            for waiting, lines in batch.items():
+                while waiting.lines and len(lines) < most and room > 0 and characters > 0:
+                    lines.append(waiting.lines.popleft())
                     room -= 1
-                    characters -= waiting.lines[ends[waiting]].characters
-                    ends[waiting] += 1
-        return [self._start(waiting, end) for waiting, end in ends.items() if end > waiting.started]
+                    characters -= lines[-1].characters
+        batch = {waiting: lines for waiting, lines in batch.items() if lines}
+        others = [waiting for waiting in self._requests if waiting not in batch]
+        self._requests = others + [waiting for waiting in batch if waiting.lines]
+        return batch
 
-    def _start(self, waiting: _Waiting, end: int) -> _Share:
-        """Take the lines of a request before `end`; others go before the rest of it."""
-        lines = waiting.lines[waiting.started : end]
-        waiting.started = end
-        self._requests.remove(waiting)
-        if waiting.left:
-            self._requests.append(waiting)
-        return _Share(waiting, lines)
-
-    async def _translate(self, batch: list[_Share]) -> None:
+    async def _translate(self, batch: _Batch) -> None:
         """Translate a batch and answer its requests; one that fails does not fail the others."""
         call = asyncio.get_running_loop().run_in_executor(self._thread, self._search, batch)
         try:
             translations = iter(await call)
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, _AbandonedError):
-                for share in batch:
-                    await self._translate([share])
+                for waiting, lines in batch.items():
+                    await self._translate({waiting: lines})
                 return
             if not isinstance(error, UserError | _AbandonedError):
                 console.logger.exception("a request could not be translated")
-            for waiting, lines in batch:
+            for waiting, lines in batch.items():
                 self.waiting -= len(lines)
                 self._drop(waiting)
                 if not waiting.answer.done():  # cancelled, or timed out
                     waiting.answer.set_exception(error)
             return
-        for waiting, lines in batch:
+        for waiting, lines in batch.items():
             self.waiting -= len(lines)
             self.translated += len(lines)
             waiting.translations += islice(translations, len(lines))
-            if not (waiting.left or waiting.answer.done()):
+            if not (waiting.lines or waiting.answer.done()):
                 waiting.answer.set_result(waiting.translations)
 
-    def _search(self, batch: list[_Share]) -> list[Translation]:
-        search = batch[0].waiting.search
-        lines = [line for share in batch for line in share.lines]
+    def _search(self, batch: _Batch) -> list[Translation]:
+        search = next(iter(batch)).search
+        lines = list(chain(*batch.values()))
 
         def check() -> None:
-            if all(share.waiting.answer.cancelled() for share in batch):
+            if all(waiting.answer.cancelled() for waiting in batch):
                 raise _AbandonedError
 
         with cancellation.cancellable(check):
             return search.translator.translate(
                 [line.text for line in lines],
-                text_only=all(share.waiting.search.text_only for share in batch),
+                text_only=all(waiting.search.text_only for waiting in batch),
                 **search.arguments(lines),
             )

@@ -23,9 +23,7 @@ from seq2seq.serving.access import RESPONSES
 from seq2seq.serving.service import JSON, Items, LanguagePair, Service, Texts
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
-MAX_HYPOTHESES = 100  # beam size or samples: each multiplies the cost of a line
-
-Hypotheses = Annotated[int, Field(ge=1, le=MAX_HYPOTHESES)]
+Hypotheses = Annotated[int, Field(ge=1, le=100)]  # each multiplies the cost of a line
 
 
 def _setting(name: str, default: Any) -> Any:

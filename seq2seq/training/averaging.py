@@ -16,7 +16,7 @@ from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
-from seq2seq.runs.checkpoint import CheckpointHeader, LoadedRun
+from seq2seq.runs.checkpoint import LoadedRun, weights_header
 from seq2seq.runs.engine_folder import check_fit
 from seq2seq.runs.run_config import provenance_of, that_change_weights
 from seq2seq.runtime.console import one_line, progress_bar
@@ -188,7 +188,7 @@ def save_average(
         check_destination(folder, [run.path for run in checkpoints], overwrite)
         run_folder.clear(folder)
         step = max(run.step for run in checkpoints)
-        header = CheckpointHeader(first.limit, step, bleu, provenance)
+        header = weights_header(first.limit, step, bleu, provenance)
         placed = config.model_copy(update={"run_dir": folder})
         try:
             checkpoint.create_run(folder, placed, vocabularies)

@@ -12,7 +12,7 @@ from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
-from seq2seq.runs.checkpoint import WarmStart, read_warm_start
+from seq2seq.runs.checkpoint import LoadedRun, read_warm_start, start_note
 from seq2seq.runs.training_state import OpenFolder, TrainingState, read_state
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
@@ -51,7 +51,7 @@ def prepare(
         session.save_state()  # from here on, a resumed run always finds a state
     repairs = [] if state is None else _reopen(session, state)
     notes = [*_describe(session, source.blank), *source.notes, *repairs]
-    notes += [] if start is None else [start.note]
+    notes += [] if start is None else [start_note(start, config)]
     valid = data.valid
     suspicions = (
         same_sides(source.text, source.same),
@@ -66,7 +66,7 @@ def prepare(
 def _read(
     config: Config,
     state: TrainingState | None,
-    start: WarmStart | None = None,
+    start: LoadedRun | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> tuple[SessionData, TrainingData]:
     """Read the texts of a run; the main process checks them against those of the state."""
@@ -83,7 +83,7 @@ def _read(
 
 
 def _vocabularies(
-    config: Config, source: TrainingData, state: TrainingState | None, start: WarmStart | None
+    config: Config, source: TrainingData, state: TrainingState | None, start: LoadedRun | None
 ) -> Vocabularies:
     """Return the vocabularies of the state or of the warm start, or new ones."""
     if state is not None:

@@ -17,7 +17,7 @@ from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, layout, metrics_file, run_config, tensor_file, training_state
-from seq2seq.runs.checkpoint import CheckpointHeader, WarmStart
+from seq2seq.runs.checkpoint import LoadedRun, weights_header
 from seq2seq.runs.training_state import Progress, StateTensors, TrainingState
 from seq2seq.runtime import cuda_graphs, errors, locks, process_group
 from seq2seq.runtime.device import derive_seed, resolve_precision
@@ -77,7 +77,7 @@ class TrainingSession:
         config, data, folder = self.config, self.data, self.config.run_dir
         provenance = run_config.provenance_of(config, data.vocabularies, model_keys_only=True)
         provenance[run_config.SOURCE] = asdict(data.source)
-        header = CheckpointHeader(data.limit, self.progress.step, bleu, provenance)
+        header = weights_header(data.limit, self.progress.step, bleu, provenance)
         if best:
             checkpoint.save_weights(folder / layout.BEST, named_weights(self.model), header)
         if keep := config.training.keep:
@@ -160,7 +160,7 @@ def session_data(
 
 
 def new_session(
-    config: Config, device: torch.device, data: SessionData, start: WarmStart | None = None
+    config: Config, device: torch.device, data: SessionData, start: LoadedRun | None = None
 ) -> TrainingSession:
     """Return a session in memory before its first step, with random weights or a warm start."""
     torch.manual_seed(derive_seed(config.seed, 0, 0))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data import batching, corpus, padding
-from seq2seq.evaluation.metrics import bleu_score, chrf_score
+from seq2seq.evaluation.metrics import score_by
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
@@ -47,7 +47,7 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
     with averaged_weights(session):
         scores = ValidationScores(valid_loss(session), valid_bleu(session))
         if settings.metric.name == "chrf":
-            chrf = chrf_score(session.hypotheses, session.data.valid.tgt)
+            chrf = score_by("chrf", session.hypotheses, session.data.valid.tgt)
             scores = scores._replace(chrf=chrf)
         # Weights with a fault can never be the best.
         fault = loss_fault("validation", scores.loss) or non_finite(named_weights(session.model))
@@ -125,8 +125,8 @@ def greedy_bleu(
     except errors.RunError:
         texts = [""] * len(sources)
     hypotheses = group.gather_shares(texts)
-    tokenize = segmentation_of(tgt_lang, [text.tgt]).tokenize
-    return bleu_score(hypotheses, text.tgt, tokenize), hypotheses
+    segmentation = segmentation_of(tgt_lang, [text.tgt])
+    return score_by("bleu", hypotheses, text.tgt, segmentation), hypotheses
 
 
 @contextmanager

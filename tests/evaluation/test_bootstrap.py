@@ -43,7 +43,7 @@ def test_bleu_of_any_part_equals_that_of_sacrebleu(lowercase: bool) -> None:
 
 
 def resampled(counts: Counts, count: int | None = None) -> np.ndarray:
-    return Resamples(len(counts), count).scores(counts, metrics.bleu_of_sums)
+    return Resamples(len(counts), count).scores(counts, metrics.bleu_of)
 
 
 def test_the_resamples_equal_those_of_sacrebleu() -> None:
@@ -63,7 +63,7 @@ def test_all_resamples_use_the_seed_of_the_environment(monkeypatch: pytest.Monke
     assert (resampled(counts, 30) != default).any()
     monkeypatch.setenv("SACREBLEU_SEED", "none")
     drawn_once = Resamples(60, 30)
-    first, second = (drawn_once.scores(counts, metrics.bleu_of_sums) for _ in range(2))
+    first, second = (drawn_once.scores(counts, metrics.bleu_of) for _ in range(2))
     np.testing.assert_array_equal(first, second)
     assert (resampled(counts, 30) != resampled(counts, 30)).any()
 

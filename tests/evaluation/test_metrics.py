@@ -15,11 +15,11 @@ import pytest
 from seq2seq.cli.evaluate import as_json, as_table
 from seq2seq.evaluation.bootstrap import MIN_SENTENCES, seed_name
 from seq2seq.evaluation.metrics import (
-    bleu_score,
     check_line_counts,
     compare,
     not_nfc_note,
     score,
+    score_by,
     tokenized_note,
 )
 from seq2seq.evaluation.segmentation import Segmentation, check_tokenizer
@@ -159,7 +159,7 @@ def test_lowercase_applies_to_every_metric() -> None:
 
 def test_validation_score_is_the_bleu_of_score() -> None:
     expected = score(SYSTEM, [REFERENCE], bootstrap=0)["bleu"].score
-    assert bleu_score(SYSTEM, REFERENCE) == expected
+    assert score_by("bleu", SYSTEM, REFERENCE) == expected
 
 
 def test_blank_lines_are_scored_on_both_sides() -> None:
@@ -228,7 +228,7 @@ def test_references_that_are_not_nfc_give_a_note_and_are_unchanged() -> None:
     normal = [unicodedata.normalize("NFC", line) for line in references]
     assert not_nfc_note("test.mr", normal) is None
     hypotheses = [normal[0], *SYSTEM[1:]]
-    assert bleu_score(hypotheses, references) < bleu_score(hypotheses, normal)
+    assert score_by("bleu", hypotheses, references) < score_by("bleu", hypotheses, normal)
 
 
 def test_the_table_shows_all_fields_of_the_scores() -> None:

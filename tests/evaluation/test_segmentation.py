@@ -51,7 +51,7 @@ def test_identical_text_without_spaces_has_the_full_score(script: str, code: str
     assert scores["bleu"].score == pytest.approx(100)
     assert scores["ter"].score == 0
     assert f"tok:{found.tokenize}|" in scores["bleu"].signature
-    assert metrics.bleu_score(references, references, found.tokenize) == pytest.approx(100)
+    assert metrics.score_by("bleu", references, references, found) == pytest.approx(100)
     note = found.note()
     assert note is not None
     assert str(found.script) in note

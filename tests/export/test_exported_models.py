@@ -32,7 +32,7 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs import graphs as export_module
-from seq2seq.runs.checkpoint import CheckpointHeader, create_run, new_model, save_weights
+from seq2seq.runs.checkpoint import create_run, new_model, save_weights, weights_header
 from seq2seq.runs.graphs import export_runs
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.run_config import SOURCE, provenance_of
@@ -84,7 +84,7 @@ def make_run(
         weights[name] = (weights[name] * factor).clamp(-3e38, 3e38)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
     described = {SOURCE: asdict(source)}
-    header = CheckpointHeader(LengthLimit(0.75, 3), 7, 1.25, origin | described)
+    header = weights_header(LengthLimit(0.75, 3), 7, 1.25, origin | described)
     save_weights(folder / BEST, weights, header)
     return folder
 

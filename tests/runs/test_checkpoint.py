@@ -24,13 +24,7 @@ from seq2seq.data.source_profile import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary, load_vocabularies
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint
-from seq2seq.runs.checkpoint import (
-    CheckpointHeader,
-    create_run,
-    load_model,
-    new_model,
-    save_weights,
-)
+from seq2seq.runs.checkpoint import create_run, load_model, new_model, save_weights, weights_header
 from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY
 from seq2seq.runs.run_config import provenance_of, read_config
 from seq2seq.runs.training_state import (
@@ -123,7 +117,7 @@ class State:
     def save_best(self, folder: Path) -> None:
         origin = provenance_of(self.config, self.vocabularies, model_keys_only=True)
         step, bleu = PROGRESS.step, PROGRESS.best_score
-        header = CheckpointHeader(LIMIT, step, bleu, origin)
+        header = weights_header(LIMIT, step, bleu, origin)
         save_weights(folder / BEST, named_weights(self.model), header)
 
     def load(self, folder: Path) -> TrainingState:
@@ -186,7 +180,7 @@ def test_best_weights_are_restored_bitwise(
     model = random_model(config, vocabularies, seed=5)
     create_run(tmp_path, config, vocabularies)
     origin = provenance_of(config, vocabularies, model_keys_only=True)
-    header = CheckpointHeader(LIMIT, 17, 1.5, origin)
+    header = weights_header(LIMIT, 17, 1.5, origin)
     save_weights(tmp_path / BEST, named_weights(model), header)
 
     run = load_model(tmp_path, CPU)

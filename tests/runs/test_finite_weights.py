@@ -9,12 +9,12 @@ import torch
 from seq2seq.cli.main import main
 from seq2seq.data.source_profile import LengthLimit
 from seq2seq.runs.checkpoint import (
-    CheckpointHeader,
     best_is_intact,
     load_model,
     read_warm_start,
     save_snapshot,
     save_weights,
+    weights_header,
 )
 from seq2seq.runs.layout import BEST, LAST, PREVIOUS
 from seq2seq.runs.tensor_file import read_file, save_tensors
@@ -90,9 +90,9 @@ def test_no_writer_saves_non_finite_weights(tmp_path: Path) -> None:
     weights = {"good": torch.ones(2), "bad": torch.tensor([1.0, VALUES[1]])}
     limit = LengthLimit(1.0, 3)
     with pytest.raises(RunError, match="not written, because tensor bad is not finite"):
-        save_weights(tmp_path / BEST, weights, CheckpointHeader(limit, 1, 1.0, {}))
+        save_weights(tmp_path / BEST, weights, weights_header(limit, 1, 1.0, {}))
     with pytest.raises(RunError, match="tensor bad"):
-        save_snapshot(tmp_path, weights, CheckpointHeader(limit, 1, 1.0, {}), 2)
+        save_snapshot(tmp_path, weights, weights_header(limit, 1, 1.0, {}), 2)
     moments = {weight: {"moment": torch.zeros(2)} for weight in weights.values()}
     with pytest.raises(RunError, match="tensor bad"):
         save_state(tmp_path, StateTensors(weights, {}, moments), Progress(), limit, {})

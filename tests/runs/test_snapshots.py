@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from seq2seq.data.source_profile import LengthLimit
-from seq2seq.runs.checkpoint import CheckpointHeader, save_snapshot
+from seq2seq.runs.checkpoint import save_snapshot, weights_header
 from seq2seq.runs.layout import remove_snapshots, snapshot_step, snapshots
 from seq2seq.runs.run_folder import remove_parts
 from seq2seq.runs.tensor_file import read_header, read_tensors
@@ -24,7 +24,7 @@ OTHERS = (
 
 def save(folder: Path, step: int, keep: int) -> None:
     limit, weights = LengthLimit(1.5, 4), {"w": torch.full((2, 3), float(step))}
-    header = CheckpointHeader(limit, step, step / 8, {"config": {}, "vocabulary": {}})
+    header = weights_header(limit, step, step / 8, {"config": {}, "vocabulary": {}})
     save_snapshot(folder, weights, header, keep)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
 from seq2seq.model.seq2seq import named_weights
-from seq2seq.runs.checkpoint import load_model, read_warm_start
+from seq2seq.runs.checkpoint import load_model, read_warm_start, start_note
 from seq2seq.runs.layout import BEST, LAST, LOG
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_tensors
@@ -132,7 +132,7 @@ def test_the_log_reports_other_languages(small_corpus: Path, first: Path) -> Non
     config = other(small_corpus, "data.src_lang=nl", "data.tgt_lang=en")
     start = read_warm_start(first, config)
     known = load_model(first, CPU).config.data
-    note = start.note
+    note = start_note(start, config)
     assert note.endswith(f"of {first}, which translates {known.src_lang} to {known.tgt_lang}")
 
 

@@ -47,7 +47,7 @@ from seq2seq.training.loss import Losses
 from seq2seq.cli.main import main
 
 torch.set_num_threads(1)
-taken, scored, read = training.train_step, validation.bleu_score, preparation.valid_text
+taken, scored, read = training.train_step, validation.score_by, preparation.valid_text
 loss_of = step_module.batch_loss
 
 def watched(log, inject):
@@ -141,10 +141,10 @@ def run(number, call):
             valid = read(*arguments)
             return dataclasses.replace(valid, src=valid.src[1:], tgt=valid.tgt[1:])
         preparation.valid_text = fewer
-    def score(hypotheses, references, tokenize):
+    def score(key, hypotheses, *references):
         Path(f"{log}.hypotheses").write_text(json.dumps(hypotheses))
-        return scored(hypotheses, references, tokenize)
-    validation.bleu_score = score
+        return scored(key, hypotheses, *references)
+    validation.score_by = score
     other = call["fault"] == "other config" and number == 1
     return main(call["arguments"] + ["training.learning_rate=0.3"] * other)
 

@@ -51,7 +51,7 @@ def check(run: Path, folder: Path, lines: int, requests: int, clients: int) -> N
     )
 
     def counted(queue: TranslationQueue, batch: Any) -> list[Translation]:
-        sizes.append(sum(len(share.lines) for share in batch))
+        sizes.append(sum(map(len, batch.values())))
         return search(queue, batch)
 
     with pytest.MonkeyPatch.context() as patch:

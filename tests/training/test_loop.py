@@ -27,7 +27,7 @@ from seq2seq.config.schema import Config, TrainingConfig, load_config
 from seq2seq.data.batching import EpochOrder
 from seq2seq.data.corpus import read_pairs
 from seq2seq.data.padding import Batch, make_batch
-from seq2seq.evaluation.metrics import chrf_score
+from seq2seq.evaluation.metrics import score_by
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import graphs, tensor_file
@@ -910,9 +910,9 @@ def test_validation_scores_the_lines_that_evaluate_scores(
     edit_lines(folder / "valid.src", {4: " \t", 7: ""})
     edit_lines(folder / "valid.tgt", {2: "\u3000", 7: ""})
     scored = []
-    monkeypatch.setattr(validation, "bleu_score", lambda *texts: scored.append(texts) or 1.5)
+    monkeypatch.setattr(validation, "score_by", lambda *texts: scored.append(texts) or 1.5)
     run = trained(small_corpus, "training.max_steps=2")
-    (hypotheses, references, _), *_ = scored
+    (_, hypotheses, references, _), *_ = scored
     files = ("-i", str(folder / "valid.src"), "-r", str(folder / "valid.tgt"))
     output = folder / "out"
     assert main(["evaluate", "-m", str(run), *files, "-b", "1", "-o", str(output)]) == 0
@@ -1029,7 +1029,7 @@ def test_chrf_and_loss_select_weights_too(small_corpus: Path) -> None:
     )
     best = state_of(run / LAST)[0]["progress"]
     hypotheses = [each.text for each in found]
-    wanted = chrf_score(hypotheses, read_pairs(config.data.valid).tgt)
+    wanted = score_by("chrf", hypotheses, read_pairs(config.data.valid).tgt)
     assert best["best_score"] == pytest.approx(wanted)
     assert f"chrF {line['valid_chrf']:.1f}" in log_of(run)
     assert f"Best validation chrF {wanted:.1f} (greedy) at step {best['best_step']}" in log_of(run)

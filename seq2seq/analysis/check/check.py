@@ -19,7 +19,7 @@ from seq2seq.data.batching import encode_pairs
 from seq2seq.data.corpus import ParallelText, check_directions, joined, source_name, tagged, usable
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import check_tags
-from seq2seq.runs.checkpoint import WarmStart, check_score_class, read_warm_start
+from seq2seq.runs.checkpoint import LoadedRun, check_score_class, read_warm_start
 from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
 from seq2seq.runtime.device import choose_device, deterministic
@@ -116,7 +116,7 @@ def _parts(
 
 
 def _session(
-    config: Config, device: torch.device, texts: dict[str, ParallelText], start: WarmStart | None
+    config: Config, device: torch.device, texts: dict[str, ParallelText], start: LoadedRun | None
 ) -> TrainingSession:
     """Return a session in memory, as training would start it."""
     data, files = config.data, files_by_name(config.data)

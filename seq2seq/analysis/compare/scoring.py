@@ -127,7 +127,7 @@ def _resampled_means(
     if not resamples.suffice:
         return None
     counts = (run.output.text.counts for run in runs)
-    drawn = [resamples.scores(sentences, metrics.bleu_of_sums) for sentences in counts]
+    drawn = [resamples.scores(sentences, metrics.bleu_of) for sentences in counts]
     return np.asarray(np.stack(drawn).mean(axis=0))
 
 
