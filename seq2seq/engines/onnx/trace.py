@@ -155,43 +155,32 @@ def _layer_graph(layer: RecurrentLayer) -> Graph:
     return _export(layer, step, inputs, "batch")
 
 
-class _Recorded(torch.autograd.Function):
-    """All steps of a recurrent layer, given gates [S, B, G] and its state; in a graph one operator.
-
-    Returns hidden states and cells [S, B, *].
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ARG004
-        number: int,  # noqa: ARG004
-        hidden_size: int,
-        cell_size: int,
-        gates: Tensor,
-        *state: Tensor,  # noqa: ARG004
-    ) -> tuple[Tensor, Tensor]:
-        return gates[..., :hidden_size].clone(), gates[..., :cell_size].clone()
-
-    @staticmethod
-    def symbolic(
-        graph: Any, number: int, hidden_size: int, cell_size: int, gates: Any, *state: Any
-    ) -> Any:
-        results = graph.op(f"seq2seq::{_RECURRENCE}", *state, gates, layer_i=number, outputs=2)
-        for result, size in zip(results, (hidden_size, cell_size), strict=True):
-            result.setType(gates.type().with_sizes([None, None, size]))
-        return results
-
-
 @contextmanager
 def _recorded(model: Seq2Seq) -> Iterator[list[RecurrentLayer]]:
     """Record each recurrent layer of the encoder as one operator; yield the layers."""
     layers = [layer for stack in model.encoder.directions for layer in stack]
 
     def recorded(layer: RecurrentLayer, number: int) -> Any:
+        sizes = layer.hidden_size, layer.cell_size
+
+        class Steps(torch.autograd.Function):
+            """Hidden states and cells [S, B, *], given gates [S, B, G] and the first state."""
+
+            @staticmethod
+            def forward(_: Any, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+                return tuple(gates[..., :size].clone() for size in sizes)
+
+            @staticmethod
+            def symbolic(graph: Any, gates: Any, *state: Any) -> Any:
+                inputs = *state, gates
+                results = graph.op(f"seq2seq::{_RECURRENCE}", *inputs, layer_i=number, outputs=2)
+                for result, size in zip(results, sizes, strict=True):
+                    result.setType(gates.type().with_sizes([None, None, size]))
+                return results
+
         def run(inputs: Tensor, state: Sequence[Tensor], pad_mask: Tensor) -> tuple[Tensor, Tensor]:
-            sizes, parts = (layer.hidden_size, layer.cell_size), state[: 1 + layer.has_cell]
-            gates = layer.gates(inputs).transpose(0, 1)
-            results = _Recorded.apply(number, *sizes, gates, *parts)  # type: ignore[no-untyped-call]
+            gates, parts = layer.gates(inputs).transpose(0, 1), state[: 1 + layer.has_cell]
+            results = Steps.apply(gates, *parts)  # type: ignore[no-untyped-call]
             hiddens, cells = (result.transpose(0, 1) for result in results)
             return hiddens, last_of(cells, (~pad_mask).sum(dim=1))
 
