@@ -12,7 +12,7 @@ from benchmarking.machine import peak_mib
 from benchmarking.standard import Work, work
 from seq2seq.config.schema import Config
 from seq2seq.data.padding import Batch, make_batch
-from seq2seq.engines.torch.graphs import engine_for
+from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.model.builder import build_model
@@ -175,7 +175,7 @@ def search_speed(name: str, precision: str, beam: int, sentences: int, device: s
     with torch.no_grad():
         session.model.projection.bias[2:4] = -1e4  # no end-of-sentence before the limit
     model = session.model.eval()
-    engine = engine_for(model.half() if precision == "float16" else model, session.device)
+    engine = TorchEngine(model.half() if precision == "float16" else model, session.device)
     rng = np.random.default_rng(3)
     sizes = lengths(sentences, seed=4)[:, 0].tolist()
     sources = [rng.integers(FIRST_ID, MODELS[name][0], n).tolist() for n in sizes]

@@ -52,10 +52,6 @@ class Rows:
     size: int = 1  # hypotheses per sentence
     options: StepOptions = DEFAULT_OPTIONS
 
-    def of(self, memory: Any, state: Any) -> "Rows":
-        """Return as many rows with another memory and state; `replace` takes longer."""
-        return Rows(memory, state, self.count, self.size, self.options)
-
 
 class Sampling(NamedTuple):
     """Draw tokens at random instead of searching for the best."""
@@ -192,7 +188,7 @@ class Engine(ABC):
 
     def select(self, rows: Rows, parents: Array) -> Rows:
         """Return the rows whose states are those of `parents` [N], each a row of the same slot."""
-        return rows.of(rows.memory, rows.state.select(self.places(parents)))
+        return replace(rows, state=rows.state.select(self.places(parents)))
 
     @abstractmethod
     def step(self, rows: Rows, ids: Array) -> Any:

@@ -158,8 +158,8 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
 
 def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     with _needs_train(paths[0]):
-        from seq2seq.engines.torch.engine import Ensemble
-        from seq2seq.engines.torch.graphs import engine_for
+        from seq2seq.engines.torch.engine import TorchEngine
+        from seq2seq.engines.torch.ensemble import Ensemble
         from seq2seq.runs.checkpoint import load_model
         from seq2seq.runs.graphs import check_runs
         from seq2seq.runtime.device import choose_device
@@ -176,7 +176,7 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     runs = [load_model(path, device) for path in paths]
     check_runs(runs)
     models = [run.model.half() if options.float16 else run.model for run in runs]
-    engine = engine_for(models[0] if len(models) == 1 else Ensemble(models), device)
+    engine = TorchEngine(models[0] if len(models) == 1 else Ensemble(models), device)
     return {"engine": engine, "device": device, **_of_run(runs[0], options)}
 
 

@@ -68,7 +68,7 @@ class Encoder(nn.Module):
         for layers in zip(*self.directions, strict=True):
             ends = []
             for layer, is_reversed in zip(layers, self.reversed, strict=True):
-                start = layer.zero_state(len(src_lengths))
+                start = layer.zero_state(src_lengths.shape[0])
                 read = _reorder(outputs, reversal) if is_reversed else outputs
                 hiddens, cell = layer.run(read, start, pad_mask)  # [B, S, D], [B, D]
                 hidden = last_of(hiddens, src_lengths)  # [B, D]

@@ -14,7 +14,6 @@ from seq2seq.data.copied_words import NameInventor
 from seq2seq.data.padding import Batch
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
-from seq2seq.engines.torch.graphs import engine_for
 from seq2seq.model.seq2seq import Seq2Seq, evaluation_copy, named_weights
 from seq2seq.runs import checkpoint, layout, metrics_file, run_config, tensor_file, training_state
 from seq2seq.runs.checkpoint import LoadedRun, weights_header
@@ -91,7 +90,7 @@ class TrainingSession:
     @cached_property
     def engine(self) -> TorchEngine:
         """The engine of validation, with the weights in training."""
-        return engine_for(self.inference, self.device)
+        return TorchEngine(self.inference, self.device)
 
     @property
     def is_static(self) -> bool:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
-from seq2seq.engines.torch.engine import Ensemble
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 

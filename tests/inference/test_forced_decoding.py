@@ -14,7 +14,8 @@ from tiers import quick_values
 
 from seq2seq.data.padding import make_batch
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.engines.torch.engine import Ensemble, TorchEngine
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.scoring import forced_decodings
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.strategies import length_penalty

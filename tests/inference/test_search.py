@@ -19,7 +19,8 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.data.padding import pad_sources
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Ids
 from seq2seq.engines.onnx.engine import OnnxEngine
-from seq2seq.engines.torch.engine import Ensemble, TorchEngine, TorchStep
+from seq2seq.engines.torch.engine import StaticRows, TorchEngine, TorchStep
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search import search as search_module
 from seq2seq.inference.search import strategies
 from seq2seq.inference.search.beam import Beam
@@ -554,8 +555,9 @@ def test_the_best_continuations_are_those_of_a_topk_over_everything(
     values[1, 0, -1] = 0
     scores[2, 1:] = -torch.inf
     expected, _ = (values + scores[:, :, None]).flatten(1).topk(min(count, hypotheses * width))
-    step = TorchStep(None, values.view(-1, width))  # type: ignore[arg-type]
     engine = TorchEngine(Oracle(1), CPU)
+    step = TorchStep(engine, StaticRows(None, None, 6, hypotheses), np.empty(0))
+    step.values = values.view(-1, width)
     best = engine.best(step, scores.numpy(), min(count, hypotheses * width))
     assert np.array_equal(best.scores, expected.numpy())
     batch = np.arange(6)[:, None]

@@ -9,7 +9,7 @@ from test_batch_invariance import model_of
 from test_search import CPU, random_sources, same
 from tiers import one_quick
 
-from seq2seq.engines.torch.engine import Ensemble
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.model.seq2seq import Seq2Seq
 

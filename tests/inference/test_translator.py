@@ -25,7 +25,8 @@ from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
-from seq2seq.engines.torch.engine import Ensemble, TorchEngine
+from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import lines as source_lines
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, MAX_PARTS, split_line
 from seq2seq.inference.nbest import NBestEntry

@@ -5,12 +5,20 @@ of traced models, with weights in the file itself, and sizes that follow from th
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import onnx
-from onnx import ModelProto, NodeProto, TensorProto, checker, helper, shape_inference
+from onnx import (
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    ValueInfoProto,
+    checker,
+    helper,
+    shape_inference,
+)
 
-from seq2seq.engines.onnx.graph import CONTRIB, IR_VERSION, PRODUCT, bodies
+from seq2seq.engines.onnx.graph import CONTRIB, IR_VERSION, PRODUCT, bodies, declare, make
 
 MAX_NODES = 10_000
 MAX_ELEMENTS = 1 << 30  # elements of one value, for the sizes of _TRIAL
@@ -114,9 +122,8 @@ def _trial(model: ModelProto) -> ModelProto:
             nodes.append(node)
             continue
         integers = f"{node.output[0]}/integers"
-        nodes.append(helper.make_node("MatMulInteger", node.input[:2], [integers]))
-        nodes.append(helper.make_node("Cast", [integers], node.output, to=TensorProto.FLOAT))
-    declare = helper.make_tensor_value_info
+        nodes.append(make("MatMulInteger", node.input[:2], [integers]))
+        nodes.append(make("Cast", [integers], node.output, to=TensorProto.FLOAT))
     weights = model.graph.initializer
     large = [weight for weight in weights if math.prod(weight.dims) > _SMALL]
     inputs = [declare(weight.name, weight.data_type, weight.dims) for weight in large]
@@ -139,13 +146,12 @@ def _is_size(name: str, producers: Mapping[str, NodeProto]) -> bool:
     return node is not None and node.op_type == "Shape"
 
 
-def _declared(values: object) -> Declared:
-    result: Declared = {}
-    for value in values:  # type: ignore[attr-defined]
-        kind = value.type.tensor_type
-        dims = [dim.dim_param or dim.dim_value for dim in kind.shape.dim]
-        result[value.name] = kind.elem_type, dims
-    return result
+def _declared(values: Iterable[ValueInfoProto]) -> Declared:
+    kinds = {value.name: value.type.tensor_type for value in values}
+    return {
+        name: (kind.elem_type, [dim.dim_param or dim.dim_value for dim in kind.shape.dim])
+        for name, kind in kinds.items()
+    }
 
 
 def _check_step(
@@ -159,12 +165,7 @@ def _check_step(
     state = {name: kind for name, kind in inputs.items() if f"next_{name}" in outputs}
     for name, (kind, dims) in inputs.items():
         rows = "rows" if name in state else "batch"
-        of_encoder = encoded.get(name)
-        if (
-            of_encoder is None
-            or of_encoder != (kind, ["batch", *of_encoder[1][1:]])
-            or (dims != [rows, *of_encoder[1][1:]])
-        ):
+        if dims[:1] != [rows] or encoded.get(name) != (kind, ["batch", *dims[1:]]):
             raise GraphError(f"the decoder reads {name!a:.80}, which the encoder does not return")
     for name, (kind, dims) in outputs.items():
         if name not in _OUTPUTS and state.get(name.removeprefix("next_")) != (kind, dims):

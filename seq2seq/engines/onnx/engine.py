@@ -45,11 +45,13 @@ class OnnxEngine(Engine):
     def step(self, rows: Rows, ids: Array) -> HostStep:
         if len(self.networks) > 1:
             rows = replace(rows, options=rows.options._replace(log_probs=True))
-        parts = zip(self.networks, rows.memory, rows.state, strict=True)
-        steps = [graphs.step(rows.of(m, s), ids) for graphs, m, s in parts]
+        steps = [
+            graphs.step(replace(rows, memory=memory, state=state), ids)
+            for graphs, memory, state in zip(self.networks, rows.memory, rows.state, strict=True)
+        ]
         step = steps[0] if len(steps) == 1 else _mean(steps)
         step.values[:, list(rows.options.forbidden_ids)] = -np.inf
-        step.rows = rows.of(rows.memory, Parts(step.rows.state for step in steps))
+        step.rows = replace(rows, state=Parts(step.rows.state for step in steps))
         return step
 
     def mask(self, step: HostStep, mask: Mask) -> None:

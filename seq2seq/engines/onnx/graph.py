@@ -1,7 +1,8 @@
 """ONNX graphs as lists of operators and weights that passes rewrite."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -40,7 +41,13 @@ class Graph:
         """Return the graph of a protocol buffer; a loop's body shares the weights around it."""
         arrays = {} if weights is None else weights
         arrays |= {tensor.name: numpy_helper.to_array(tensor) for tensor in proto.initializer}
-        return cls(proto.node, arrays, proto.input, proto.output)
+        nodes = []
+        for node in proto.node:
+            if node.op_type == "Constant" and (tensor := attribute(node, "value")) is not None:
+                arrays[node.output[0]] = numpy_helper.to_array(tensor)
+            else:
+                nodes.append(node)
+        return cls(nodes, arrays, proto.input, proto.output)
 
     def proto(self, weights: Mapping[str, Array]) -> onnx.GraphProto:
         """Return the graph as a protocol buffer with these weights."""
@@ -76,13 +83,14 @@ class Graph:
 
     def uses(self) -> dict[str, int]:
         """Return how often each value is read, as an output or in the body of a loop, too."""
-        counts: dict[str, int] = {}
-        for name in (
-            *(name for node in self.nodes for name in inputs_of(node)),
-            *(value.name for value in self.outputs),
-        ):
-            counts[name] = counts.get(name, 0) + 1
+        counts = Counter(name for node in with_bodies(self.nodes) for name in node.input)
+        counts.update(value.name for value in self.outputs)
         return counts
+
+    def replace(self, kind: str, rewritten: Callable[[NodeProto], list[NodeProto]]) -> None:
+        """Replace each operator of a kind by others."""
+        parts = [rewritten(node) if node.op_type == kind else [node] for node in self.nodes]
+        self.nodes = [node for part in parts for node in part]
 
     def prune(self) -> None:
         """Remove operators, weights and inputs that no output depends on."""
@@ -91,7 +99,7 @@ class Graph:
         for node in reversed(self.nodes):
             if not read.isdisjoint(node.output):
                 used.append(node)
-                read.update(inputs_of(node))
+                read.update(name for inner in with_bodies([node]) for name in inner.input)
         self.nodes = used[::-1]
         self.weights = {name: array for name, array in self.weights.items() if name in read}
         self.inputs = [value for value in self.inputs if value.name in read]
@@ -102,9 +110,7 @@ def types_of(graph: Graph) -> Types:
     small = {name: array for name, array in graph.weights.items() if array.size <= _SMALL}
     proto = graph.proto(small)
     proto.input.extend(
-        helper.make_tensor_value_info(
-            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-        )
+        declare(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in graph.weights.items()
         if name not in small
     )
@@ -137,12 +143,12 @@ def bodies(node: NodeProto) -> list[onnx.GraphProto]:
     return [item.g for item in node.attribute if item.HasField("g")]
 
 
-def inputs_of(node: NodeProto) -> list[str]:
-    """Return the values that an operator reads, in the body of a loop, too."""
-    inner = [
-        name for body in bodies(node) for inner_node in body.node for name in inputs_of(inner_node)
-    ]
-    return [*node.input, *inner]
+def with_bodies(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Yield operators, and those in the bodies of loops."""
+    for node in nodes:
+        yield node
+        for body in bodies(node):
+            yield from with_bodies(body.node)
 
 
 Bounds = dict[str, float]  # by value; others may be of any size
@@ -165,7 +171,9 @@ def bounds_of(graph: Graph, input_bounds: Mapping[str, float]) -> Bounds:
             bounds[name] = float(np.abs(array).max(initial=0))
     for node in graph.nodes:
         if node.op_type == "Scan":
-            bounds |= _of_loop(graph.weights, node)
+            body, _, inner = loop_of(graph.weights, node)
+            results = zip(node.output, body.outputs, strict=True)
+            bounds |= {name: inner[value.name] for name, value in results if value.name in inner}
         elif math.isfinite(bound := _of_result(node, bounds, producers)):
             bounds |= dict.fromkeys(node.output, bound)
     return bounds
@@ -181,30 +189,20 @@ def recurrent_bounds(
     inputs = dict(input_bounds)
     while True:
         bounds = bounds_of(graph, inputs)
-        bounded = {
-            name: bound
-            for name, bound in inputs.items()
-            if bounds.get(successors.get(name, name), math.inf) <= bound
-        }
-        if len(bounded) == len(inputs):
+        after = {name: bounds.get(successors.get(name, name), math.inf) for name in inputs}
+        unbounded = [name for name, bound in after.items() if not bound <= inputs[name]]
+        if not unbounded:
             return bounds
-        inputs = bounded
+        for name in unbounded:
+            del inputs[name]
 
 
-def loop_body(weights: dict[str, Array], node: NodeProto) -> tuple[Graph, dict[str, str]]:
-    """Return the body of a loop, and the successor of each of its state inputs."""
+def loop_of(weights: dict[str, Array], node: NodeProto) -> tuple[Graph, list[str], Bounds]:
+    """Return the body of a loop, the names of its states, which start as zeros, and its bounds."""
     body = Graph.of(bodies(node)[0], weights)
-    count = len(node.input) - 1  # one input is read step by step
-    states = [value.name for value in body.inputs[:count]]
-    return body, dict(zip(states, [value.name for value in body.outputs[:count]], strict=True))
-
-
-def _of_loop(weights: dict[str, Array], node: NodeProto) -> Bounds:
-    """Return the bounds of the results of a loop that starts with states of zero."""
-    body, successors = loop_body(weights, node)
-    bounds = recurrent_bounds(body, dict.fromkeys(successors, 1.0), successors)
-    results = zip(node.output, (value.name for value in body.outputs), strict=True)
-    return {name: bounds[value] for name, value in results if value in bounds}
+    *states, _ = (value.name for value in body.inputs)  # the last is read step by step
+    successors = dict(zip(states, (value.name for value in body.outputs), strict=False))
+    return body, states, recurrent_bounds(body, dict.fromkeys(states, 1.0), successors)
 
 
 def _of_result(node: NodeProto, bounds: Bounds, producers: Mapping[str, NodeProto]) -> float:

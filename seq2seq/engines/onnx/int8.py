@@ -16,20 +16,16 @@ from seq2seq.engines.onnx.graph import PRODUCT, Array, Bounds, Graph, make
 
 UNDEFINED = "undefined"  # output [N]: NaN where a rounded value was NaN
 ZERO = 128  # zero point of unsigned integers
+_NO_WEIGHT = np.empty(0)
 
 
 def quantize_graphs(encoder: Graph, decoder: Graph) -> None:
     """Replace the products of both graphs by int8 ones, in place."""
     bounds = graphs.bounds_of(encoder, {})
-    names = {value.name for value in decoder.inputs}
-    encoded = {value.name: bounds[value.name] for value in encoder.outputs if value.name in bounds}
-    states = {f"{value.name}": f"next_{value.name}" for value in decoder.inputs}
-    results = {value.name for value in decoder.outputs}
-    successors = {name: after for name, after in states.items() if after in results}
+    encoded = [value.name for value in encoder.outputs if value.name in bounds]
+    successors = {value.name.removeprefix("next_"): value.name for value in decoder.outputs}
     input_bounds = {
-        name: max(bound, 1.0) if name in successors else bound
-        for name, bound in encoded.items()
-        if name in names
+        name: max(bounds[name], 1.0) if name in successors else bounds[name] for name in encoded
     }
     Quantizer(encoder, bounds).rewrite(_of_weights(encoder))
     bounds = graphs.recurrent_bounds(decoder, input_bounds, successors)
@@ -53,8 +49,7 @@ def products_of(graph: Graph) -> list[NodeProto]:
         for node in graph.nodes
         if node.op_type in ("MatMul", "Gemm")
         and node.input[0] not in graph.weights
-        and (array := graph.weights.get(node.input[1])) is not None
-        and array.ndim == 2
+        and (array := graph.weights.get(node.input[1], _NO_WEIGHT)).ndim == 2
         and min(array.shape) > 1
     ]
 
@@ -76,22 +71,20 @@ def with_unsigned_weights(content: bytes) -> bytes:
     """
     graph = Graph.of(onnx.load_from_string(content).graph)
     zero = graph.weight(np.array(ZERO, np.uint8), "unsigned")
-    inner = [node for outer in graph.nodes for body in graphs.bodies(outer) for node in body.node]
-    for node in (*graph.nodes, *inner):
+    for node in graphs.with_bodies(graph.nodes):
         weight = graph.weights.get(node.input[1]) if node.op_type == PRODUCT else None
         if weight is not None and weight.dtype == np.int8 and not any(node.input[5:6]):
             name = f"{node.input[1]}.unsigned"
             graph.weights[name] = weight.view(np.uint8) ^ np.uint8(ZERO)
             inputs = [node.input[0], name, *node.input[2:5], zero, *node.input[6:]]
-            del node.input[:]
-            node.input.extend(inputs)
+            node.input[:] = inputs
     graph.prune()
     return graph.content()
 
 
 def is_transposed(node: NodeProto) -> bool:
     """Return whether the matrix of a product is stored as [out, D]."""
-    return node.op_type == "Gemm" and bool(graphs.attribute(node, "transB", 0))
+    return bool(graphs.attribute(node, "transB", 0))
 
 
 class Quantizer:
@@ -191,13 +184,8 @@ class Quantizer:
 
     def _table(self, node: NodeProto) -> None:
         """Store a table in int8; the rows that are taken of it are floats."""
-        table = self.graph.weights.get(node.input[0])
-        if (
-            table is None
-            or table.ndim != 2
-            or graphs.attribute(node, "axis", 0)
-            or table.dtype != np.float32
-        ):
+        table = self.graph.weights.get(node.input[0], _NO_WEIGHT)
+        if table.ndim != 2 or table.dtype != np.float32 or graphs.attribute(node, "axis", 0):
             return
         if node.input[0] not in self.tables:
             parts = quantize_rows(table)
@@ -211,10 +199,8 @@ class Quantizer:
 
     def _loop(self, node: NodeProto) -> None:
         """Rewrite the body of a loop."""
-        body, successors = graphs.loop_body(self.graph.weights, node)
+        body, states, bounds = graphs.loop_of(self.graph.weights, node)
         body._count = self.graph._count
-        bounds = graphs.recurrent_bounds(body, dict.fromkeys(successors, 1.0), successors)
-        Quantizer(body, bounds).rewrite(successors)
+        Quantizer(body, bounds).rewrite(states)
         self.graph._count = body._count
-        (place,) = (place for place, item in enumerate(node.attribute) if item.HasField("g"))
-        node.attribute[place].g.CopyFrom(body.proto({}))
+        graphs.bodies(node)[0].CopyFrom(body.proto({}))

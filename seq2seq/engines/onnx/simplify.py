@@ -1,6 +1,6 @@
 """Simplify a traced graph: fewer operators, and the same result for a row in every batch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
 import numpy as np
@@ -15,10 +15,8 @@ _BLOCK = 16  # sums over multiples of it are rounded alike in every row and for 
 
 def simplify(graph: Graph) -> None:
     """Rewrite a traced graph in place: rows are computed in fewer operators, independently."""
-    _name_constants(graph)
     for _ in range(2):  # ranks are known from others
         _optimize(graph)
-    _name_constants(graph)
     graph.prune()
     _separate_biases(graph)
     _join_products(graph)
@@ -50,30 +48,25 @@ def _optimize(graph: Graph) -> None:
     graph.nodes, graph.weights = optimized.nodes, graph.weights | optimized.weights
 
 
-def _name_constants(graph: Graph) -> None:
-    """Turn constants among the operators into weights."""
-    for node in graph.nodes:
-        if node.op_type == "Constant":
-            graph.weights[node.output[0]] = numpy_helper.to_array(attribute(node, "value"))
-    graph.nodes = [node for node in graph.nodes if node.op_type != "Constant"]
-
-
 def _separate_biases(graph: Graph) -> None:
     """Write products with a weight and a bias as a product and a sum, which others can join."""
-    uses, nodes = graph.uses(), list[NodeProto]()
-    for node in graph.nodes:
-        weight = node.input[1] if node.op_type == "Gemm" else ""
+    uses = graph.uses()
+
+    def separated(node: NodeProto) -> list[NodeProto]:
+        weight = node.input[1]
         if weight not in graph.weights or uses[weight] > 1:  # a tied weight is not stored twice
-            nodes.append(node)
-            continue
+            return [node]
         if attribute(node, "transB", 0):
             graph.weights[weight] = graph.weights[weight].T
-        biased = len(node.input) > 2
-        result = graph.fresh("product") if biased else node.output[0]
-        nodes.append(make("MatMul", node.input[:2], [result]))
-        if biased:
-            nodes.append(make("Add", [result, node.input[2]], node.output))
-    graph.nodes = nodes
+        if len(node.input) < 3:
+            return [make("MatMul", node.input, node.output)]
+        product = graph.fresh("product")
+        return [
+            make("MatMul", node.input[:2], [product]),
+            make("Add", [product, node.input[2]], node.output),
+        ]
+
+    graph.replace("Gemm", separated)
 
 
 def _join_products(graph: Graph) -> None:
@@ -136,36 +129,26 @@ def _separate_rows(graph: Graph) -> None:
     ONNX Runtime computes logarithms and sums in vectors and rounds the rest of a tensor in another
     way. The sum of one summand's logarithm and sums over multiples of _BLOCK are exceptions.
     """
-    types = types_of(graph)
-    nodes: list[NodeProto] = []
-    for node in graph.nodes:
-        if node.op_type == "Log":
-            nodes += _log(graph, node)
-        elif node.op_type == "ReduceSum":
-            nodes += _sum(graph, node, types)
-        else:
-            nodes.append(node)
-    graph.nodes = nodes
+    types, last = types_of(graph), graph.weight(np.array([-1]))
 
+    def logarithm(node: NodeProto) -> list[NodeProto]:
+        summand = graph.fresh("summand")
+        return [
+            make("Unsqueeze", [node.input[0], last], [summand]),
+            make("ReduceLogSum", [summand, last], node.output, keepdims=0),
+        ]
 
-def _log(graph: Graph, node: NodeProto) -> Sequence[NodeProto]:
-    last, summand = graph.weight(np.array([-1])), graph.fresh("summand")
-    return [
-        make("Unsqueeze", [node.input[0], last], [summand]),
-        make("ReduceLogSum", [summand, last], node.output, keepdims=0),
-    ]
+    def padded_sum(node: NodeProto) -> list[NodeProto]:
+        """Append zeros to rows of a fixed width; search pads sources to multiples of _BLOCK."""
+        source, axes = node.input[0], graph.weights.get(node.input[1])
+        rank = rank_of(types, source)
+        if rank is None or axes is None or axes.tolist() not in ([-1], [rank - 1]):
+            return [node]
+        width = types[source].shape.dim[-1].dim_value
+        if width % _BLOCK == 0:  # 0: not fixed
+            return [node]
+        node.input[0], pads = graph.fresh("padded"), graph.weight(np.array([0, -width % _BLOCK]))
+        return [make("Pad", [source, pads, "", last], node.input[:1]), node]
 
-
-def _sum(graph: Graph, node: NodeProto, types: Types) -> Sequence[NodeProto]:
-    """Append zeros to rows of a fixed width; search pads sources to multiples of _BLOCK."""
-    source, axes = node.input[0], graph.weights.get(node.input[1])
-    rank = rank_of(types, source)
-    if rank is None or axes is None or axes.tolist() not in ([-1], [rank - 1]):
-        return [node]
-    width = types[source].shape.dim[-1].dim_value
-    if width % _BLOCK == 0:  # 0: not fixed
-        return [node]
-    padded, pads = graph.fresh("padded"), graph.weight(np.array([0, -width % _BLOCK]))
-    last = graph.weight(np.array([-1]))
-    node.input[0] = padded
-    return [make("Pad", [source, pads, "", last], [padded]), node]
+    graph.replace("Log", logarithm)
+    graph.replace("ReduceSum", padded_sum)

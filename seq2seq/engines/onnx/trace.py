@@ -15,11 +15,10 @@ import numpy as np
 import onnx
 import onnx.compose
 import torch
-from onnx import helper
 from torch import Tensor, nn
 
 from seq2seq.engines.engine import GraphFiles, Rows
-from seq2seq.engines.onnx.graph import OPSET, Graph, declare, make
+from seq2seq.engines.onnx.graph import OPSET, Graph, attribute, declare, make
 from seq2seq.engines.onnx.network import Network
 from seq2seq.engines.onnx.simplify import simplify
 from seq2seq.model.attention_layer import AttentionLayer
@@ -32,6 +31,7 @@ _BY_SOURCE = ("src", "coverage", "copied", "attention_weights")  # a value for e
 _TOLERANCE = 1e-4  # nats
 _MEMORY = "memory_"  # prefix of the parts of a memory in the graphs
 _RECURRENCE = "Recurrence"  # placeholder of a recurrent layer, which a loop replaces
+_Outputs = Mapping[str, Tensor | None]  # by name; None: there is no such output
 
 
 class TraceError(Exception):
@@ -52,7 +52,7 @@ def trace(model: Seq2Seq) -> tuple[Graph, Graph]:
     src, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
     training = model.training
 
-    def start(*inputs: Tensor) -> dict[str, Tensor]:
+    def start(*inputs: Tensor) -> _Outputs:
         return _parts_of(*model.start(model.encode(*inputs)))
 
     try:
@@ -62,7 +62,7 @@ def trace(model: Seq2Seq) -> tuple[Graph, Graph]:
             bodies = [_layer_graph(layer) for layer in layers]
     finally:
         model.train(training)
-    _unroll(encoder, layers, bodies)
+    _unroll(encoder, bodies)
     simplify(decoder)
     read = {value.name for value in decoder.inputs}
     encoder.outputs = [value for value in encoder.outputs if value.name in read]
@@ -101,43 +101,38 @@ def _trace_errors() -> Iterator[None]:
         raise TraceError(f"{type(error).__name__}: {reason}") from error
 
 
-def _parts_of(memory: Memory, state: DecoderState) -> dict[str, Tensor]:
-    """Return the parts of a memory and a state that are in use, by their names in the graphs."""
-    parts = {f"{_MEMORY}{name}": part for name, part in memory._asdict().items()}
-    parts |= state._asdict()
+def _parts_of(memory: Memory, state: DecoderState) -> _Outputs:
+    """Return the parts of a memory and a state by their names in the graphs."""
+    return {f"{_MEMORY}{name}": part for name, part in memory._asdict().items()} | state._asdict()
+
+
+def _in_use(parts: _Outputs) -> dict[str, Tensor]:
     return {name: part for name, part in parts.items() if part is not None and part.numel()}
 
 
 def _step_graph(model: Seq2Seq, memory: Memory, state: DecoderState) -> Graph:
     """Return the graph of a step of two hypotheses for each of two sentences."""
-    parts = _parts_of(memory, state.select(torch.tensor([0, 0, 1, 1])))
-    ids = torch.ones(4, dtype=torch.long)
+    parts = _in_use(_parts_of(memory, state.select(torch.tensor([0, 0, 1, 1]))))
 
-    def step(ids: Tensor, *tensors: Tensor) -> dict[str, Tensor]:
-        return _step(model, ids, dict(zip(parts, tensors, strict=True)))
+    def run(ids: Tensor, *tensors: Tensor) -> _Outputs:
+        values: dict[str, Any] = dict(zip(parts, tensors, strict=True))
+        hidden, positions = values["hidden"], values[f"{_MEMORY}pad_mask"][..., None].float()
+        values = {  # parts without width are not in the graph
+            **dict.fromkeys((f"{_MEMORY}keys", f"{_MEMORY}values"), positions[..., :0]),
+            **{"cell": hidden[..., :0], "input_feed": hidden[:, 0, :0]},
+            **values,
+        }
+        memory = Memory._make(values.get(f"{_MEMORY}{name}") for name in Memory._fields)
+        state = DecoderState._make(map(values.get, DecoderState._fields))
+        step = model.step(ids, state, memory)
+        return {
+            "log_probs": model.project(step.outputs).log_softmax(-1),
+            "attention_weights": step.attention_weights,
+            "head_weights": step.head_weights,
+            **{f"next_{name}": part for name, part in step.state._asdict().items()},
+        }
 
-    return _export(model, step, {"ids": ids} | parts, "rows")
-
-
-def _step(model: Seq2Seq, ids: Tensor, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the outputs of a step by their names, given the parts that are in use."""
-    fields: dict[str, Any] = {name: parts.get(f"{_MEMORY}{name}") for name in Memory._fields}
-    values: dict[str, Any] = {name: parts.get(name) for name in DecoderState._fields}
-    for name in ("keys", "values"):
-        if fields[name] is None:  # not in the graph: its width is zero
-            fields[name] = fields["pad_mask"][..., None][..., :0].float()
-    if values["cell"] is None:
-        values["cell"] = values["hidden"][..., :0]
-    if values["input_feed"] is None:
-        values["input_feed"] = values["hidden"][:, 0, :0]
-    step = model.step(ids, DecoderState(**values), Memory(**fields))
-    outputs = {
-        "log_probs": model.project(step.outputs).log_softmax(-1),
-        "attention_weights": step.attention_weights,
-        "head_weights": step.head_weights,
-        **{f"next_{name}": getattr(step.state, name) for name in values if name in parts},
-    }
-    return {name: output for name, output in outputs.items() if output is not None}
+    return _export(model, run, {"ids": torch.ones(4, dtype=torch.long)} | parts, "rows")
 
 
 def _dims(name: str, first: str) -> list[str]:
@@ -152,33 +147,12 @@ def _dims(name: str, first: str) -> list[str]:
 def _layer_graph(layer: RecurrentLayer) -> Graph:
     """Return the graph of a step of an encoder layer."""
     hidden, cell = layer.zero_state(2)
-    inputs = {"gates": hidden.new_zeros(2, layer.gate_size), "hidden": hidden, "cell": cell}
+    inputs = {"hidden": hidden, "cell": cell, "gates": hidden.new_zeros(2, layer.gate_size)}
 
-    def step(*tensors: Tensor) -> dict[str, Tensor]:
-        return dict(zip(("next_hidden", "next_cell"), layer.step(*tensors), strict=True))
+    def step(hidden: Tensor, cell: Tensor, gates: Tensor) -> _Outputs:
+        return dict(zip(("next_hidden", "next_cell"), layer.step(gates, hidden, cell), strict=True))
 
     return _export(layer, step, inputs, "batch")
-
-
-class _Recorded(torch.autograd.Function):
-    """All steps of a recurrent layer over gates [B, S, G]; in a graph one operator."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,  # noqa: ARG004
-        gates: Tensor,
-        number: int,  # noqa: ARG004
-        hidden_size: int,
-        cell_size: int,
-    ) -> tuple[Tensor, Tensor]:
-        return gates[..., :hidden_size].clone(), gates[..., :cell_size].clone()
-
-    @staticmethod
-    def symbolic(graph: Any, gates: Any, number: int, hidden_size: int, cell_size: int) -> Any:
-        results = graph.op(f"seq2seq::{_RECURRENCE}", gates, layer_i=number, outputs=2)
-        for result, size in zip(results, (hidden_size, cell_size), strict=True):
-            result.setType(gates.type().with_sizes([None, None, size]))
-        return results
 
 
 @contextmanager
@@ -187,10 +161,27 @@ def _recorded(model: Seq2Seq) -> Iterator[list[RecurrentLayer]]:
     layers = [layer for stack in model.encoder.directions for layer in stack]
 
     def recorded(layer: RecurrentLayer, number: int) -> Any:
-        def run(inputs: Tensor, _: Any, pad_mask: Tensor) -> tuple[Tensor, Tensor]:
-            hiddens, cells = _Recorded.apply(  # type: ignore[no-untyped-call]
-                layer.gates(inputs), number, layer.hidden_size, layer.cell_size
-            )
+        sizes = layer.hidden_size, layer.cell_size
+
+        class Steps(torch.autograd.Function):
+            """Hidden states and cells [S, B, *], given gates [S, B, G] and the first state."""
+
+            @staticmethod
+            def forward(_: Any, gates: Tensor, *state: Tensor) -> tuple[Tensor, ...]:  # noqa: ARG004
+                return tuple(gates[..., :size].clone() for size in sizes)
+
+            @staticmethod
+            def symbolic(graph: Any, gates: Any, *state: Any) -> Any:
+                inputs = *state, gates
+                results = graph.op(f"seq2seq::{_RECURRENCE}", *inputs, layer_i=number, outputs=2)
+                for result, size in zip(results, sizes, strict=True):
+                    result.setType(gates.type().with_sizes([None, None, size]))
+                return results
+
+        def run(inputs: Tensor, state: Sequence[Tensor], pad_mask: Tensor) -> tuple[Tensor, Tensor]:
+            gates, parts = layer.gates(inputs).transpose(0, 1), state[: 1 + layer.has_cell]
+            results = Steps.apply(gates, *parts)  # type: ignore[no-untyped-call]
+            hiddens, cells = (result.transpose(0, 1) for result in results)
             return hiddens, last_of(cells, (~pad_mask).sum(dim=1))
 
         return run
@@ -204,85 +195,46 @@ def _recorded(model: Seq2Seq) -> Iterator[list[RecurrentLayer]]:
             del layer.run
 
 
-def _unroll(encoder: Graph, layers: Sequence[RecurrentLayer], steps: Sequence[Graph]) -> None:
+def _unroll(encoder: Graph, steps: Sequence[Graph]) -> None:
     """Replace each recorded layer by a loop over time, which runs over padding, too."""
-    nodes = []
     for node in encoder.nodes:
-        if node.op_type != _RECURRENCE:
-            nodes.append(node)
-            continue
-        number = node.attribute[0].i
-        nodes += _loop(encoder, node, layers[number], steps[number], f"layer_{number}")
-    encoder.nodes = nodes
+        if node.op_type == _RECURRENCE:
+            number = attribute(node, "layer")
+            body = _body(encoder, steps[number], f"layer_{number}.step/")
+            results = node.output[: len(node.input) - 1]  # one for each part of the state
+            ends = [f"{name}.end" for name in results]
+            loop = make("Scan", node.input, [*ends, *results], num_scan_inputs=1, body=body)
+            node.CopyFrom(loop)
 
 
-def _loop(
-    encoder: Graph, recorded: onnx.NodeProto, layer: RecurrentLayer, step: Graph, prefix: str
-) -> list[onnx.NodeProto]:
-    """Return the operators of a layer's loop, given those of its step."""
-    (gates,) = recorded.input
-    sizes = {"hidden": layer.hidden_size} | ({"cell": layer.cell_size} if layer.has_cell else {})
-    nodes = [
-        make("Transpose", [gates], [f"{prefix}/gates"], perm=[1, 0, 2]),
-        make("Shape", ["src_lengths"], [f"{prefix}/batch"]),
-    ]
-    for part, size in sizes.items():
-        encoder.weights[f"{prefix}_{part}"] = np.array([size])
-        shape = f"{prefix}/{part}.shape"
-        nodes += [
-            make("Concat", [f"{prefix}/batch", f"{prefix}_{part}"], [shape], axis=0),
-            make("ConstantOfShape", [shape], [f"{prefix}/{part}.zero"]),
-        ]
-    starts, ends, values = (
-        [f"{prefix}/{part}.{kind}" for part in sizes] for kind in ("zero", "end", "all")
-    )
-    body = _body(encoder, step, sizes, prefix)
-    loop = [*starts, f"{prefix}/gates"], [*ends, *values]
-    nodes.append(make("Scan", *loop, num_scan_inputs=1, body=body))
-    nodes += [
-        make("Transpose", [value], [result], perm=[1, 0, 2])
-        for value, result in zip(values, recorded.output, strict=False)
-    ]
-    return nodes
-
-
-def _body(encoder: Graph, step: Graph, sizes: Mapping[str, int], prefix: str) -> onnx.GraphProto:
+def _body(encoder: Graph, step: Graph, prefix: str) -> onnx.GraphProto:
     """Return the body of a loop, whose weights are those of the graph around it."""
-    step.outputs = [value for value in step.outputs if value.name.removeprefix("next_") in sizes]
     simplify(step)
-    prefix = f"{prefix}.step/"
     proto = onnx.compose.add_prefix_graph(step.proto(step.weights), prefix)
-    renamed = Graph.of(proto)
-    encoder.weights |= renamed.weights
-    values = {value.name.removeprefix(prefix): value for value in renamed.inputs}
-    results = []
-    for state in renamed.outputs:
+    body = Graph.of(proto, encoder.weights)
+    for state in list(body.outputs):
         result = onnx.ValueInfoProto(name=f"{state.name}.result", type=state.type)
-        results.append(result)
-        renamed.nodes.append(make("Identity", [state.name], [result.name]))
-    inputs = [values[name] for name in (*sizes, "gates")]
-    return helper.make_graph(renamed.nodes, "step", inputs, [*renamed.outputs, *results])
+        body.outputs.append(result)
+        body.nodes.append(make("Identity", [state.name], [result.name]))
+    return body.proto({})
 
 
 class _Function(nn.Module):
     """A function of tensors that uses the weights of a module."""
 
-    def __init__(self, module: nn.Module, function: Callable[..., dict[str, Tensor]]) -> None:
+    def __init__(self, module: nn.Module, function: Callable[..., _Outputs]) -> None:
         super().__init__()
         self.module, self.function = module, function
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
-        return tuple(self.function(*inputs).values())
+        return tuple(_in_use(self.function(*inputs)).values())
 
 
 def _export(
-    module: nn.Module,
-    function: Callable[..., dict[str, Tensor]],
-    inputs: dict[str, Tensor],
-    first: str,
+    module: nn.Module, function: Callable[..., _Outputs], inputs: dict[str, Tensor], first: str
 ) -> Graph:
     """Record a function whose inputs and outputs have this first dimension, but for a memory."""
-    file, outputs = io.BytesIO(), function(*inputs.values())
+    file, outputs = io.BytesIO(), _in_use(function(*inputs.values()))
     examples = inputs | outputs
     dims = {name: _dims(name, first) for name in examples}
     with warnings.catch_warnings():
@@ -300,12 +252,8 @@ def _export(
         )
     graph = Graph.of(onnx.load_from_string(file.getvalue()).graph)
     for values in (graph.inputs, graph.outputs):
-        values[:] = [
-            declare(
-                value.name,
-                helper.np_dtype_to_tensor_dtype(examples[value.name].numpy().dtype),
-                [*dims[value.name], *examples[value.name].shape[len(dims[value.name]) :]],
-            )
-            for value in values
-        ]
+        for value in values:
+            names, kind = dims[value.name], value.type.tensor_type.elem_type
+            sizes = examples[value.name].shape[len(names) :]
+            value.CopyFrom(declare(value.name, kind, [*names, *sizes]))
     return graph

@@ -1,10 +1,18 @@
-"""Search engine over a plain torch model: greedy, beam and sampling wait for a GPU once a step."""
+"""Search engine over torch models: a step with its choice of states and continuations is one call.
 
-import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cache
-from typing import Any
+Steps are lazy: parents, ids, scores and ends are copied to the device together, and their results
+are copied back together, so that a GPU waits once a step. On CUDA the call is a graph of these
+shapes, which is replayed. A step with other masks, and a draw, continue from its log-probabilities.
+Memory and states lie in tensors that searches of the same shape use in turn.
+"""
+
+import threading
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial, wraps
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -14,44 +22,73 @@ from torch.nn import functional as F
 from seq2seq.data.padding import pad_sources
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines import engine
-from seq2seq.engines.engine import Array, Best, Engine, EngineStep, Mask, Parts, Rows, Sampling
-from seq2seq.model import state as model_state
+from seq2seq.engines.engine import Array, Best, Engine, EngineStep, Mask, Rows, Sampling
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
+from seq2seq.runtime.cuda_graphs import Graphs
 from seq2seq.runtime.device import empty_cache, has_float64
 
-MAX_POSITIONS = 16_384  # source positions at once of long sentences on CPU
+CPU_POSITIONS = 16_384  # source positions at once of long sentences on CPU
+SLOTS = (1, 8, 64, 256, 1024)  # elsewhere few numbers: a step with each is captured by itself
+MAX_POSITIONS = 1 << 17  # padded source positions of all these slots
 BLOCK, MIN_BLOCKS = 64, 32  # tokens of a block of the vocabulary on CUDA, and blocks at least
-MAX_SLOTS = 1024
-GPU_FACTOR = 4  # a GPU, where a step takes equally long for few rows, has more slots
+Model = Seq2Seq | Ensemble
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
-Weights = tuple[Tensor | None, Tensor | None]  # attention weights, and those of heads
+@dataclass(eq=False)
+class StaticRows(Rows):
+    """Rows whose tensors stay the same; states are those of `parents` [N] once the step is run."""
+
+    token: object = None  # graphs that read and write the tensors have it in their key
+    parents: Array | None = None
 
 
-@dataclass
 class TorchStep(EngineStep):
-    """Result of one step: log-probabilities on the device, attention weights once copied."""
+    """A step that is run once its values are read; its attention weights come with them."""
 
-    weights: Weights = (None, None)  # on the device, until they are copied
+    def __init__(self, engine: "TorchEngine", rows: StaticRows, ids: Array) -> None:
+        self.rows, self.ids, self._engine = rows, ids, engine
+        self.ends: Array | None = None  # [B], of a mask that consists of it
+        self.weights: dict[str, Tensor] = {}  # attention and heads, until they are copied
 
-    def read(self, arrays: list[Array]) -> list[Array]:
-        """Take the weights, the last of arrays on the host; return the others."""
-        count = len(floats(self.weights))
-        left = iter(arrays[len(arrays) - count :])
-        if count:
-            self.attention, self.heads = (
-                None if part is None else next(left) for part in self.weights
-            )
-            self.weights = None, None
-        return arrays[: len(arrays) - count]
+    def __getattr__(self, name: str) -> Any:
+        if name != "values":
+            raise AttributeError(name)
+        self._engine.run(self)
+        return self.values
+
+    def read(self, packed: Tensor, parts: Sequence[Tensor]) -> list[Array]:
+        """Return joined parts as arrays of the host, but for the attention weights, the last."""
+        arrays = _split(packed.cpu().numpy(), parts)
+        count = len(arrays) - len(self.weights)
+        for name, array in zip(self.weights, arrays[count:], strict=True):
+            setattr(self, name, array)
+        self.weights = {}
+        return arrays[:count]
+
+
+def _locked(method: _Method) -> _Method:
+    """Let each call wait for those of other threads."""
+
+    @wraps(method)
+    def call(self: Any, *arguments: Any) -> Any:
+        with self.lock, torch.inference_mode():
+            return method(self, *arguments)
+
+    return cast(_Method, call)
 
 
 class TorchEngine(Engine):
-    """A model, or an `Ensemble`, on one device; see `Engine` for the calls."""
+    """A model, or an `Ensemble`, on one device; see `Engine` for the calls.
 
-    def __init__(self, model: "Model", device: torch.device) -> None:
+    Several threads may search at once; each call waits for those of others.
+    """
+
+    def __init__(self, model: Model, device: torch.device) -> None:
         self.model, self.device = model, device
-        self._limit = MAX_SLOTS
+        self.lock, self._graphs, self._limit = threading.RLock(), Graphs(device), SLOTS[-1]
+        self._unused: dict[Any, list[StaticRows]] = defaultdict(list)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle or copy the model."""
@@ -60,22 +97,30 @@ class TorchEngine(Engine):
     def slots(self, width: int, beam_size: int, count: int) -> int:  # noqa: ARG002
         """Return the number of slots; longer sentences, which are rare, get fewer.
 
-        It depends on the padded width alone, so that the shapes of all operations do, too: kernels
-        are chosen by shape, and a sentence has the same result beside any others.
+        On a CPU it depends on the padded width alone, so that the shapes of all operations do, too:
+        kernels are chosen by shape, and a sentence has the same result beside any others.
         """
-        rows = 64 if width <= 32 else 32 if width <= 64 else max(1, min(16, MAX_POSITIONS // width))
-        rows *= 1 if self.device.type == "cpu" else GPU_FACTOR
-        return max(1, min(rows, self._limit))
+        if self.device.type == "cpu":
+            rows = 64 if width <= 32 else 32 if width <= 64 else min(16, CPU_POSITIONS // width)
+            return max(1, min(rows, self._limit))
+        most = min(self._limit, MAX_POSITIONS // width)
+        sizes = [size for size in SLOTS if size <= most] or [1]
+        return next((size for size in sizes if size >= count), sizes[-1])
 
+    @_locked
     def shrink(self) -> bool:
+        self._graphs.clear()
+        self._unused.clear()
         self._limit //= 2
         empty_cache(self.device)
         return self._limit > 0
 
-    @torch.inference_mode()
+    @_locked
     def encode(self, sources: Sequence[Ids], width: int) -> Rows:
-        src, lengths = (part.to(self.device) for part in pad_sources(sources, width))
-        return Rows(*self._start(src, lengths), len(sources))
+        src, lengths = pad_sources(sources, width)
+        memory, state = self._graphs.call(("encode", src.shape), self._start, src, lengths)
+        copied = self.places(np.arange(len(sources)))
+        return Rows(memory.select(copied), state.select(copied), len(sources))
 
     def _start(self, src: Tensor, lengths: Tensor) -> tuple[Any, Any]:
         encoded: Any = self.model.encode(src, lengths)
@@ -84,17 +129,110 @@ class TorchEngine(Engine):
     def places(self, rows: Array) -> Tensor:
         return torch.from_numpy(rows).to(self.device)
 
-    spread = torch.inference_mode()(Engine.spread)
-    put = torch.inference_mode()(Engine.put)
-    keep = torch.inference_mode()(Engine.keep)
-    select = torch.inference_mode()(Engine.select)
+    @_locked
+    def spread(self, rows: Rows, beam_size: int, options: engine.StepOptions) -> StaticRows:
+        return self._placed(super().spread(rows, beam_size, options))
 
-    @torch.inference_mode()
-    def step(self, rows: Rows, ids: Array) -> TorchStep:
-        state, values, weights = self._advance(rows, rows.state, self.places(ids))
-        return TorchStep(rows.of(rows.memory, state), values, weights=weights)
+    put = _locked(Engine.put)
 
-    def _advance(self, rows: Rows, state: Any, ids: Tensor) -> tuple[Any, Tensor, Weights]:
+    @_locked
+    def keep(self, rows: Any, slots: Array) -> StaticRows:
+        current = rows if rows.parents is None else super().select(rows, rows.parents)
+        return self._placed(super().keep(current, slots))
+
+    def select(self, rows: Any, parents: Array) -> StaticRows:
+        rows.parents = parents
+        return cast(StaticRows, rows)
+
+    def step(self, rows: Any, ids: Array) -> TorchStep:
+        return TorchStep(self, rows, ids)
+
+    @_locked
+    def mask(self, step: TorchStep, mask: Mask) -> None:
+        ends = mask.ends if mask.ends.any() else None
+        if mask.scaled is None and mask.forbidden is None:
+            step.ends = ends
+            return
+        if mask.scaled is not None:
+            places = self.places(mask.scaled[0]), self.places(mask.scaled[1])
+            step.values[places] *= mask.scaled[2]
+        if mask.forbidden is not None:
+            rows, forbidden = map(self.places, mask.forbidden)
+            step.values[rows] = step.values[rows].masked_fill_(forbidden, -torch.inf)
+        if ends is not None:
+            _mask_ends(step.values, self.places(ends))
+
+    @_locked
+    def best(self, step: TorchStep, scores: Array, count: int) -> Best:
+        # Without forbidden ids, as with phrases, a step is read several times.
+        if "values" not in vars(step) and step.rows.options.forbidden_ids:
+            return Best(*self.run(step, scores.astype(np.float32), count))
+        return Best(*self._on_host(step, *best_of(step.values, self.places(scores), count)))
+
+    @_locked
+    def draw(self, step: TorchStep, sampling: Sampling, numbers: Array) -> Best:
+        tokens = drawn(step.values, sampling, numbers)[:, None]
+        log_probs = step.values.gather(1, tokens)
+        return Best(*self._on_host(step, log_probs, torch.zeros_like(tokens), tokens, log_probs))
+
+    @_locked
+    def log_probs(self, step: TorchStep, rows: Array, tokens: Array) -> Array:
+        return self._on_host(step, step.values[self.places(rows), self.places(tokens)])[0]
+
+    def _on_host(self, step: TorchStep, *parts: Tensor) -> list[Array]:
+        """Copy parts, and the attention weights of a step, to the host at once."""
+        tensors = [*parts, *step.weights.values()]
+        return step.read(_joined(tensors), tensors)
+
+    @_locked
+    def run(self, step: TorchStep, scores: Array | None = None, count: int = 0) -> list[Array]:
+        """Run a step; return the parts of `Best` if scores are given."""
+        rows: Any = step.rows
+        parts = {"ids": step.ids}
+        if rows.size > 1:
+            unchanged = np.arange(len(step.ids))
+            parts["parents"] = unchanged if rows.parents is None else rows.parents
+        if step.ends is not None:
+            parts["ends"] = step.ends
+        shape = None
+        if scores is not None:
+            parts["scores"], shape = scores.ravel().view(np.int32), scores.shape
+        inputs = np.concatenate([part.astype(np.int32, copy=False) for part in parts.values()])
+        key = rows.token, rows.options, tuple(parts), shape, count
+        sizes = {name: len(part) for name, part in parts.items()}
+        advance = partial(self._run, rows, sizes, shape, count)
+        results = self._graphs.call(key, advance, torch.from_numpy(inputs))
+        chosen, packed, step.values, step.weights = results
+        rows.parents = None
+        return [] if packed is None else step.read(packed, chosen)
+
+    def _run(
+        self,
+        rows: StaticRows,
+        sizes: dict[str, int],
+        shape: tuple[int, int] | None,
+        count: int,
+        inputs: Tensor,
+    ) -> tuple[Any, ...]:
+        """Run a step on its packed inputs, in place; return its results, and these joined."""
+        parts = dict(zip(sizes, inputs.split([*sizes.values()]), strict=True))
+        state = rows.state
+        if "parents" in parts:
+            state = state.select(parts["parents"].long())
+        state, values, weights = self._advance(rows, state, parts["ids"].long())
+        for old, new in zip(_tensors(rows.state), _tensors(state), strict=True):
+            old.copy_(new)
+        if "ends" in parts:
+            _mask_ends(values, parts["ends"])
+        if shape is None:
+            return [], None, values, weights
+        scores = parts["scores"].view(torch.float32).view(shape)
+        chosen = [*best_of(values, scores, count), *weights.values()]
+        return chosen, _joined(chosen), values, weights
+
+    def _advance(
+        self, rows: Rows, state: Any, ids: Tensor
+    ) -> tuple[Any, Tensor, dict[str, Tensor]]:
         """Return the next state, log-probabilities [N, V], and weights as far as they are read."""
         options = rows.options
         step = self.model.step(ids, state, rows.memory)
@@ -106,55 +244,45 @@ class TorchEngine(Engine):
         elif options.log_probs:
             values = torch.log_softmax(values, -1, dtype=torch.float32)
         values.index_fill_(1, _on_device(options.forbidden_ids, self.device), -torch.inf)
-        weights = (
-            step.attention_weights if options.attention else None,
-            step.head_weights if options.heads else None,
-        )
+        weights = {}
+        if options.attention and step.attention_weights is not None:
+            weights["attention"] = step.attention_weights
+        if options.heads and step.head_weights is not None:
+            weights["heads"] = step.head_weights
         return step.state, values, weights
 
-    @torch.inference_mode()
-    def mask(self, step: TorchStep, mask: Mask) -> None:
-        values = step.values
-        if mask.scaled is not None:
-            places = self.places(mask.scaled[0]), self.places(mask.scaled[1])
-            values[places] *= mask.scaled[2]
-        if mask.forbidden is not None:
-            rows, forbidden = map(self.places, mask.forbidden)
-            values[rows] = values[rows].masked_fill_(forbidden, -torch.inf)
-        by_slot = values.view(len(mask.ends), -1, values.shape[1])
-        if len(slots := np.flatnonzero(mask.ends == engine.MAY_NOT_END)):
-            by_slot[self.places(slots), :, EOS_ID] = -torch.inf
-        if len(slots := np.flatnonzero(mask.ends == engine.MUST_END)):
-            last = self.places(slots)
-            ends = by_slot[last, :, EOS_ID]
-            by_slot[last] = -torch.inf
-            by_slot[last, :, EOS_ID] = ends
-
-    @torch.inference_mode()
-    def best(self, step: TorchStep, scores: Array, count: int) -> Best:
-        return Best(*self._on_host(step, *best_of(step.values, self.places(scores), count)))
-
-    @torch.inference_mode()
-    def draw(self, step: TorchStep, sampling: Sampling, numbers: Array) -> Best:
-        tokens = drawn(step.values, sampling, numbers)
-        log_probs = step.values.gather(1, tokens[:, None])
-        zeros = torch.zeros_like(tokens)
-        parts = (part[:, None] for part in (zeros, tokens))
-        return Best(*self._on_host(step, log_probs, *parts, log_probs))
-
-    @torch.inference_mode()
-    def log_probs(self, step: TorchStep, rows: Array, tokens: Array) -> Array:
-        values = step.values[self.places(rows), self.places(tokens)]
-        return self._on_host(step, values)[0]
-
-    def _on_host(self, step: TorchStep, *parts: Tensor) -> list[Array]:
-        """Copy parts, and the attention weights of a step, to the host at once."""
-        return step.read(host_arrays([*parts, *floats(step.weights)]))
+    def _placed(self, rows: Rows) -> StaticRows:
+        """Return the rows in tensors that no search uses now, on a CPU in those that they have."""
+        static = StaticRows(rows.memory, rows.state, rows.count, rows.size, rows.options, object())
+        if self.device.type == "cpu":  # where they might take much memory
+            return static
+        tensors = [*_tensors((rows.memory, rows.state))]
+        unused = self._unused[rows.count, rows.size, tuple(part.shape for part in tensors)]
+        if unused:
+            static = unused.pop()
+            for old, new in zip(_tensors((static.memory, static.state)), tensors, strict=True):
+                old.copy_(new)
+        placed = replace(static, options=rows.options)
+        weakref.finalize(placed, unused.append, static).atexit = False
+        return placed
 
 
-def floats(weights: Weights) -> list[Tensor]:
-    """Return the weights that are read in float32."""
-    return [part.float() for part in weights if part is not None]
+def _mask_ends(values: Tensor, ends: Tensor) -> None:
+    """Rule out end-of-sentence, or all else, in the log-probabilities [N, V] of slots [B]."""
+    by_slot = values.view(len(ends), -1, values.shape[1])
+    eos = by_slot[:, :, EOS_ID].masked_fill((ends == engine.MAY_NOT_END)[:, None], -torch.inf)
+    ruled_out = values.new_zeros(len(ends)).masked_fill_(ends == engine.MUST_END, -torch.inf)
+    by_slot += ruled_out[:, None, None]  # on a CPU in a seventh of the time of `masked_fill_`
+    by_slot[:, :, EOS_ID] = eos
+
+
+def _tensors(parts: Any) -> Iterator[Tensor]:
+    """Yield the tensors of nested tuples, such as a memory or the states of an ensemble."""
+    for part in parts:
+        if isinstance(part, Tensor):
+            yield part
+        elif part is not None:
+            yield from _tensors(part)
 
 
 def best_of(values: Tensor, scores: Tensor, count: int) -> tuple[Tensor, ...]:
@@ -189,33 +317,18 @@ def _topk(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return largest, blocks.gather(1, places // BLOCK) * BLOCK + places % BLOCK
 
 
-def host_arrays(tensors: Sequence[Tensor]) -> list[Array]:
-    """Copy float32 and integer tensors of one device to the host, waiting for a GPU once.
-
-    Integers are copied as int32, in the bits of float32.
-    """
-    if tensors[0].device.type == "cpu":
-        return [tensor.numpy() for tensor in tensors]
-    return split(joined(tensors).cpu().numpy(), tensors)
+def _joined(tensors: Sequence[Tensor]) -> Tensor:
+    """Return tensors as one of float32, which is exact for integers below 2^24, such as tokens."""
+    return torch.cat([tensor.flatten().float() for tensor in tensors])
 
 
-def joined(tensors: Sequence[Tensor]) -> Tensor:
-    """Return float32 tensors and, in the bits of float32, integers as one tensor."""
-    flat = [tensor.flatten() for tensor in tensors]
-    return torch.cat(
-        [part if part.is_floating_point() else part.int().view(torch.float32) for part in flat]
-    )
-
-
-def split(values: Array, tensors: Sequence[Tensor]) -> list[Array]:
-    """Return the values of `joined` tensors as arrays of their shapes."""
+def _split(values: Array, tensors: Sequence[Tensor]) -> list[Array]:
+    """Return the values of joined tensors as arrays of their shapes."""
     arrays, start = [], 0
     for tensor in tensors:
-        part = values[start : start + tensor.numel()]
+        part = values[start : start + tensor.numel()].reshape(tuple(tensor.shape))
         start += tensor.numel()
-        if not tensor.is_floating_point():
-            part = part.view(np.int32).astype(np.int64)
-        arrays.append(part.reshape(tuple(tensor.shape)))
+        arrays.append(part if tensor.is_floating_point() else part.astype(np.int64))
     return arrays
 
 
@@ -260,45 +373,3 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
         probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(dim=-1)
     )  # the last possible token
     return torch.minimum(places[:, 0], last)
-
-
-class Ensemble:
-    """Models over the same vocabularies; `project` returns the log of their mean probability.
-
-    The mean of log-probabilities (log-linear) would rule out what one model finds impossible.
-    """
-
-    def __init__(self, models: Iterable["Model"]) -> None:
-        self.models = tuple(models)
-
-    def encode(self, src: Tensor, src_lengths: Tensor) -> tuple[Any, ...]:
-        """Encode source ids [B, S] with lengths [B] by each model."""
-        return tuple(model.encode(src, src_lengths) for model in self.models)
-
-    def start(self, encoded: tuple[Any, ...]) -> tuple[Parts, Parts]:
-        """Return the memory and the initial state of each model."""
-        starts = [model.start(part) for model, part in zip(self.models, encoded, strict=True)]
-        return Parts(memory for memory, _ in starts), Parts(state for _, state in starts)
-
-    def step(self, ids: Tensor, state: Parts, memory: Parts) -> Any:
-        """Advance every model by the same ids [N]; heads of different models do not correspond."""
-        parts = zip(self.models, state, memory, strict=True)
-        steps = [model.step(ids, *own_parts) for model, *own_parts in parts]
-        outputs, states, weights, _ = zip(*steps, strict=True)
-        attention = [part for part in weights if part is not None]
-        mean = torch.stack(attention).mean(0) if attention else None
-        step: Any = model_state.Step
-        return step(outputs, Parts(states), mean)
-
-    def project(self, outputs: tuple[Any, ...]) -> Tensor:
-        """Return the log of the mean probability [N, V] for each model's outputs [N, R]."""
-        log_probs = torch.stack(
-            [
-                model.project(part).float().log_softmax(dim=-1)
-                for model, part in zip(self.models, outputs, strict=True)
-            ]
-        )
-        return log_probs.logsumexp(dim=0) - math.log(len(self.models))
-
-
-Model = Seq2Seq | Ensemble
