@@ -78,13 +78,16 @@ class Requirements:
             if self.is_forbidden(" ".join(normalized(phrase).split())):
                 text = f"{place}: {phrase[:60]!r} is required and contains a forbidden word"
                 raise errors.UserError(f"{text}; allow the word, or do not require it")
-        encoded = self._encoded(phrases, masked, place)
-        room = MAX_TOKENS - _bounded(encoded, place)
-        for term in terms:
-            of_term = self._encoded([term], masked, place)
-            if (room := room - _bounded(of_term, place)) < 0:
+        encoded, room = list[_Encoded](), MAX_TOKENS
+        for texts in (phrases, *([term] for term in terms)):
+            of_texts = self._encoded(texts, masked, place)
+            count = sum(len(ids) for ids, _ in of_texts)
+            if count > MAX_TOKENS:
+                text = f"the phrases have {count:,} tokens; use at most {MAX_TOKENS} a line"
+                raise errors.UserError(f"{place}: {text}")
+            if (room := room - count) < 0:
                 break
-            encoded += of_term
+            encoded += of_texts
         return automata.lexical_of(encoded, self._continuing) if encoded else NO_LEXICAL
 
     def with_words(self, lexical: Lexical, words: Sequence[str]) -> Lexical:
@@ -131,15 +134,6 @@ class Requirements:
             if is_letter(token[:1]) or (byte is not None and (byte >= 128 or chr(byte).isalnum())):
                 continuing.add(number)
         return frozenset(continuing)
-
-
-def _bounded(phrases: Sequence[_Encoded], place: str) -> int:
-    """Return the number of tokens of phrases; raises UserError for more than MAX_TOKENS."""
-    if (count := sum(len(ids) for ids, _ in phrases)) > MAX_TOKENS:
-        raise errors.UserError(
-            f"{place}: the phrases have {count:,} tokens; use at most {MAX_TOKENS} a line"
-        )
-    return count
 
 
 def prefix_texts(count: int, prefixes: Iterable[str] | None) -> list[str]:

@@ -4,7 +4,7 @@ import codecs
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 
 import numpy as np
@@ -41,7 +41,7 @@ class Forbidden:
 
         Raises UserError for a phrase of more than MAX_CHARACTERS.
         """
-        self._phrases = _Phrases(_bounded(phrases))
+        self._phrases = _Phrases(phrases)
         self._are_words = not vocabulary.has_byte_fallback  # every token is a complete word
         self._bytes, self._tokens = dict[int, int](), list[str]()
         for i, token in enumerate(vocabulary.tokens(range(len(vocabulary)))):
@@ -132,9 +132,17 @@ class Forbidden:
 class _Phrases:
     """Phrases as strings, and states: the longest suffix of a text with which a phrase begins."""
 
-    def __init__(self, phrases: Mapping[str, bool]) -> None:
-        """Take phrases, and whether each is one only at the end of a word."""
-        self._phrases, self._sorted = phrases, sorted(phrases)
+    def __init__(self, phrases: Sequence[str]) -> None:
+        """Take phrases; one of a script without spaces may follow any character, others a space."""
+        self._phrases: dict[str, bool] = {}  # whether it is one only at the end of a word
+        for number, phrase in enumerate(phrases, start=1):
+            text = checked_phrase(phrase, f"forbidden phrase {number}")
+            if not text:
+                continue
+            anywhere = not is_letter(text[0]) and not text[0].isascii()
+            for start in (" ", "") if anywhere else (" ",):
+                self._phrases[f"{start}{text}"] = is_letter(text[-1])
+        self._sorted = sorted(self._phrases)
         self.ends_word = cache(self._ends_word)
 
     def suffixes(self, text: str) -> Iterator[str]:
@@ -179,22 +187,6 @@ class _Phrases:
             if not phrase.startswith(start):
                 return
             yield phrase[len(start) :], self._phrases[phrase]
-
-
-def _bounded(phrases: Sequence[str]) -> dict[str, bool]:
-    """Return the phrases with the space before them, and whether each is one only at a word's end.
-
-    A phrase of a script without spaces may follow any character, others follow a space.
-    """
-    bounded: dict[str, bool] = {}
-    for number, phrase in enumerate(phrases, start=1):
-        text = checked_phrase(phrase, f"forbidden phrase {number}")
-        if not text:
-            continue
-        anywhere = not is_letter(text[0]) and not text[0].isascii()
-        for start in (" ", "") if anywhere else (" ",):
-            bounded[f"{start}{text}"] = is_letter(text[-1])
-    return bounded
 
 
 def checked_phrase(phrase: str, place: str) -> str:
