@@ -15,7 +15,7 @@ BUDGETS = {
     "model": (2675, 2675),
     "engines": (2380, 2340),  # 40 lines for int8 on processors without VNNI
     "runs": (1555, 1500),
-    "inference": (5060, 3620),
+    "inference": (4900, 3620),
     "evaluation": (575, 575),
     "training": (2980, 2950),
     "analysis": (2955, 2900),  # 8 lines for attention maps that fit a terminal
