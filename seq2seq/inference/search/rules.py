@@ -50,6 +50,8 @@ class NextTokens:
 
     def has_others(self, tokens: Tokens) -> bool:
         """Return whether a token remains if these are forbidden."""
+        if np.count_nonzero(self.allowed) > len(self.repeated) + len(tokens):
+            return True
         remaining = self.remaining()
         remaining[np.asarray(tokens, np.int64)] = False
         return bool(remaining.any())
