@@ -6,23 +6,24 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
-# Lines at most, and lines to come to. A change that needs more raises the first and says why.
+# Lines at most. A change that needs more raises the number and says why.
 BUDGETS = {
-    "runtime": (1727, 1680),
-    "config": (1555, 1555),
-    "names": (1165, 1165),
-    "data": (4480, 4480),
-    "model": (2675, 2675),
-    "engines": (2175, 2175),
-    "runs": (1533, 1500),
-    "inference": (5060, 3620),
-    "evaluation": (564, 564),
-    "training": (2980, 2950),
-    "analysis": (2955, 2900),  # 8 lines for attention maps that fit a terminal
-    "serving": (1325, 1150),
-    "cli": (3105, 3095),  # sentences for attention, bases of comparisons
+    "runtime": 1735,
+    "config": 1565,
+    "names": 1165,
+    "data": 4475,
+    "model": 2675,
+    "engines": 2175,
+    "runs": 1535,
+    "inference": 4900,
+    "evaluation": 565,
+    "training": 2985,
+    "analysis": 2960,
+    "serving": 1325,
+    "cli": 3110,
 }
-MODULES = 197  # at most; to come to: 230
+ALL = 31_250  # with the modules at the top
+MODULES = 197  # at most
 PRONOUNS = frozenset(
     [
         *("each", "found", "own", "kept", "given", "wanted", "known", "shown", "both", "other"),
@@ -49,12 +50,13 @@ def test_every_package_stays_within_its_budget() -> None:
     packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert packages == set(BUDGETS)
     sizes = {name: sum(map(lines_of, (PACKAGE / name).rglob("*.py"))) for name in BUDGETS}
-    print("\npackage     lines  at most  to come to")
-    for name, size in sizes.items():
-        print(f"{name:10} {size:6,} {BUDGETS[name][0]:8,} {BUDGETS[name][1]:11,}")
-    goal = sum(goal for _, goal in BUDGETS.values())
-    print(f"{'all':10} {sum(sizes.values()):6,} {'':8} {goal:11,}; {len(modules())} modules")
-    assert {name: size for name, size in sizes.items() if size > BUDGETS[name][0]} == {}
+    total = sum(map(lines_of, modules()))
+    print("\npackage     lines  at most")
+    for name, lines in sizes.items():
+        print(f"{name:10} {lines:6,} {BUDGETS[name]:8,}")
+    print(f"{'all':10} {total:6,} {ALL:8,}")
+    assert {name: lines for name, lines in sizes.items() if lines > BUDGETS[name]} == {}
+    assert total <= ALL
     assert len(modules()) <= MODULES
 
 

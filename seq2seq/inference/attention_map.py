@@ -71,18 +71,6 @@ def part_maps(
         row, column = below, right
 
 
-def entry_maps(
-    entry: NBestEntry, src_tokens: list[str], source: str | None = None
-) -> Iterator[AttentionMap]:
-    """Yield the maps of a translation: one for each part, or for each head of each part."""
-    for attention, heads in part_maps(entry, src_tokens, source):
-        if heads is None:
-            yield attention
-            continue
-        for number, weights in enumerate(heads, start=1):
-            yield attention._replace(weights=weights, head=f"head {number} of {len(heads)}")
-
-
 def by_words(attention: AttentionMap) -> AttentionMap:
     """Merge the tokens of each word.
 

@@ -5,7 +5,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from itertools import groupby
+from itertools import count, groupby
 from typing import NamedTuple
 from unicodedata import normalize
 
@@ -63,7 +63,7 @@ class Segment(NamedTuple):
             return escape(target)
         root = Node("", 0, len(self.text), children=list(self.nodes))
         links = _Links(self.text, translation, rank, escape)
-        return _placed(root, links, 0, len(target))
+        return _Area(root, links, 0, len(target)).text()
 
 
 def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[Node]]:
@@ -138,12 +138,11 @@ class _Links:
             rows = _spelled(entry.text, entry.tokens)
             self._columns = [column for column in columns if column >= 0]
             self._first = np.cumsum([0, *(column >= 0 for column in columns)])
-            self._attention = self._by_word(rows, entry.attention)
+            if self._columns:
+                self._attention = self._by_word(rows, entry.attention)
 
-    def _by_word(self, rows: Sequence[int], attention: Weights) -> Weights | None:
+    def _by_word(self, rows: Sequence[int], attention: Weights) -> Weights:
         """Return the attention [words, S + 1] of words to tokens, summed from the first one."""
-        if not self._columns:
-            return None
         tokens = [sorted({rows[place] for place in word} - {-1}) for word in self.words]
         weights = np.zeros((len(tokens), attention.shape[1] + 1), np.float32)
         for number, chosen in enumerate(tokens):
@@ -216,17 +215,6 @@ def _form(character: str) -> str:
 _Placing = tuple[int, int, int, str]
 
 
-def _placed(parent: Node, links: _Links, start: int, end: int) -> str:
-    """Return the translation from `start` to `end`, that of a node, with the markup in the node."""
-    area = _Area(parent, links, start, end)
-    parts, done = list[str](), start
-    placings = sorted(area.place(order, node) for order, node in enumerate(parent.children))
-    for first, last, _, text in placings:
-        parts += [links.escape(links.target[done:first]), text]
-        done = max(done, last)
-    return "".join([*parts, links.escape(links.target[done:end])])
-
-
 class _Area:
     """The part of a translation that belongs to a node, where its children are placed."""
 
@@ -239,7 +227,15 @@ class _Area:
         self._breaks = sum(node.is_break for node in parent.children)
         self._broken = 0  # words before the last break
 
-    def place(self, order: int, node: Node) -> _Placing:
+    def text(self) -> str:
+        """Return this part of the translation with the markup in the node."""
+        parts, done, links = list[str](), self._start, self._links
+        for first, last, _, text in sorted(map(self._place, count(), self._parent.children)):
+            parts += [links.escape(links.target[done:first]), text]
+            done = max(done, last)
+        return "".join([*parts, links.escape(links.target[done : self._end])])
+
+    def _place(self, order: int, node: Node) -> _Placing:
         """Return where a child is placed."""
         if node.is_break and self._parent.start < node.start < self._parent.end:
             return self._break(order, node)
@@ -247,7 +243,7 @@ class _Area:
             place = self._point(node)
             return place, place, order, node.raw
         start, end = self._span(node)
-        content = _placed(node, self._links, start, end)
+        content = _Area(node, self._links, start, end).text()
         return start, end, order, f"{node.raw}{content}{node.closing}"
 
     def _gains(self, start: int, end: int) -> Gains:

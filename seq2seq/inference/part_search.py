@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,48 +28,49 @@ _UNPLACED = "terms of the glossary that replace no word, but are required: "
 class PartSearch:
     """Translates parts of lines by the searches of one model."""
 
-    def __init__(self, loaded: loading.LoadedModel, steps: LineSteps) -> None:
+    def __init__(
+        self, loaded: loading.LoadedModel, steps: LineSteps, options: SearchOptions, n_best: int
+    ) -> None:
         self._loaded, self._steps, self._requirements = loaded, steps, steps.requirements
-
-    def translate(
-        self, parts: list[Part], options: SearchOptions, n_best: int, on_found: OnFound
-    ) -> Iterator[Translation]:
-        """Yield the translation of each part."""
-        settings, mbr = self._steps.settings, self._steps.settings.mbr
-        is_single = not (n_best > 1 or mbr or options.sampling)
+        is_single = not (n_best > 1 or steps.settings.mbr or options.sampling)
         if is_single and self._requirements.forbidden is None:
             options = options._replace(returned=1)
+        self._options, self._n_best = options, n_best
+
+    def translate(self, parts: list[Part], on_found: OnFound) -> Iterator[Translation]:
+        """Yield the translation of each part."""
+        settings, n_best, mbr = self._steps.settings, self._n_best, self._steps.settings.mbr
         lengths = [(len(part.ids) + 1, len(part.prefix.states)) for part in parts]
         for rows in bounded_slices([source * (source + prefix) for source, prefix in lengths]):
             chunk = parts[rows]
-            placed = self._with_placed_terms(chunk, options) if mbr is None else {}
+            placed = self._with_placed_terms(chunk) if mbr is None else {}
             for number, part in placed.items():
                 chunk[number] = part if n_best == 1 else replace(chunk[number], terms=())
-            lists = self._search(chunk, options, on_found, rows.start)
-            self._repair(chunk, lists, options)
+            lists = self._search(chunk, on_found, rows.start)
+            self._repair(chunk, lists)
             if mbr is not None:
-                lists = [_by_utility(candidates, mbr, options) for candidates in lists]
-            elif options.sampling is None:
+                lists = [self._by_utility(candidates, mbr) for candidates in lists]
+            elif self._options.sampling is None:
                 lists = [nbest.merged(candidates) for candidates in lists]
-                nbest.fill(lists, n_best, options.size, partial(self._wide, chunk, options))
+                nbest.fill(lists, n_best, self._options.size, partial(self._wide, chunk))
                 if n_best > 1 and placed:
-                    self._put_first(placed, lists, options)
+                    self._put_first(placed, lists)
             lists = [candidates[:n_best] for candidates in lists]
             no_heads = [None] * len(chunk)
             heads = self._head_blocks(chunk, lists) if settings.head_attention else no_heads
             yield from map(self._translation, chunk, lists, heads)
 
-    def _with_placed_terms(self, parts: Sequence[Part], options: SearchOptions) -> dict[int, Part]:
+    def _with_placed_terms(self, parts: Sequence[Part]) -> dict[int, Part]:
         """Return the parts with terms of the glossary that have a place in a free translation."""
         numbers = [number for number, part in enumerate(parts) if part.terms]
         if not numbers:
             return {}
         free = [replace(parts[number], lexical=parts[number].phrases) for number in numbers]
-        options = options._replace(returned=1, return_attention=True)
+        found = self._search(free, returned=1, return_attention=True)
         placed = {}
-        for number, (best,) in zip(numbers, self._search(free, options), strict=True):
+        for number, (best,) in zip(numbers, found, strict=True):
             part = terms.placed(parts[number], best.hypothesis, self._loaded.vocabularies)
-            if part is None or len(part.prefix.states) <= options.min_length:
+            if part is None or len(part.prefix.states) <= self._options.min_length:
                 continue
             tokens = [int(state.tokens[0]) for state in part.prefix.states]  # all are fixed
             text = self._loaded.vocabularies.tgt.decode(tokens)
@@ -76,27 +78,36 @@ class PartSearch:
                 placed[number] = part
         return placed
 
-    def _put_first(self, placed: dict[int, Part], lists: Lists, options: SearchOptions) -> None:
-        searched = self._search([*placed.values()], options._replace(returned=1))
+    def _by_utility(self, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
+        """Rank by utility, with samples of equal weights, and hypotheses by their probability."""
+        totals = [sum(candidate.hypothesis.log_probs) for candidate in candidates]
+        weights = [1.0 if self._options.sampling else math.exp(t - max(totals)) for t in totals]
+        texts = [candidate.text for candidate in candidates]
+        utilities = nbest.expected_utilities(texts, weights, metric)
+        order = sorted(range(len(candidates)), key=lambda number: -utilities[number])
+        return nbest.merged([candidates[number] for number in order])
+
+    def _put_first(self, placed: dict[int, Part], lists: Lists) -> None:
+        searched = self._search([*placed.values()], returned=1)
         for number, (first,) in zip(placed, searched, strict=True):
             lists[number] = [first, *nbest.below(first, lists[number])]
 
-    def _wide(self, parts: list[Part], options: SearchOptions, rows: list[int], size: int) -> Lists:
-        return self._search([parts[row] for row in rows], options._replace(size=size))
+    def _wide(self, parts: list[Part], rows: list[int], size: int) -> Lists:
+        return self._search([parts[row] for row in rows], size=size)
 
-    def _repair(self, parts: list[Part], lists: Lists, options: SearchOptions) -> None:
+    def _repair(self, parts: list[Part], lists: Lists) -> None:
         """Search the parts again, once, whose best translations lack what they must have."""
         repaired = {
             number: better
             for number, (part, candidates) in enumerate(zip(parts, lists, strict=True))
-            if (better := self._repaired(part, candidates, options)) != part
+            if (better := self._repaired(part, candidates)) != part
         }
-        searched = self._search([*repaired.values()], options) if repaired else []
+        searched = self._search([*repaired.values()]) if repaired else []
         for (number, part), candidates in zip(repaired.items(), searched, strict=True):
             if not self._requirements.is_forbidden(candidates[0].text):
                 parts[number], lists[number] = part, candidates
 
-    def _repaired(self, part: Part, candidates: list[Candidate], options: SearchOptions) -> Part:
+    def _repaired(self, part: Part, candidates: list[Candidate]) -> Part:
         """Return a part as it is to be searched again: unchanged if nothing is missing.
 
         Its names are words if one makes forbidden text; all are masked if the translation lost one;
@@ -114,7 +125,7 @@ class PartSearch:
                 masked = self._requirements.allowed(names.mask_more(part.masked), part.masked.names)
                 if masked.names != part.masked.names:
                     part = self._steps.encoded(part, masked)
-        if options.sampling is not None or options.groups > 1:  # which cannot be constrained
+        if self._options.sampling is not None or self._options.groups > 1:  # cannot be constrained
             return part
         words = self._loaded.source.copied.copied_in(normalized(part.masked.text))
         words = [word for word in words if not is_forbidden(word)]
@@ -124,10 +135,14 @@ class PartSearch:
         return part
 
     def _search(
-        self, parts: list[Part], options: SearchOptions, on_found: OnFound = None, first: int = 0
+        self, parts: list[Part], on_found: OnFound = None, first: int = 0, **changed: Any
     ) -> Lists:
-        """Return the hypotheses of each part; raises RunError if the model's output overflows."""
+        """Return the hypotheses of each part, with some options `changed`.
+
+        Raises RunError if the model's output overflows.
+        """
         loaded, most = self._loaded, self._loaded.decoding.max_length
+        options = self._options._replace(**changed)
         limits = [most or loaded.limit(len(part.ids)) for part in parts]
         requests = [
             Request(part.ids, limit, part.prefix, part.lexical, part.marks)
@@ -155,8 +170,7 @@ class PartSearch:
             for part, candidates in zip(parts, lists, strict=True)
             if part.return_attention
         ]
-        sources, targets = [src for src, _ in pairs], [tgt for _, tgt in pairs]
-        decoded = iter(scoring.forced_decodings(self._loaded.engine, sources, targets, heads=True))
+        decoded = iter(scoring.forced_decodings(self._loaded.engine, pairs, heads=True))
         return [
             scoring.as_blocks(next(decoded).head_weights) if part.return_attention else None
             for part in parts
@@ -189,23 +203,18 @@ class PartSearch:
 
     def _text(self, part: Part, hypothesis: Hypothesis) -> str:
         """Return the text of a hypothesis, or the source if it is blank."""
-        tgt = self._loaded.vocabularies.tgt
-        if self._loaded.decoding.replace_unknown:
-            text = self._text_with_words(part, hypothesis)
-        else:
-            text = tgt.decode(hypothesis.ids, part.prefix.words)
-        text = self._steps.undo(part, _one_line(text))
+        text = self._steps.undo(part, _one_line(self._decoded(part, hypothesis)))
         if not is_blank(text):
             return text
         text = " ".join(part.words) or self._loaded.vocabularies.src.decode(part.ids)
         text = self._steps.undo(part, _one_line(text))
         return UNKNOWN if self._requirements.is_forbidden(text) else text
 
-    def _text_with_words(self, part: Part, hypothesis: Hypothesis) -> str:
-        """Return the text, with attended source words for unknown ones (Jean et al. 2015)."""
+    def _decoded(self, part: Part, hypothesis: Hypothesis) -> str:
+        """Return the text; attended source words may replace unknown ones (Jean et al. 2015)."""
         decode, prefix = self._loaded.vocabularies.tgt.decode, part.prefix.words
         words, weights = list[str](), hypothesis.attention_weights
-        if weights is not None and part.words:
+        if self._loaded.decoding.replace_unknown and weights is not None and part.words:
             unknown = np.array(hypothesis.ids) == UNK_ID
             attended = weights[unknown, : len(part.words)].argmax(axis=1)  # not end-of-sentence
             words = [part.words[column] for column in attended.tolist()]
@@ -216,18 +225,6 @@ class PartSearch:
             without = decode(hypothesis.ids, prefix)
             return text if is_forbidden(without) else without
         return text
-
-
-def _by_utility(
-    candidates: Sequence[Candidate], metric: Metric, options: SearchOptions
-) -> list[Candidate]:
-    """Rank by utility, with samples of equal weights, and hypotheses by their probability."""
-    totals = [sum(candidate.hypothesis.log_probs) for candidate in candidates]
-    weights = [1.0 if options.sampling else math.exp(total - max(totals)) for total in totals]
-    texts = [candidate.text for candidate in candidates]
-    utilities = nbest.expected_utilities(texts, weights, metric)
-    order = sorted(range(len(candidates)), key=lambda number: -utilities[number])
-    return nbest.merged([candidates[number] for number in order])
 
 
 def _one_line(text: str) -> str:

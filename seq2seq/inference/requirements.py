@@ -3,15 +3,19 @@
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
-from seq2seq.data import lines, subword_sampling
+from seq2seq.data import lines
 from seq2seq.data.sentences import MARKS
-from seq2seq.data.vocabulary.vocabulary import Vocabularies, normalized
-from seq2seq.inference.search import lexical as lexical_constraints
+from seq2seq.data.subword_sampling import SPACE
+from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, normalized
+from seq2seq.inference.search import lexical as automata
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.lexical import Lexical, Prefix
+from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical, Prefix, is_letter
 from seq2seq.inference.translation import LINE_BREAKS
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types, errors
+
+_ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
+_Encoded = tuple[Ids, bool]  # a phrase, and whether it ends in a letter
 
 
 class Requirements:
@@ -20,19 +24,18 @@ class Requirements:
     def __init__(self, vocabularies: Vocabularies, words: tuple[str, ...] = ()) -> None:
         """Take the vocabularies, and words and phrases that no translation contains."""
         self._vocabularies = vocabularies
-        self._phrases = lexical_constraints.LexicalMaker(vocabularies.tgt)
         tgt = vocabularies.tgt
         self.forbidden = None if all(map(lines.is_blank, words)) else Forbidden(tgt, words)
 
     @cached_property
-    def _prefixes(self) -> lexical_constraints.PrefixMaker:
-        return lexical_constraints.PrefixMaker(self._vocabularies.tgt)
+    def _prefixes(self) -> automata.PrefixMaker:
+        return automata.PrefixMaker(self._vocabularies.tgt)
 
     @cached_property
     def _marks(self) -> tuple[int, ...]:
         """Return the tokens that consist of marks that end sentences."""
         tgt = self._vocabularies.tgt
-        spelled = [token.strip(subword_sampling.SPACE) for token in tgt.tokens(range(len(tgt)))]
+        spelled = [token.strip(SPACE) for token in tgt.tokens(range(len(tgt)))]
         return tuple(i for i, text in enumerate(spelled) if text and not text.strip(MARKS))
 
     def waiting_marks(self, text: str) -> tuple[int, ...]:
@@ -59,7 +62,7 @@ class Requirements:
     def prefix(self, text: str) -> Prefix:
         """Return the prefix for a text."""
         if lines.is_blank(text):
-            return lexical_constraints.NO_PREFIX
+            return automata.NO_PREFIX
         return self._prefixes.prefix(LINE_BREAKS.sub(" ", text))
 
     def lexical(
@@ -67,21 +70,70 @@ class Requirements:
     ) -> Lexical:
         """Return the constraint that a translation contains the phrases, its names masked.
 
-        It contains as many of the `terms`, too, as there is room for. Raises UserError, with the
-        place, for phrases and terms that no translation can contain.
+        It contains as many of the `terms`, too, as MAX_TOKENS allows, the first ones first. Phrases
+        are segmented as text is, and have the bounds of words, except in scripts without spaces.
+        Raises UserError, with the place, for phrases and terms that no translation can contain.
         """
         for phrase in (*phrases, *terms):
             if self.is_forbidden(" ".join(normalized(phrase).split())):
                 text = f"{place}: {phrase[:60]!r} is required and contains a forbidden word"
                 raise errors.UserError(f"{text}; allow the word, or do not require it")
-        if (names := self._vocabularies.names) is not None:
-            phrases = [names.mask_target(phrase, masked.names) for phrase in phrases]
-            terms = [names.mask_target(term, masked.names) for term in terms]
-        return self._phrases.lexical(phrases, place, terms)
+        encoded, room = list[_Encoded](), MAX_TOKENS
+        for texts in (phrases, *([term] for term in terms)):
+            of_texts = self._encoded(texts, masked, place)
+            count = sum(len(ids) for ids, _ in of_texts)
+            if count > MAX_TOKENS:
+                text = f"the phrases have {count:,} tokens; use at most {MAX_TOKENS} a line"
+                raise errors.UserError(f"{place}: {text}")
+            if (room := room - count) < 0:
+                break
+            encoded += of_texts
+        return automata.lexical_of(encoded, self._continuing) if encoded else NO_LEXICAL
 
     def with_words(self, lexical: Lexical, words: Sequence[str]) -> Lexical:
-        """Require words, too, as far as the vocabulary can spell them."""
-        return lexical_constraints.merge(lexical, self._phrases.possible(words))
+        """Require words, too, as far as the vocabulary can spell them, up to MAX_TOKENS."""
+        ids = self._vocabularies.tgt.encode(words)
+        encoded = [
+            (tokens, is_letter(word[-1]))
+            for word, tokens in zip(words, ids, strict=True)
+            if UNK_ID not in tokens
+        ]
+        possible = automata.merge(NO_LEXICAL, automata.lexical_of(encoded, self._continuing))
+        return automata.merge(lexical, possible)
+
+    def _encoded(self, phrases: Sequence[str], masked: Masked, place: str) -> list[_Encoded]:
+        """Return each phrase that is not blank, its names masked."""
+        if (names := self._vocabularies.names) is not None:
+            phrases = [names.mask_target(phrase, masked.names) for phrase in phrases]
+        texts = [" ".join(normalized(text).replace(SPACE, " ").split()) for text in phrases]
+        return [(self._encode(text, place), is_letter(text[-1])) for text in texts if text]
+
+    def _encode(self, text: str, place: str) -> Ids:
+        tgt = self._vocabularies.tgt
+        (ids,) = tgt.encode([text])
+        if UNK_ID in ids:
+            raise errors.UserError(
+                f"{place}: {text[:60]!r} has a word that the vocabulary lacks, so that no "
+                "translation can contain it; leave it out"
+            )
+        if not automata.is_spaced(text[0]):
+            (anchored,) = tgt.encode([_ANCHOR + text])
+            tokens = tgt.tokens(anchored)
+            for n in range(1, len(tokens)):
+                if "".join(tokens[:n]).replace(SPACE, "") == _ANCHOR:
+                    return anchored[n:]
+        return ids
+
+    @cached_property
+    def _continuing(self) -> frozenset[int]:
+        """Return the tokens that continue a word, with bytes that may be of a letter."""
+        tgt = self._vocabularies.tgt
+        continuing = set[int]()
+        for number, token in enumerate(tgt.tokens(range(len(tgt)))):
+            byte = automata.byte_of(token) if tgt.has_byte_fallback else None
+            if is_letter(token[:1]) or (byte is not None and (byte >= 128 or chr(byte).isalnum())):
+                continuing.add(number)
+        return frozenset(continuing)
 
 
 def prefix_texts(count: int, prefixes: Iterable[str] | None) -> list[str]:
@@ -90,7 +142,7 @@ def prefix_texts(count: int, prefixes: Iterable[str] | None) -> list[str]:
         return [""] * count
     prefixes = argument_types.text_list(prefixes, "prefixes", "one per line, '' for none")
     _check_count(prefixes, "prefixes", count, "one per line, '' for none")
-    lexical_constraints.check_prefixes(prefixes)
+    automata.check_prefixes(prefixes)
     return prefixes
 
 

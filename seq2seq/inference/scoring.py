@@ -20,6 +20,8 @@ from seq2seq.inference.translation import Translation, with_names
 from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import UserError
 
+Pair = tuple[Ids, Ids]  # source and target
+
 
 @dataclass(frozen=True)
 class ScoredLine:
@@ -61,9 +63,8 @@ def score_lines(
     of lines and translations.
     """
     pairs = _encoded(translator, lines, translations)
-    scored = [pair for pair in pairs if not any(pair.blank)]
-    ids = [pair.src_ids for pair in scored], [pair.tgt_ids for pair in scored]
-    decoded = iter(forced_decodings(translator.engine, *ids))
+    scored = [pair.ids for pair in pairs if not any(pair.blank)]
+    decoded = iter(forced_decodings(translator.engine, scored))
     return [
         _scored_line(translator, pair, next(decoded).log_probs)
         if not any(pair.blank)
@@ -81,10 +82,10 @@ def attend(
     of each head are returned, too. Raises errors as `score_lines` does.
     """
     pairs = _encoded(translator, lines, translations)
-    for rows in bounded_slices([(len(p.src_ids) + 1) * (len(p.tgt_ids) + 1) for p in pairs]):
-        attended = [pair for pair in pairs[rows] if pair.has_attention]
-        ids = [pair.src_ids for pair in attended], [pair.tgt_ids for pair in attended]
-        decoded = iter(forced_decodings(translator.engine, *ids, True, heads))
+    sizes = [(len(src) + 1) * (len(tgt) + 1) for src, tgt in (pair.ids for pair in pairs)]
+    for rows in bounded_slices(sizes):
+        attended = [pair.ids for pair in pairs[rows] if pair.has_attention]
+        decoded = iter(forced_decodings(translator.engine, attended, True, heads))
         for pair in pairs[rows]:
             entry, tokens = NBestEntry(pair.translation, 0.0), list[str]()
             if pair.has_attention:
@@ -101,21 +102,18 @@ class _EncodedPair(NamedTuple):
     line: str
     translation: str
     source: Masked  # the line with masked names
-    src_ids: Ids
-    tgt_ids: Ids
+    ids: Pair
 
     @property
-    def blank(self) -> tuple[bool, bool]:
-        """Return which side has nothing to score."""
-        sides = (self.line, self.src_ids), (self.translation, self.tgt_ids)
-        first, second = (is_blank(text) or not ids for text, ids in sides)
-        return first, second
+    def blank(self) -> list[bool]:
+        """Return for each side whether it has nothing to score."""
+        sides = zip((self.line, self.translation), self.ids, strict=True)
+        return [is_blank(text) or not ids for text, ids in sides]
 
     @property
     def has_attention(self) -> bool:
         """Return whether neither side is blank or too long for attention weights."""
-        longest = max(len(self.src_ids), len(self.tgt_ids))
-        return not any(self.blank) and longest <= MAX_ATTENTION_TOKENS
+        return not any(self.blank) and max(map(len, self.ids)) <= MAX_ATTENTION_TOKENS
 
 
 def as_blocks(weights: Array | None) -> AttentionBlocks | None:
@@ -136,20 +134,20 @@ def _encoded(
         pairs = zip(map(normalized, lines), map(normalized, translations), strict=True)
         masked = [names.mask_translation(*pair) for pair in pairs]
         sources, targets = [source for source, _ in masked], [target for _, target in masked]
-    src_ids = src.encode([source.text for source in sources])
-    return list(map(_EncodedPair, lines, translations, sources, src_ids, tgt.encode(targets)))
+    ids = zip(src.encode([source.text for source in sources]), tgt.encode(targets), strict=True)
+    return list(map(_EncodedPair, lines, translations, sources, ids))
 
 
 def _scored_line(translator: LoadedModel, pair: _EncodedPair, log_probs: list[float]) -> ScoredLine:
     total = total_of(log_probs)
     norm = length_penalty(np.array(len(log_probs)), translator.decoding.length_penalty)
-    src, tgt, names = translator.vocabularies
+    (src, tgt, names), (src_ids, tgt_ids) = translator.vocabularies, pair.ids
     spelled = names.spellings(pair.source) if names else {}
     return ScoredLine(
         total / float(norm),
         total,
-        with_names(src.tokens([*pair.src_ids, EOS_ID]), pair.source.names),
-        with_names(tgt.tokens([*pair.tgt_ids, EOS_ID]), spelled),
+        with_names(src.tokens([*src_ids, EOS_ID]), pair.source.names),
+        with_names(tgt.tokens([*tgt_ids, EOS_ID]), spelled),
         log_probs,
     )
 
@@ -163,30 +161,29 @@ class ForcedDecoding(NamedTuple):
 
 
 def forced_decodings(
-    engine: Engine, src: list[Ids], tgt: list[Ids], attention: bool = False, heads: bool = False
+    engine: Engine, pairs: Sequence[Pair], attention: bool = False, heads: bool = False
 ) -> list[ForcedDecoding]:
     """Decode given targets, end-of-sentence included; sources and targets are without it.
 
     Decodes step by step in the slots of search, so that the values are those of greedy search.
     Without attention, memory grows with the longest source, not with the target.
     """
-    decodings = [ForcedDecoding([], None, None) for _ in src]
+    decodings = [ForcedDecoding([], None, None) for _ in pairs]
     options = StepOptions((), attention=attention, heads=heads)
-    for width, rows in by_width(src).items():
-        rows = sorted(rows, key=lambda i: len(tgt[i]))
+    for width, rows in by_width([src for src, _ in pairs]).items():
+        rows = sorted(rows, key=lambda i: len(pairs[i][1]))
         while rows:
             count = engine.slots(width, 1, len(rows))
             batch, rows = rows[:count], rows[count:]
-            pairs: list[tuple[Ids, Ids]] = [(src[i], tgt[i]) for i in batch]
-            pairs += [([], [])] * (count - len(batch))
-            decoded = _decode_batch(engine, pairs, width, options)
+            padded = [pairs[i] for i in batch] + [([], [])] * (count - len(batch))
+            decoded = _decode_batch(engine, padded, width, options)
             for i, decoding in zip(batch, decoded, strict=False):
                 decodings[i] = decoding
     return decodings
 
 
 def _decode_batch(
-    engine: Engine, pairs: Sequence[tuple[Ids, Ids]], width: int, options: StepOptions
+    engine: Engine, pairs: Sequence[Pair], width: int, options: StepOptions
 ) -> list[ForcedDecoding]:
     """Decode pairs of the same padded width, each in a slot."""
     rows = engine.spread(engine.encode([src for src, _ in pairs], width), 1, options)
@@ -212,7 +209,7 @@ def _decode_batch(
     ]
 
 
-def _of_pairs(steps: Sequence[Array], pairs: Sequence[tuple[Ids, Ids]]) -> Sequence[Array | None]:
+def _of_pairs(steps: Sequence[Array], pairs: Sequence[Pair]) -> Sequence[Array | None]:
     """Return the weights [..., T, S] of each pair, given those of all steps [N, ..., S], if any."""
     if not steps:
         return [None] * len(pairs)

@@ -5,7 +5,7 @@ length. Each may change the text of the line's parts, split them, or add to what
 their translations; `undo` takes back in a translation what a step added to a source.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -34,7 +34,7 @@ _BLANK_CONSTRAINED = "blank lines stay blank, without their constraints"
 _NO_MARK = "no final punctuation mark, unlike the training text; translated as if there were one"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Part:
     """A line, or a part of a long one, that is searched on its own."""
 
@@ -51,24 +51,6 @@ class Part:
     terms: Sequence[Term] = ()  # from the glossary, in the text
     return_attention: bool = True  # False for very long lines
 
-    def with_text(self, text: str) -> "Part":
-        """Return the part with another text."""
-        return replace(self, masked=self.masked._replace(text=text))
-
-    def with_texts(self, texts: Sequence[Masked]) -> "list[Part]":
-        """Return the parts into which this one is split; the last has its final mark."""
-        last = len(texts) - 1
-        return [
-            replace(
-                self,
-                masked=text,
-                lacks_mark=self.lacks_mark and place == last,
-                head="" if place else self.head,
-                tail=self.tail if place == last else "",
-            )
-            for place, text in enumerate(texts)
-        ]
-
 
 @dataclass
 class SourceLine:
@@ -83,13 +65,17 @@ class SourceLine:
     left_out: bool = False  # some of its text is not translated
     is_copied: bool = False  # it is its own translation
 
-    def cut(self, texts_of: Callable[[Part], Sequence[str]]) -> None:
-        """Split each part into some texts."""
-        self.parts = [
-            split
-            for part in self.parts
-            for split in part.with_texts([part.masked._replace(text=t) for t in texts_of(part)])
-        ]
+    def cut(self, texts: Iterable[Sequence[Masked]]) -> None:
+        """Split each part into texts; the last of them has its final mark."""
+        parts = self.parts
+        self.parts = []
+        for part, masked in zip(parts, texts, strict=True):
+            middle = replace(part, lacks_mark=False, head="", tail="")
+            split = [replace(middle, masked=text) for text in masked]
+            if split:
+                split[0].head = part.head
+                split[-1].lacks_mark, split[-1].tail = part.lacks_mark, part.tail
+            self.parts += split
 
 
 class LineSteps:
@@ -98,8 +84,9 @@ class LineSteps:
     def __init__(
         self, loaded: LoadedModel, requirements: Requirements, settings: SearchSettings
     ) -> None:
-        self._vocabularies, self._max_length = loaded.vocabularies, loaded.max_length
-        self._source, self.requirements, self.settings = loaded.source, requirements, settings
+        self._src, _, self._names = loaded.vocabularies
+        self._max_length, self._source = loaded.max_length, loaded.source
+        self.requirements, self.settings = requirements, settings
         self._prefix = cache(requirements.prefix)
 
     def prepare(
@@ -133,13 +120,13 @@ class LineSteps:
         """Return the translation of a part as it belongs into the translation of its line."""
         if part.lacks_mark:
             text = self._source.without_final_mark(text)
-        if (names := self._vocabularies.names) is not None:
-            text = names.restore(text, part.masked)
+        if self._names is not None:
+            text = self._names.restore(text, part.masked)
         return f"{part.head}{text}{part.tail}".strip()
 
     def encoded(self, part: Part, masked: Masked) -> Part:
         """Return a part with its names masked in another way."""
-        (ids,) = self._vocabularies.src.encode([masked.text])
+        (ids,) = self._src.encode([masked.text])
         return replace(part, masked=masked, ids=ids)
 
     def _change(self, line: SourceLine) -> None:
@@ -154,8 +141,8 @@ class LineSteps:
         self._cut_sentences(line)
         self._set_affixes_aside(line)
         self._capitalise(line)
-        if (names := self._vocabularies.names) is not None:
-            self._mask_names(line, names)
+        if self._names is not None:
+            self._mask_names(line, self._names)
         self._complete(line)
 
     def _complete(self, line: SourceLine) -> None:
@@ -164,9 +151,10 @@ class LineSteps:
 
     def _add_tag(self, line: SourceLine) -> None:
         """Let the tags that begin a line begin each of its parts."""
-        line.tag = tag = line.tag or self._source.tag_of(line.text, self._vocabularies.src)
-        if tag is not None:
-            line.cut(lambda part: [_with_tag(part.masked.text, tag)])
+        line.tag = tag = line.tag or self._source.tag_of(line.text, self._src)
+        for part in line.parts if tag else ():
+            if not f"{part.masked.text} ".startswith(f"{tag} "):
+                part.masked = part.masked._replace(text=f"{tag} {part.masked.text}")
 
     def _copy(self, line: SourceLine) -> None:
         """Copy a line without letters, if the training text hardly has any."""
@@ -178,27 +166,25 @@ class LineSteps:
 
     def _set_affixes_aside(self, line: SourceLine) -> None:
         """Set aside labels and symbols around a sentence, but no prefix and symbol of its own."""
+        tag = f"{line.tag} " if line.tag else ""
         for place, part in enumerate(line.parts):
-            tag = f"{line.tag} " if line.tag else ""
             text = part.masked.text
             head, body, tail = self._source.affixes(text.removeprefix(tag))
-            symbols = self._vocabularies.src.symbols
-            if (line.prefix and place == 0) or any(symbol in head for symbol in symbols):
+            if (line.prefix and place == 0) or any(symbol in head for symbol in self._src.symbols):
                 head, body = "", head + body
-            if head or tail:
-                start = tag if text.startswith(tag) else ""
-                part = replace(part, head=part.head + head, tail=tail + part.tail)
-                line.parts[place] = part.with_text(start + body)
+            start = tag if text.startswith(tag) else ""
+            part.masked = part.masked._replace(text=start + body)
+            part.head, part.tail = part.head + head, tail + part.tail
 
     def _write_usual_characters(self, line: SourceLine) -> None:
         """Write white space and characters of other forms as the training text does."""
-        for place, part in enumerate(line.parts):
+        for part in line.parts:
             text = self._source.ordinary(part.masked.text)
             if text != part.masked.text:
                 odd = sorted(set(part.masked.text) - set(text))[:3]
                 names = ", ".join(f"U+{ord(character):04X}" for character in odd)
                 line.notes.append(_CHARACTERS.format(names))
-                line.parts[place] = part.with_text(text)
+                part.masked = part.masked._replace(text=text)
 
     def _add_final_marks(self, line: SourceLine) -> None:
         """Add the usual final mark, removed again unless a prefix ends in one."""
@@ -209,25 +195,28 @@ class LineSteps:
             is_alone = len(line.parts) == 1 and not line.left_out
             if is_alone and not part.tail.startswith(tuple(MARKS)):
                 line.notes.append(_NO_MARK)
-            lacks = place > 0 or not self._source.ends_in_mark(line.prefix)
-            line.parts[place] = replace(part.with_text(text), lacks_mark=lacks)
+            part.lacks_mark = place > 0 or not self._source.ends_in_mark(line.prefix)
+            part.masked = part.masked._replace(text=text)
 
     def _cut_sentences(self, line: SourceLine) -> None:
         """Cut a line of more sentences than is usual at their ends, unless more is required."""
         if is_blank(line.prefix) and not line.phrases:
-            line.cut(lambda part: self._source.parts(part.masked.text))
+            line.cut(
+                [part.masked._replace(text=text) for text in self._source.parts(part.masked.text)]
+                for part in line.parts
+            )
         if len(line.parts) > 1:
             line.notes.append(_SENTENCES)
 
     def _capitalise(self, line: SourceLine) -> None:
         """Begin sentences in a capital, as the training text does; note characters it lacks."""
         lacking = set[str]()
-        for place, part in enumerate(line.parts):
+        for part in line.parts:
             text = part.masked.text
             body = text.removeprefix(line.tag or "")
             capital = self._source.with_capital(body)
             if capital != body:
-                line.parts[place] = part.with_text(text.removesuffix(body) + capital)
+                part.masked = part.masked._replace(text=text.removesuffix(body) + capital)
                 line.notes += [] if _CAPITAL in line.notes else [_CAPITAL]
             lacking.update(self._source.lacking(body))
         if lacking:
@@ -243,11 +232,9 @@ class LineSteps:
             for part in line.parts
         ]
         line.prefix = names.mask_target(normalized(line.prefix), masked[0][0].names)
-        line.parts = [
-            replace(split, masked=self.requirements.allowed(split.masked, line.prefix))
-            for part, texts in zip(line.parts, masked, strict=True)
-            for split in part.with_texts(texts)
-        ]
+        line.cut(masked)
+        for part in line.parts:
+            part.masked = self.requirements.allowed(part.masked, line.prefix)
 
     def _as_required(self, masked: Masked, names: Names) -> Masked:
         """Spell names as the glossary does; mask none where it has a phrase with a name."""
@@ -267,67 +254,53 @@ class LineSteps:
         return masked._replace(given={**given, **spelled})
 
     def _encode(self, lines: Sequence[SourceLine]) -> None:
-        texts = [part.masked.text for line in lines for part in line.parts]
-        ids = iter(self._vocabularies.src.encode(texts))
-        for line in lines:
-            line.parts = [replace(part, ids=next(ids)) for part in line.parts]
+        parts = [part for line in lines for part in line.parts]
+        encoded = self._src.encode([part.masked.text for part in parts])
+        for part, ids in zip(parts, encoded, strict=True):
+            part.ids = ids
 
     def _shorten(self, line: SourceLine) -> None:
         """Split parts that have too many tokens; the end of endless words is omitted."""
         if all(len(part.ids) <= self._max_length for part in line.parts):
             return
-        src = self._vocabularies.src
-        (mark,) = src.encode(["".join(self._source.final_marks[:1])])
+        (mark,) = self._src.encode(["".join(self._source.final_marks[:1])])
         room = max(1, self._max_length - len((line.tag or "").split()) - len(mark))
-
-        def shorter(part: Part) -> list[str]:
-            texts, omitted = split_line(part.masked.text, src, room)
+        texts = list[list[Masked]]()
+        for part in line.parts:
+            split, omitted = split_line(part.masked.text, self._src, room)
             line.left_out = line.left_out or omitted
-            return texts
-
-        line.cut(shorter)
+            texts.append([part.masked._replace(text=text) for text in split])
+        line.cut(texts)
         self._complete(line)
         self._encode([line])
         line.notes += [_LONG, _LEFT_OUT] if line.left_out else [_LONG]
 
     def _require(self, number: int, line: SourceLine, return_attention: bool) -> None:
         """Set what is required of the parts of line `number`, and the words of their sources."""
-        src, tokens = self._vocabularies.src, sum(len(part.ids) for part in line.parts)
+        tokens = sum(len(part.ids) for part in line.parts)
         return_attention = return_attention and tokens <= MAX_ATTENTION_TOKENS
         for place, part in enumerate(line.parts):
-            part = self._with_phrases(part, line, [] if place else line.phrases, number)
-            line.parts[place] = replace(
-                part,
-                words=[] if src.has_byte_fallback else src.words(part.masked.text),
-                prefix=NO_PREFIX if place else self._prefix(line.prefix),
-                marks=self.requirements.waiting_marks(part.masked.text),
-                return_attention=return_attention,
-            )
+            self._require_phrases(part, line, [] if place else line.phrases, number)
+            part.words = [] if self._src.has_byte_fallback else self._src.words(part.masked.text)
+            part.prefix = NO_PREFIX if place else self._prefix(line.prefix)
+            part.marks = self.requirements.waiting_marks(part.masked.text)
+            part.return_attention = return_attention
 
-    def _with_phrases(
+    def _require_phrases(
         self, part: Part, line: SourceLine, phrases: Sequence[str], number: int
-    ) -> Part:
+    ) -> None:
         """Require phrases of the translation of a part, and the terms of the glossary."""
         glossary = self.settings.glossary
         occurrences = [] if glossary is None else glossary.occurrences(part.masked.text)
         terms = [term.target for term in occurrences]
         if not phrases and not terms:
-            return part
+            return
         place = f"constraints of line {number}"
-        lexical = self.requirements.lexical(phrases, part.masked, place, terms)
+        lexical = part.lexical = self.requirements.lexical(phrases, part.masked, place, terms)
         is_complete = sum(phrase.times for phrase in lexical.phrases) == len(phrases) + len(terms)
         if terms and not is_complete:
             line.notes.append(_MANY_TERMS)
-        marked = any(map(self._source.ends_in_mark, (*phrases, *terms)))
-        alone = self.requirements.lexical(phrases, part.masked, place) if terms else lexical
-        return replace(
-            part,
-            lexical=lexical,
-            phrases=alone,
-            terms=occurrences if is_complete else (),
-            lacks_mark=part.lacks_mark and not marked,
-        )
-
-
-def _with_tag(text: str, tag: str) -> str:
-    return text if f"{text} ".startswith(f"{tag} ") else f"{tag} {text}"
+        part.phrases = self.requirements.lexical(phrases, part.masked, place) if terms else lexical
+        part.terms = occurrences if is_complete else ()
+        if any(map(self._source.ends_in_mark, (*phrases, *terms))):
+            part.lacks_mark = False

@@ -80,7 +80,12 @@ class Translation:
 
     def attention_maps(self, source: str | None = None) -> Iterator[AttentionMap]:
         """Yield the weights of each part or of its heads; `src_tokens` spell a source of None."""
-        return attention_map.entry_maps(self.n_best[0], self.src_tokens, source)
+        for attention, heads in attention_map.part_maps(self.n_best[0], self.src_tokens, source):
+            if heads is None:
+                yield attention
+                continue
+            for number, weights in enumerate(heads, start=1):
+                yield attention._replace(weights=weights, head=f"head {number} of {len(heads)}")
 
     def plot(self, words: bool = False) -> "Figure":
         """Return the attention weights by tokens or words as a figure, which a notebook shows.
@@ -127,11 +132,6 @@ def join_parts(parts: list[Translation], n_best: int, by_score: bool = False) ->
         parts=len(parts),
         notes=[note for part in parts for note in part.notes],
     )
-
-
-def copied(text: str, n_best: int) -> Translation:
-    """Return a line as its own translation, without tokens."""
-    return Translation([NBestEntry(LINE_BREAKS.sub(" ", text), 0.0)] * n_best)
 
 
 def _best_joined(lists: Sequence[Sequence[NBestEntry]], n_best: int) -> list[NBestEntry]:

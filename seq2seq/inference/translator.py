@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
-from seq2seq.inference import loading, part_search
+from seq2seq.inference import loading
 from seq2seq.inference.lines import counted, line_list
+from seq2seq.inference.nbest import NBestEntry
+from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
 from seq2seq.inference.text_steps import LineSteps, SourceLine
-from seq2seq.inference.translation import Translation, copied, join_parts
+from seq2seq.inference.translation import LINE_BREAKS, Translation, join_parts
 from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
@@ -146,7 +148,8 @@ class Translator(loading.LoadedModel):
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         on_part = counted([len(line.parts) for line in prepared], on_translated)
-        translated = part_search.PartSearch(self, steps).translate(parts, options, n_best, on_part)
+        part_search = PartSearch(self, steps, options, n_best)
+        translated = part_search.translate(parts, on_part)
         return _joined(prepared, translated, n_best, by_score)
 
     @overload
@@ -240,7 +243,7 @@ def _joined(
 ) -> Iterator[Translation]:
     for line in lines:
         if line.is_copied:
-            translation = copied(line.text, n_best)
+            translation = Translation([NBestEntry(LINE_BREAKS.sub(" ", line.text), 0.0)] * n_best)
         else:
             translation = join_parts([next(parts) for _ in line.parts], n_best, by_score)
         notes = line.notes + translation.notes

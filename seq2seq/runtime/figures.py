@@ -53,7 +53,7 @@ class Curve(NamedTuple):
 
     name: str
     points: list[tuple[float, float]]  # step, value
-    look: tuple[int, int] | None = None  # numbers of colour and line style; None: by its place
+    appearance: tuple[int, int] | None = None  # numbers of colour and line style
 
 
 def matplotlib_note() -> str | None:
@@ -142,7 +142,7 @@ def line_chart(title: str, curves: Sequence[Curve], ticks: Sequence[str] = ()) -
         axes.set_xticks(range(len(ticks)), ticks)
     for index, curve in enumerate(curves):
         steps, values = zip(*curve.points, strict=True)
-        colour, style = curve.look or (index % len(COLOURS), index // len(COLOURS))
+        colour, style = curve.appearance or (index % len(COLOURS), index // len(COLOURS))
         (line,) = axes.plot(steps, values, label=curve.name, markersize=3)
         line.set(color=COLOURS[colour], marker="o" if len(steps) <= MARKED else "")
         line.set(linestyle=LINE_STYLES[style % len(LINE_STYLES)])

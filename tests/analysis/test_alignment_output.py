@@ -150,7 +150,8 @@ def test_attention_of_a_forced_translation_equals_that_of_search(
     src, tgt, _ = translator.vocabularies
     known = {token: number for number, token in enumerate(tgt.tokens(range(len(tgt))))}
     ids = [[known[token] for token in each.tokens[:-1]] for each in found]
-    forced = forced_decodings(translator.engine, src.encode(sources), ids, True)
+    pairs = list(zip(src.encode(sources), ids, strict=True))
+    forced = forced_decodings(translator.engine, pairs, True)
     for one, other in zip(found, forced, strict=True):
         assert one.attention is not None
         assert other.attention_weights is not None

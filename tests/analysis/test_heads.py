@@ -64,15 +64,12 @@ def test_the_weights_are_the_softmax_of_the_scores_of_each_head(
     found = translator.translate(line, 1)
     loaded = load_model(headed, torch.device("cpu"))
     model, vocabularies = loaded.model, loaded.vocabularies
-    src = vocabularies.src.encode([line])
+    (src,) = vocabularies.src.encode([line])
     tokens = vocabularies.tgt.tokens(range(len(vocabularies.tgt)))
-    tgt = [[tokens.index(token) for token in found.tokens[:-1]]]
+    tgt = [tokens.index(token) for token in found.tokens[:-1]]
     score = model.decoder.score  # type: ignore[union-attr]
     with score.register_forward_hook(record):
-        [
-            d.log_probs
-            for d in forced_decodings(TorchEngine(model.eval(), torch.device("cpu")), src, tgt)
-        ]
+        forced_decodings(TorchEngine(model.eval(), torch.device("cpu")), [(src, tgt)])
     plain = np.stack([each[0, :, 0, : len(found.src_tokens)].numpy() for each in recorded], axis=1)
     exponents = np.exp(plain - plain.max(axis=-1, keepdims=True))
     expected = (exponents / exponents.sum(axis=-1, keepdims=True))[:, : len(found.tokens)]

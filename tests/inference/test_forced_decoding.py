@@ -33,8 +33,9 @@ def model(request: pytest.FixtureRequest) -> Any:
 
 def log_probs(model: Any, sources: Sequence[Ids], targets: Sequence[Ids]) -> list[list[float]]:
     """Return the values of the torch engine; the engine of exported models must find the same."""
-    found = [d.log_probs for d in forced_decodings(TorchEngine(model, CPU), sources, targets)]
-    on_host = [d.log_probs for d in forced_decodings(host_engine(model), sources, targets)]
+    pairs = list(zip(sources, targets, strict=True))
+    found = [d.log_probs for d in forced_decodings(TorchEngine(model, CPU), pairs)]
+    on_host = [d.log_probs for d in forced_decodings(host_engine(model), pairs)]
     for one, other in zip(found, on_host, strict=True):
         assert other == pytest.approx(one, rel=1e-4, abs=1e-5)
     return found

@@ -30,17 +30,12 @@ from tiers import one_quick
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
-from seq2seq.inference.search.lexical import (
-    MAX_TOKENS,
-    NO_LEXICAL,
-    Lexical,
-    LexicalMaker,
-    lexical_of,
-    merge,
-)
+from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical, lexical_of, merge
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
+from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import UserError
 
 LINES, _ = toy_pairs(24, seed=8)
@@ -421,10 +416,10 @@ def test_a_phrase_that_is_required_and_forbidden_is_refused(
 
 
 def test_words_that_a_vocabulary_lacks_are_refused(tiny_vocabularies: Vocabularies) -> None:
-    maker = LexicalMaker(tiny_vocabularies.tgt)
-    ((phrase, *_),) = maker.lexical(["  mo   ka "], "here").phrases
+    requirements, masked = Requirements(tiny_vocabularies), Masked("", {})
+    ((phrase, *_),) = requirements.lexical(["  mo   ka "], masked, "here").phrases
     assert "".join(tiny_vocabularies.tgt.tokens(phrase)) == "▁mo▁ka"
-    assert maker.lexical(["", " "], "here") == NO_LEXICAL
+    assert requirements.lexical(["", " "], masked, "here") == NO_LEXICAL
 
 
 def test_both_constraints_need_the_most_occurrences_of_each_phrase() -> None:

@@ -88,7 +88,7 @@ def test_attention_of_an_entry_equals_that_of_its_tokens(
     for line in LINES:
         for entry in translator.translate(line, beam_size, beam_size).n_best:
             ids = [known[token] for token in entry.tokens[:-1]]
-            (forced,) = forced_decodings(translator.engine, src.encode([line]), [ids], True)
+            (forced,) = forced_decodings(translator.engine, [(*src.encode([line]), ids)], True)
             assert forced.attention_weights is not None
             assert entry.attention == pytest.approx(forced.attention_weights, abs=1e-5)
             assert entry.log_probs == pytest.approx(forced.log_probs, abs=1e-4)

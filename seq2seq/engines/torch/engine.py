@@ -254,7 +254,7 @@ class TorchEngine(Engine):
     def _placed(self, rows: Rows) -> StaticRows:
         """Return the rows in tensors that no search uses now, on a CPU in those that they have."""
         static = StaticRows(rows.memory, rows.state, rows.count, rows.size, rows.options, object())
-        if self.device.type == "cpu":  # where they might take much memory
+        if self.device.type == "cpu":  # others might take much memory
             return static
         tensors = [*_tensors((rows.memory, rows.state))]
         unused = self._unused[rows.count, rows.size, tuple(part.shape for part in tensors)]

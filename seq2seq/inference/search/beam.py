@@ -1,7 +1,6 @@
 """Beam search over arrays of all slots; diverse groups, and dynamic allocation for phrases."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -198,36 +197,30 @@ class PhraseBeam(Beam):
         size, phrases = self.options.size, rules.phrases()
         best = self.engine.best(step, self._scores, 2 * size)
         of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
-        advancing = [
+        places = [
             (slot * size + k, token)
             for slot, (lexical, progress) in phrases.items()
             for k, of_hypothesis in enumerate(progress)
             for token in lexical.advancing(of_hypothesis)
         ]
-        rows, tokens = np.array(advancing, np.int64).reshape(-1, 2).T
-        values = self.engine.log_probs(step, rows, tokens)
+        places += enumerate(of_each.tokens[:, 0].tolist())
         of_best = best.parents + np.arange(len(best.parents))[:, None] * size
-        log_probs = defaultdict[int, dict[tuple[int, int], float]](dict)  # by slot
-        joined = (
-            np.concatenate([part.ravel() for part in parts]).tolist()
-            for parts in (
-                (rows, np.arange(len(of_each.tokens)), of_best),
-                (tokens, of_each.tokens, best.tokens),
-                (values, of_each.log_probs, best.log_probs),
-            )
-        )
-        for row, token, value in zip(*joined, strict=True):
-            log_probs[row // size][row % size, token] = value
+        places += zip(of_best.ravel().tolist(), best.tokens.ravel().tolist(), strict=True)
+        rows, tokens = np.unique(np.array(places), axis=0).T
+        log_probs = self.engine.log_probs(step, rows, tokens)
+        costs = -(self._scores.ravel()[rows] + log_probs)
         for slot, (lexical, progress) in phrases.items():
-            values_of, scores = log_probs[slot], self._scores[slot]
-            candidates = [
-                Continuation((scores[k] + np.float32(value)).item(), k, token)
-                for (k, token), value in values_of.items()
-            ]
+            if np.isnan(best.scores[slot, 0]):
+                continue  # the search ends with an error
+            of_slot = slice(*np.searchsorted(rows, [slot * size, (slot + 1) * size]))
+            columns = costs[of_slot], rows[of_slot] - slot * size, tokens[of_slot]
+            candidates = list(map(Continuation, *(column.tolist() for column in columns)))
+            values = dict(zip(candidates, log_probs[of_slot].tolist(), strict=True))
             chosen = chosen_from_banks(candidates, lexical, progress, size)
-            chosen += [Continuation(-math.inf, 0, 0)] * (2 * size - len(chosen))
+            chosen += [Continuation(math.inf, 0, 0)] * (2 * size - len(chosen))
             best.scores[slot], best.parents[slot], best.tokens[slot] = zip(*chosen, strict=True)
-            best.log_probs[slot] = [values_of.get(entry[1:], -np.inf) for entry in chosen]
+            best.scores[slot] *= -1
+            best.log_probs[slot] = [values.get(candidate, -np.inf) for candidate in chosen]
         return best
 
 
@@ -244,9 +237,9 @@ def chosen_by(order: Array, *parts: Array) -> list[Array]:
 
 
 class Continuation(NamedTuple):
-    """Continuation of a hypothesis by a token."""
+    """Continuation of a hypothesis by a token; the best is the least."""
 
-    score: float  # log-probability of the extended hypothesis, nats
+    cost: float  # minus the log-probability of the extended hypothesis, nats
     parent: int
     token: int
 
@@ -265,8 +258,8 @@ def chosen_from_banks(
     total = lexical.total
     banks: list[list[Continuation]] = [[] for _ in range(total + 1)]
     complete: list[Continuation] = []
-    for candidate in sorted(candidates, key=_rank):
-        if candidate.score == -math.inf:
+    for candidate in sorted(candidates):
+        if candidate.cost == math.inf:
             continue
         if candidate.token == EOS_ID:
             complete.append(candidate)
@@ -284,8 +277,4 @@ def chosen_from_banks(
         candidate for share, bank in zip(shares, banks, strict=True) for candidate in bank[:share]
     ]
     ended = [candidate for candidate in complete[:size] if candidate.token == EOS_ID]
-    return ended + sorted(continuing, key=_rank)
-
-
-def _rank(candidate: Continuation) -> tuple[float, int, int]:
-    return -candidate.score, candidate.parent, candidate.token
+    return ended + sorted(continuing)

@@ -1,17 +1,15 @@
 """Search options and hypotheses."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Array, Sampling
+from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 from seq2seq.runtime.errors import RunError
-
-if TYPE_CHECKING:
-    from seq2seq.inference.search.forbidden import Forbidden
 
 
 class SearchOptions(NamedTuple):
@@ -28,7 +26,7 @@ class SearchOptions(NamedTuple):
     forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)  # tokens that no hypothesis contains
     min_length: int = 0  # tokens at least, end-of-sentence not counted
     repetition_penalty: float = 1.0  # factor on log-probabilities of tokens in the hypothesis
-    forbidden: "Forbidden | None" = None  # words that no hypothesis contains
+    forbidden: Forbidden | None = None  # words that no hypothesis contains
     sampling: Sampling | None = None  # with size 1
     groups: int = 1  # diverse beam search: number of groups, a divisor of the size
     diversity: float = 0.0  # penalty, nats, for a token that an earlier group takes at this step
@@ -79,17 +77,14 @@ def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> 
     The limit counts from the end of a prefix that leaves no room, and has end-of-sentence. What is
     drawn for a sentence depends on it alone, not on the others.
     """
-    source, limit, prefix, lexical, marks, *_ = request
-    forced, seed = len(prefix.states), ""
-    kept: tuple[int, ...] = ()
-    if options.kept_ids:
-        kept = tuple(dict.fromkeys(token for token in source if token in options.kept_ids))
-    limit = max(limit, 1 + len(kept))
+    forced, seed = len(request.prefix.states), ""
+    kept = tuple(dict.fromkeys(token for token in request.source if token in options.kept_ids))
+    limit = max(request.limit, 1 + len(kept))
     limit = limit if forced + len(kept) < limit else limit + forced
-    limit = max(limit, options.min_length, forced + lexical.total + len(kept))
+    limit = max(limit, options.min_length, forced + request.lexical.total + len(kept))
     if options.sampling is not None:
-        seed = f"{options.sampling.seed} {sample} {' '.join(map(str, source))}"
-    return Request(source, limit + 1, prefix, lexical, marks, kept, seed)
+        seed = f"{options.sampling.seed} {sample} {' '.join(map(str, request.source))}"
+    return request._replace(limit=limit + 1, placeholders=kept, seed=seed)
 
 
 def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:

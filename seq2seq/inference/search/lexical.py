@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, UNK_ID, Ids, Vocabulary, normalized
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, UNK_ID, Vocabulary, normalized
 from seq2seq.runtime.errors import UserError
 
 MAX_TOKENS = 200  # in all phrases of one line; search keeps a bank of hypotheses for each number
-BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
-_ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
+_BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 
 
@@ -33,7 +32,8 @@ class Phrase(NamedTuple):
 class PhraseProgress(NamedTuple):
     """Occurrences of the phrases in a hypothesis so far."""
 
-    places: tuple[tuple[int, int], ...]  # occurrences still needed, tokens that end the hypothesis
+    # phrases, their occurrences still needed, and how many of their tokens end the hypothesis
+    places: tuple[tuple[Phrase, int, int], ...]
     closed: bool = False  # a missing phrase has just ended in a letter: its word may not continue
 
 
@@ -53,37 +53,33 @@ class Lexical(NamedTuple):
 
     def start(self) -> PhraseProgress:
         """Return the progress of the empty hypothesis."""
-        return PhraseProgress(tuple((phrase.times, 0) for phrase in self.phrases))
+        return PhraseProgress(tuple((phrase, phrase.times, 0) for phrase in self.phrases))
 
     def after(self, progress: PhraseProgress, token: int) -> PhraseProgress:
         """Return the progress after one more token."""
         places, closed = [], False
-        for phrase, (missing, matched) in zip(self.phrases, progress.places, strict=True):
+        for phrase, missing, matched in progress.places:
             while matched and phrase.tokens[matched] != token:
                 matched = phrase.borders[matched - 1]
             matched += phrase.tokens[matched] == token
             if matched == len(phrase.tokens):
                 closed = closed or (missing > 0 and phrase.ends_in_letter)
                 missing, matched = max(0, missing - 1), 0
-            places.append((missing, matched))
+            places.append((phrase, missing, matched))
         if closed:  # a phrase in the middle of that word is not met there
-            for i, (phrase, (missing, matched)) in enumerate(
-                zip(self.phrases, places, strict=True)
-            ):
+            for i, (phrase, missing, matched) in enumerate(places):
                 while matched and phrase.tokens[matched] in self.continuing:
                     matched = phrase.borders[matched - 1]
-                places[i] = missing, matched
+                places[i] = phrase, missing, matched
         return PhraseProgress(tuple(places), closed)
 
     def missing(self, progress: PhraseProgress) -> list[tuple[tuple[int, ...], int]]:
         """Return the tokens of the phrases still needed, and how many end the hypothesis."""
-        pairs = zip(self.phrases, progress.places, strict=True)
-        return [(phrase.tokens, matched) for phrase, (count, matched) in pairs if count]
+        return [(phrase.tokens, matched) for phrase, count, matched in progress.places if count]
 
     def met(self, progress: PhraseProgress) -> int:
         """Return the number of tokens that are met."""
-        pairs = zip(self.phrases, progress.places, strict=True)
-        unmet = sum(count * len(phrase.tokens) for phrase, (count, _) in pairs)
+        unmet = sum(count * len(phrase.tokens) for phrase, count, _ in progress.places)
         longest = max((matched for _, matched in self.missing(progress)), default=0)
         return self.total - unmet + longest
 
@@ -134,93 +130,19 @@ def _borders(phrase: Sequence[int]) -> tuple[int, ...]:
     return tuple(borders)
 
 
-class LexicalMaker:
-    """Converts phrases of text to constraints in the tokens of one vocabulary.
-
-    A phrase is segmented as text is, and has the bounds of words, except in scripts without spaces.
-    """
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
-
-    def lexical(self, phrases: Sequence[str], place: str, terms: Sequence[str] = ()) -> Lexical:
-        """Return the constraints of a line's phrases; `place` names the line in errors.
-
-        Then of as many `terms` as MAX_TOKENS allows, the first ones first. Raises UserError for a
-        word that a word vocabulary lacks, or if the phrases, or one term, have too many tokens.
-        """
-        encoded = self._encoded(phrases, place)
-        room = MAX_TOKENS - _bounded(encoded, place)
-        for term in terms:
-            of_term = self._encoded([term], place)
-            if (room := room - _bounded(of_term, place)) < 0:
-                break
-            encoded += of_term
-        return lexical_of(encoded, self._continuing) if encoded else NO_LEXICAL
-
-    def _encoded(self, phrases: Sequence[str], place: str) -> list[tuple[Ids, bool]]:
-        """Return the ids of each phrase that is not blank, and whether it ends in a letter."""
-        texts = [" ".join(normalized(phrase).replace(SPACE, " ").split()) for phrase in phrases]
-        return [(self._encode(text, place), is_letter(text[-1])) for text in texts if text]
-
-    def possible(self, words: Sequence[str]) -> Lexical:
-        """Return the constraints of those words that the vocabulary can spell, up to MAX_TOKENS."""
-        ids = self._vocabulary.encode(words)
-        encoded = [
-            (tokens, is_letter(word[-1]))
-            for word, tokens in zip(words, ids, strict=True)
-            if UNK_ID not in tokens
-        ]
-        return merge(NO_LEXICAL, lexical_of(encoded, self._continuing))
-
-    def _encode(self, text: str, place: str) -> Ids:
-        (ids,) = self._vocabulary.encode([text])
-        if UNK_ID in ids:
-            raise UserError(
-                f"{place}: {text[:60]!r} has a word that the vocabulary lacks, so that no "
-                "translation can contain it; leave it out"
-            )
-        if not _is_spaced(text[0]):
-            (anchored,) = self._vocabulary.encode([_ANCHOR + text])
-            tokens = self._vocabulary.tokens(anchored)
-            for n in range(1, len(tokens)):
-                if "".join(tokens[:n]).replace(SPACE, "") == _ANCHOR:
-                    return anchored[n:]
-        return ids
-
-    @cached_property
-    def _continuing(self) -> frozenset[int]:
-        tokens = self._vocabulary.tokens(range(len(self._vocabulary)))
-        with_bytes = self._vocabulary.has_byte_fallback
-        return frozenset(
-            i
-            for i, token in enumerate(tokens)
-            if is_letter(token[:1]) or (with_bytes and _is_byte_of_letter(token))
-        )
-
-
-def _bounded(phrases: Sequence[tuple[Ids, bool]], place: str) -> int:
-    """Return the number of tokens of phrases; raises UserError for more than MAX_TOKENS."""
-    if (count := sum(len(ids) for ids, _ in phrases)) > MAX_TOKENS:
-        raise UserError(
-            f"{place}: the phrases have {count:,} tokens; use at most {MAX_TOKENS} a line"
-        )
-    return count
-
-
-def _is_byte_of_letter(token: str) -> bool:
-    """Return whether a byte token is a letter or digit, or a part of one, which may be a letter."""
-    match = BYTE_TOKEN.fullmatch(token)
-    byte = int(match[1], 16) if match else 0
-    return byte >= 128 or chr(byte).isalnum()
+def byte_of(token: str) -> int | None:
+    """Return the byte that a token spells, None for a token of text."""
+    match = _BYTE_TOKEN.fullmatch(token)
+    return int(match[1], 16) if match else None
 
 
 def is_letter(character: str) -> bool:
     """Return whether a character continues a word of a script with spaces."""
-    return character != "" and unicodedata.category(character)[0] in "LMN" and _is_spaced(character)
+    return character != "" and unicodedata.category(character)[0] in "LMN" and is_spaced(character)
 
 
-def _is_spaced(character: str) -> bool:
+def is_spaced(character: str) -> bool:
+    """Return whether a character is of a script that writes spaces between words."""
     return not unicodedata.name(character, "").startswith(_WITHOUT_SPACES)
 
 
@@ -252,11 +174,14 @@ NO_PREFIX = Prefix([], [])
 def check_prefixes(texts: Sequence[str]) -> None:
     """Raise UserError if a text is too long for a prefix."""
     for number, text in enumerate(texts, start=1):
-        if len(text) > MAX_CHARACTERS:
-            raise UserError(
-                f"prefix {number}: too long ({len(text):,} characters); "
-                f"use at most {MAX_CHARACTERS:,}"
-            )
+        check_length(text, f"prefix {number}", MAX_CHARACTERS)
+
+
+def check_length(text: str, place: str, most: int) -> None:
+    """Raise UserError for a text of more than `most` characters."""
+    if len(text) > most:
+        count = f"{len(text):,} characters"
+        raise UserError(f"{place}: too long ({count}); use at most {most:,}")
 
 
 class PrefixMaker:

@@ -12,11 +12,12 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, EngineStep, Mask
-from seq2seq.inference.search.forbidden import Forbidden
+from seq2seq.inference.search.forbidden import Forbidden, State
 from seq2seq.inference.search.interface import Request, SearchOptions, Slots
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 
 Tokens = Sequence[int] | Array
+_Required = tuple[Request, PhraseProgress]
 
 
 class NextTokens:
@@ -180,13 +181,13 @@ class ForbidWords(Rule):
     def __init__(self, forbidden: Forbidden) -> None:
         self.forbidden = forbidden
 
-    def start(self, sentence: Request) -> int:  # noqa: ARG002
+    def start(self, sentence: Request) -> State:  # noqa: ARG002
         return self.forbidden.start
 
-    def after(self, state: int, token: int) -> int:
+    def after(self, state: State, token: int) -> State:
         return self.forbidden.after(state, token)
 
-    def mask(self, state: int, choice: NextTokens) -> None:
+    def mask(self, state: State, choice: NextTokens) -> None:
         tokens = self.forbidden.forbidden_tokens(state, choice.room == 1)  # then the sentence ends
         if choice.has_others(tokens):
             choice.unwanted = tokens
@@ -205,17 +206,15 @@ class RequirePhrases(Rule):
     def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
         self.ngram, self.kept_ids = ngram, kept_ids
 
-    def start(self, sentence: Request) -> tuple[Request, PhraseProgress] | None:
+    def start(self, sentence: Request) -> _Required | None:
         lexical = sentence.lexical
         return (sentence, lexical.start()) if lexical.phrases else None
 
-    def after(
-        self, state: tuple[Request, PhraseProgress], token: int
-    ) -> tuple[Request, PhraseProgress]:
+    def after(self, state: _Required, token: int) -> _Required:
         sentence, progress = state
         return sentence, sentence.lexical.after(progress, token)
 
-    def mask(self, state: tuple[Request, PhraseProgress], choice: NextTokens) -> None:
+    def mask(self, state: _Required, choice: NextTokens) -> None:
         if choice.is_bound:
             return
         sentence, progress = state
@@ -262,8 +261,8 @@ class RuleStates:
 
     def keep(self, slots: Sequence[int]) -> None:
         """Drop all other slots and renumber these in the given order."""
-        ruled = ((new, self._states.get(old)) for new, old in enumerate(slots))
-        self._states = {new: states for new, states in ruled if states is not None}
+        numbers = enumerate(slots)
+        self._states = {new: self._states[old] for new, old in numbers if old in self._states}
 
     def advance(self, tokens: Array, parents: Array, log_probs: Array) -> None:
         """Extend each hypothesis [B, K]: `parents` of its slot, followed by `tokens`.

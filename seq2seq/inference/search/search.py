@@ -6,11 +6,13 @@ side by side where the engine gains by that.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Event
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,7 +56,7 @@ def search(
     missing = [samples] * len(requests)
     workers = engine.workers(len(sentences))
     waiting = [
-        _Queue(width, [(number, sentences[number]) for number in numbers], workers)
+        _Queue(width, deque((number, sentences[number]) for number in numbers), workers)
         for width, numbers in interface.queues(sentences)
     ]
     try:
@@ -71,28 +73,25 @@ def search(
     ]
 
 
-class _Queue:
+class _Queue(NamedTuple):
     """Sentences of one padded width that wait for a slot."""
 
-    def __init__(self, width: int, entries: Iterable[Entry], workers: int) -> None:
-        self.width, self._entries, self._workers = width, deque(entries), workers
+    width: int
+    entries: deque[Entry]
+    workers: int  # threads that take them
 
     @property
     def share(self) -> int:
         """Return the number of sentences that one thread should take next, at most."""
-        return -(-len(self._entries) // self._workers)
+        return -(-len(self.entries) // self.workers)
 
     def take(self, count: int) -> list[Entry]:
         """Return the next sentences, fewer or none if other threads have taken them."""
         taken: list[Entry] = []
         with suppress(IndexError):
             while len(taken) < count:
-                taken.append(self._entries.popleft())
+                taken.append(self.entries.popleft())
         return taken
-
-    def put_back(self, entries: Iterable[Entry]) -> None:
-        """Let these sentences wait again, before the others."""
-        self._entries.extendleft(reversed(list(entries)))
 
 
 def _side_by_side(
@@ -102,35 +101,28 @@ def _side_by_side(
     if workers <= 1:
         yield from _results(engine, waiting, options)
         return
-    results: SimpleQueue[Found | Exception | None] = SimpleQueue()
+    results: SimpleQueue[Found | Future[None]] = SimpleQueue()
     is_over = Event()
 
     def work() -> None:
-        try:
-            for result in _results(engine, waiting, options):
-                results.put(result)
-                if is_over.is_set():
-                    break
-            results.put(None)
-        except Exception as error:
-            results.put(error)
+        for result in _results(engine, waiting, options):
+            results.put(result)
+            if is_over.is_set():
+                break
 
-    threads = [Thread(target=copy_context().run, args=(work,), daemon=True) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    try:
-        while workers:
-            result = results.get()
-            if isinstance(result, Exception):
-                raise result
-            if result is None:
-                workers -= 1
-            else:
-                yield result
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(workers) as pool:
+        for _ in range(workers):
+            pool.submit(copy_context().run, work).add_done_callback(results.put)
+        try:
+            while workers:
+                result = results.get()
+                if isinstance(result, Future):
+                    result.result()  # raises its error
+                    workers -= 1
+                else:
+                    yield result
+        finally:
+            is_over.set()
 
 
 def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) -> Iterator[Found]:
@@ -145,7 +137,7 @@ def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) 
             except (RuntimeError, MemoryError) as error:
                 if not (errors.is_out_of_memory(error) and engine.shrink()):
                     raise
-                queue.put_back(unfinished.items())
+                queue.entries.extendleft(reversed(unfinished.items()))
 
 
 class _Batch:
