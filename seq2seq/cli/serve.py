@@ -68,9 +68,10 @@ def variable(action: argparse.Action) -> str:
 def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
     """Let SEQ2SEQ_PORT be the default of --port, and so on; return those of repeated options."""
     lists: dict[str, list[Any]] = {}
+    environment = dict(os.environ)
     for action in parser._actions:
         name = variable(action)
-        text = os.environ.get(name, "")
+        text = environment.get(name, "")
         if not text or not action.option_strings or action.dest == "help":
             continue
         many = isinstance(action.default, list)

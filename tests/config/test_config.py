@@ -756,7 +756,8 @@ def test_a_file_that_is_not_a_config_is_one_error(
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     write(tmp_path, MINIMAL)
     (line,) = refusal(tmp_path / "rum.yaml")
-    assert line == f"{tmp_path / 'rum.yaml'}: no such file; did you mean 'run.yaml'?"
+    hint = f"did you mean '{tmp_path / 'run.yaml'}'?"
+    assert line == f"{tmp_path / 'rum.yaml'}: no such file; {hint}"
     (line,) = refusal(tmp_path / "no-folder" / "run.yaml")
     assert line.endswith(f"no such file; the folder {tmp_path / 'no-folder'} does not exist")
 

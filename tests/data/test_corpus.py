@@ -96,7 +96,7 @@ def test_lines_do_not_depend_on_how_many_bytes_are_read_at_a_time(
 def test_a_missing_file_is_reported_with_a_similar_name(tmp_path: Path) -> None:
     write(tmp_path / "train.en.gz", "x")
     path = tmp_path / "train.en"
-    assert refusal(path) == f"{path}: no such file; did you mean '{path.name}.gz'?"
+    assert refusal(path) == f"{path}: no such file; did you mean '{path}.gz'?"
 
 
 def test_a_missing_file_without_a_similar_name_or_folder_is_reported(tmp_path: Path) -> None:
