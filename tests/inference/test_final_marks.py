@@ -12,8 +12,10 @@ from conftest import toy_pairs
 from seq2seq.data.sentences import without_mark
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
 from seq2seq.inference.glossary import Glossary
+from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.text_steps import LineSteps
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs
@@ -106,6 +108,13 @@ def test_every_part_of_a_line_has_a_mark(translator: Translator) -> None:
     texts = ["".join(part).replace("▁", " ").strip() for part in parts]
     alone = translator.translate([*(text[:-1] for text in texts[:-1]), texts[-1]])
     assert long.text.split() == [word for each in alone for word in each.text.split()]
+
+
+def test_a_mark_is_removed_unless_the_prefix_ends_in_one(translator: Translator) -> None:
+    steps = LineSteps(translator, Requirements(translator.vocabularies), SearchSettings())
+    begins = ["ba", "ba!", "ba ka.", ""]
+    lines = steps.prepare(BARE[:4], begins, None)
+    assert [line.parts[0].lacks_mark for line in lines] == [True, False, False, True]
 
 
 @pytest.mark.thorough

@@ -89,6 +89,16 @@ def test_the_automaton_counts_occurrences(phrases: list[Ids]) -> None:
     assert lexical.total == sum(map(len, phrases))
 
 
+def test_a_phrase_that_repeats_itself_is_found_after_any_part_of_it() -> None:
+    for phrase in itertools.product((4, 5), repeat=8):
+        lexical = phrases_of([*phrase])
+        for length in range(len(phrase)):
+            progress = lexical.start()
+            for token in (*phrase[:length], *phrase):
+                progress = lexical.after(progress, token)
+            assert lexical.met(progress) == lexical.total, (phrase, length)
+
+
 @one_quick(
     ("phrases", "length_penalty"),
     zip(
