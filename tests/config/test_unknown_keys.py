@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.config.errors import _COMMON_NAMES, MAX_SHOWN, key_descriptions, suggest_override
+from seq2seq.config.errors import (
+    _COMMON_NAMES,
+    MAX_SHOWN,
+    ConfigIssue,
+    key_descriptions,
+    suggest_override,
+    summary,
+)
 from seq2seq.config.fields import section_at
 from seq2seq.config.schema import Config, ConfigError, load_config
 
@@ -126,3 +133,10 @@ def test_an_option_that_is_a_key_is_recognized() -> None:
 def test_sections_are_distinguished_from_values() -> None:
     assert section_at(Config, ("data", "test")) is not None
     assert section_at(Config, ("data", "test", "src")) is None
+
+
+def test_of_many_errors_the_first_ones_of_the_file_are_shown() -> None:
+    lines = range(MAX_SHOWN + 2, 0, -1)
+    *shown, more = summary(Path("a.yaml"), [ConfigIssue(line, f"error {line}") for line in lines])
+    assert shown == [f"a.yaml:{line}: error {line}" for line in range(1, MAX_SHOWN + 1)]
+    assert more == "a.yaml: ... and 2 more errors"

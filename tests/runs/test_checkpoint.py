@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from conftest import toy_pairs
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -21,10 +22,18 @@ from seq2seq.config.model import LayersConfig
 from seq2seq.config.schema import Config
 from seq2seq.config.training import OptimizerConfig
 from seq2seq.data.source_profile import LengthLimit
+from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary, load_vocabularies
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint
-from seq2seq.runs.checkpoint import create_run, load_model, new_model, save_weights, weights_header
+from seq2seq.runs.checkpoint import (
+    best_is_intact,
+    create_run,
+    load_model,
+    new_model,
+    save_weights,
+    weights_header,
+)
 from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS, VOCABULARY
 from seq2seq.runs.run_config import provenance_of, read_config
 from seq2seq.runs.training_state import (
@@ -200,6 +209,15 @@ def test_best_weights_are_restored_bitwise(
     assert not loaded.training
     assert not any(weight.requires_grad or weight.is_meta for weight in loaded.parameters())
     assert not any(buffer.is_meta for buffer in loaded.buffers())
+
+
+def test_the_best_weights_are_intact_with_the_vocabulary_of_their_run_alone(
+    tiny_runs: dict[str, Path],
+) -> None:
+    loaded = load_model(tiny_runs["luong"], torch.device("cpu"))
+    assert best_is_intact(tiny_runs["luong"], loaded.config, loaded.vocabularies)
+    other = train_vocabularies(loaded.config.vocabulary, *toy_pairs(300, seed=9))
+    assert not best_is_intact(tiny_runs["luong"], loaded.config, other)
 
 
 def test_a_tied_weight_is_saved_once(run: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.training.clock import Clock, TimeLeft, describe_time_left
+from seq2seq.training.stopping import StopSync
 
 STEP, VALIDATION, EPOCH = 2.0, 30.0, 10  # seconds, seconds, steps
 
@@ -120,3 +121,14 @@ def test_the_speed_leaves_out_validations(monkeypatch: pytest.MonkeyPatch) -> No
     clock.count(100)
     now[0] = 3.0
     assert clock.speed() == 100
+
+
+def test_the_clock_of_the_main_process_decides_for_all() -> None:
+    class Group:
+        size = 2
+
+        def gather(self, values: list[float]) -> list[list[float]]:
+            return [[0, 0, 0, 7.0], values]
+
+    group: Any = Group()
+    assert StopSync(group, [], lambda: 9.0).seconds == 7.0
