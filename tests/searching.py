@@ -16,7 +16,7 @@ from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.engines.engine import Array, Rows
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import Arrays, HostStep
-from seq2seq.engines.torch.engine import Model, TorchEngine
+from seq2seq.engines.torch.engine import Model, TorchEngine, tensors_of
 from seq2seq.inference.search import search as module
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
@@ -127,16 +127,8 @@ class HostNetwork:
 
 def _arrays(parts: Any) -> Arrays:
     return Arrays(
-        (str(n), part.contiguous().numpy().copy()) for n, part in enumerate(_tensors(parts))
+        (str(n), part.contiguous().numpy().copy()) for n, part in enumerate(tensors_of(parts))
     )
-
-
-def _tensors(parts: Any) -> Iterator[Tensor]:
-    for part in parts:
-        if isinstance(part, Tensor):
-            yield part
-        elif part is not None:
-            yield from _tensors(part)
 
 
 def _rebuilt(template: Any, arrays: Iterator[Array]) -> Any:

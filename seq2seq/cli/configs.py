@@ -37,8 +37,8 @@ def run(options: argparse.Namespace) -> int:
         width, indent = max(_NAME + 42, shutil.get_terminal_size().columns), " " * (_NAME + 2)
         for name, config in shipped.items():
             text = f"{name:{_NAME}}  {_summary(config)}"
-            wrapped = textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False)
-            console.say("\n".join(wrapped))
+            wrapped = textwrap.fill(text, width, subsequent_indent=indent, break_on_hyphens=False)
+            console.say(wrapped)
         console.say("\nCopy some, with what they need: seq2seq configs NAME ...")
         return 0
     names = [Path(name).name.removesuffix(".yaml") for name in options.names]

@@ -42,8 +42,8 @@ def iter_tsv(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[str, s
         if len(cells) <= max(src, tgt):
             text = f"{path}:{number}: the line has {counted(len(cells), 'column')},"
             text = f"{text} which tabs separate; column {max(src, tgt) + 1} is to be read"
-            both = " (of a text in two files, name both)" if number == 1 and columns is None else ""
-            raise UserError(f"{text}{both}")
+            hint = " (of a text in two files, name both)" if number == 1 and columns is None else ""
+            raise UserError(f"{text}{hint}")
         yield cells[src], cells[tgt]
 
 

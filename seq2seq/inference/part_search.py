@@ -66,9 +66,9 @@ class PartSearch:
         if not numbers:
             return {}
         free = [replace(parts[number], lexical=parts[number].phrases) for number in numbers]
-        found = self._search(free, returned=1, return_attention=True)
+        searched = self._search(free, returned=1, return_attention=True)
         placed = {}
-        for number, (best,) in zip(numbers, found, strict=True):
+        for number, (best,) in zip(numbers, searched, strict=True):
             part = terms.placed(parts[number], best.hypothesis, self._loaded.vocabularies)
             if part is None or len(part.prefix.states) <= self._options.min_length:
                 continue

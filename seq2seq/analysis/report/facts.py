@@ -143,9 +143,8 @@ def _summary(config: Config, step: int, parameters: int, run: Path) -> dict[str,
     log = run / LOG
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
     if dated := [line for line in lines if _DATE.match(line)]:
-        steps = [
-            line for line in dated if line[20:25] == "step "
-        ]  # a resumed run may have taken none
+        # After the last step there may be the log of a resumed run that had finished before.
+        steps = [line for line in dated if line[20:25] == "step "]
         start, end = dated[0][:16], (steps or dated)[-1][:16]
         rows["trained"] = f"{start} to {end[11:] if end[:10] == start[:10] else end}"
     if devices := [match[1] for line in lines if (match := _DEVICE.search(line))]:

@@ -220,7 +220,7 @@ class TorchEngine(Engine):
         if "parents" in parts:
             state = state.select(parts["parents"].long())
         state, values, weights = self._advance(rows, state, parts["ids"].long())
-        for old, new in zip(_tensors(rows.state), _tensors(state), strict=True):
+        for old, new in zip(tensors_of(rows.state), tensors_of(state), strict=True):
             old.copy_(new)
         if "ends" in parts:
             _mask_ends(values, parts["ends"])
@@ -256,11 +256,11 @@ class TorchEngine(Engine):
         static = StaticRows(rows.memory, rows.state, rows.count, rows.size, rows.options, object())
         if self.device.type == "cpu":  # others might take much memory
             return static
-        tensors = [*_tensors((rows.memory, rows.state))]
+        tensors = [*tensors_of((rows.memory, rows.state))]
         unused = self._unused[rows.count, rows.size, tuple(part.shape for part in tensors)]
         if unused:
             static = unused.pop()
-            for old, new in zip(_tensors((static.memory, static.state)), tensors, strict=True):
+            for old, new in zip(tensors_of((static.memory, static.state)), tensors, strict=True):
                 old.copy_(new)
         placed = replace(static, options=rows.options)
         weakref.finalize(placed, unused.append, static).atexit = False
@@ -276,13 +276,13 @@ def _mask_ends(values: Tensor, ends: Tensor) -> None:
     by_slot[:, :, EOS_ID] = eos
 
 
-def _tensors(parts: Any) -> Iterator[Tensor]:
+def tensors_of(parts: Any) -> Iterator[Tensor]:
     """Yield the tensors of nested tuples, such as a memory or the states of an ensemble."""
     for part in parts:
         if isinstance(part, Tensor):
             yield part
         elif part is not None:
-            yield from _tensors(part)
+            yield from tensors_of(part)
 
 
 def best_of(values: Tensor, scores: Tensor, count: int) -> tuple[Tensor, ...]:
