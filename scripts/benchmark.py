@@ -22,14 +22,7 @@ from typing import Any
 
 from benchmarking import peers
 from benchmarking.machine import isolated, machine_name, matmul_gflops
-from benchmarking.search_speed import (
-    Mode,
-    SearchSpeed,
-    model_of,
-    modes_of,
-    search_speed,
-    source_ids,
-)
+from benchmarking.search_speed import SearchSpeed, search_speed, source_ids
 from benchmarking.standard import CASES, Case, standard
 from benchmarking.training_speed import LENGTHS, length_cost, training_speed
 from seq2seq.cli.output import check_output
@@ -42,6 +35,7 @@ from seq2seq.training.stopping import is_finished
 
 PARTS = ("training", "search", "length", "start")
 PRECISIONS = ("float32", "bf16")
+SEARCH_PRECISIONS = ("float32", "int8")  # of a CPU
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -93,12 +87,11 @@ def search(options: argparse.Namespace) -> Iterable[dict[str, Any]]:
     """Measure sentences per second, greedy and with beam 5, of models trained for some minutes."""
     for case in _cases(options):
         run = _model(options, case)
-        modes = isolated(modes_of, options.device)
         for beam in (1, 5):
-            for mode in modes:
-                found = _searched(options, run, beam, mode, options.device)
+            for precision in SEARCH_PRECISIONS if options.device == "cpu" else ("float32",):
+                found = _searched(options, run, beam, precision, options.device)
                 yield {
-                    "what": f"search, {case.name}, beam {beam}, {mode.name}",
+                    "what": f"search, {case.name}, beam {beam}, {precision}",
                     "sentences/s": round(found.sentences, 1),
                     "tokens/s": round(found.tokens),
                     "alone, p50/p95 ms": f"{found.median_ms:.1f}/{found.p95_ms:.1f}",
@@ -157,15 +150,14 @@ def _training_beside(options: argparse.Namespace, peer: peers.Peer) -> Iterable[
 def _search_beside(
     options: argparse.Namespace, peer: peers.Peer, run: Path, beam: int
 ) -> Iterable[dict[str, Any]]:
-    for mode in isolated(modes_of, "cpu"):
+    for precision in SEARCH_PRECISIONS:
         theirs = peers.search(peer, options.peers, beam)
-        ours = _searched(options, run, beam, mode, "cpu")
-        with model_of(run, mode) as model:
-            command = _seconds(
-                "translate", "-m", str(model), "-i", str(_test(options)), "-o", os.devnull,
-                "-b", str(beam), "--device", "cpu", *(["--int8"] if mode.int8 else []),
-            )  # fmt: skip
-        row: dict[str, Any] = {"what": f"search, beam {beam}, {mode.name}, beside {peer.name}"}
+        ours = _searched(options, run, beam, precision, "cpu")
+        command = _seconds(
+            "translate", "-m", str(run), "-i", str(_test(options)), "-o", os.devnull,
+            "-b", str(beam), "--device", "cpu", *(["--int8"] if precision == "int8" else []),
+        )  # fmt: skip
+        row: dict[str, Any] = {"what": f"search, beam {beam}, {precision}, beside {peer.name}"}
         if theirs.seconds is not None:
             row |= {"theirs": round(1000 / theirs.seconds), "ours": round(ours.sentences)}
             row["ratio"] = round(ours.sentences * theirs.seconds / 1000, 2)
@@ -182,12 +174,12 @@ def _search_beside_ctranslate2(options: argparse.Namespace) -> Iterable[dict[str
     run, name = options.ours or _model(options, Case("luong")), peers.CTRANSLATE2
     sources = isolated(source_ids, run, _test(options))
     for beam in (1, 5):
-        for mode in isolated(modes_of, "cpu"):
-            ours = _searched(options, run, beam, mode, "cpu")
-            given = sources, beam, round(ours.length), mode.int8
+        for precision in SEARCH_PRECISIONS:
+            ours = _searched(options, run, beam, precision, "cpu")
+            given = sources, beam, round(ours.length), precision == "int8"
             theirs = isolated(peers.search_ctranslate2, options.peers, *given)
             yield {
-                "what": f"search, beam {beam}, {mode.name}, beside {name}",
+                "what": f"search, beam {beam}, {precision}, beside {name}",
                 "their tokens/s": round(theirs.tokens),
                 "our tokens/s": round(ours.tokens),
                 "ratio by tokens": round(ours.tokens / theirs.tokens, 2),
@@ -197,10 +189,9 @@ def _search_beside_ctranslate2(options: argparse.Namespace) -> Iterable[dict[str
 
 
 def _searched(
-    options: argparse.Namespace, run: Path, beam: int, mode: Mode, device: str
+    options: argparse.Namespace, run: Path, beam: int, precision: str, device: str
 ) -> SearchSpeed:
-    with model_of(run, mode) as model:
-        return isolated(search_speed, model, _test(options), beam, mode.int8, device)
+    return isolated(search_speed, run, _test(options), beam, precision == "int8", device)
 
 
 def _trained(options: argparse.Namespace, case: Case, precision: str) -> Any:
@@ -212,7 +203,7 @@ def _model(options: argparse.Namespace, case: Case) -> Path:
     """Return a run folder of a case; train it for some minutes if it does not exist."""
     run: Path = options.runs / case.name.replace(", ", "-").replace(" ", "-")
     limits = {"max_minutes": options.minutes, "max_epochs": 100, "batch_tokens": 1500}
-    config = standard(case, options.data, run, "bf16", learning_rate=1.5e-3, average=0.99, **limits)
+    config = standard(case, options.data, run, "auto", learning_rate=1.5e-3, average=0.99, **limits)
     state = read_state(config.run_dir)
     if state is None or not is_finished(config, state.progress):
         say(f"(training {run} for {options.minutes:g} minutes, once)")

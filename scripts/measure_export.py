@@ -1,12 +1,12 @@
-"""Compare an exported model with its run folder: texts, attention, speed, start-up, BLEU, size.
+"""Compare float32, int8 and PyTorch's own computation of a run: texts, speed, BLEU, start, size.
 
     python scripts/measure_export.py runs/my-run -i SOURCE... -r REFERENCE... --runtime PYTHON
 
-`--runtime` is the interpreter of an environment with the extra `runtime` alone; without it, the
-start is measured in this one. Files may be .gz. Throughput is measured in turns, in one process,
+`--runtime` is the interpreter of an environment without PyTorch; without it, the start of the
+export is measured in this one. Files may be .gz. Throughput is measured in turns, in one process,
 best of two passes; the latency of a sentence alone is the median over the first lines, translated
-one by one. OMP_NUM_THREADS sets the threads of both. Start-up is the wall time of `seq2seq
-translate` for one line, best of five.
+one by one. OMP_NUM_THREADS sets the threads. Start-up is the wall time of `seq2seq translate` for
+one line, best of five.
 """
 
 import argparse
@@ -18,21 +18,22 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
+import torch
 from tabulate import tabulate
 
 from seq2seq.data.lines import iter_lines
+from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.evaluation.metrics import score_by
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.graphs import export_runs
-from seq2seq.runtime.errors import UserError
 
 BEAMS = (1, 5)
-PASSES = 2  # the first also tries the kernels of its shapes
+PASSES = 2
 ALONE = 100  # sentences translated one by one
 STARTS = 5  # repetitions; the fastest is reported
 TIE = 1e-4  # nats
@@ -57,7 +58,7 @@ def main() -> None:
         for name, path in exports.items():
             export_runs([options.run], path, int8=name == "int8")
         print(f"{len(lines):,} lines, OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'unset')}")
-        print(searches(options.run, exports, lines, references))
+        print(searches(options.run, lines, references))
         print(starts(options.run, exports["float32"], options.runtime))
         sizes = {name: size(path) for name, path in {"run": options.run, **exports}.items()}
         print("model, MB:", {name: round(each / 1e6, 1) for name, each in sizes.items()})
@@ -65,14 +66,13 @@ def main() -> None:
         print(f"packages of {python}: {size(packages(python)) / 1e6:,.0f} MB")
 
 
-def searches(
-    run: Path, exports: dict[str, Path], lines: Sequence[str], references: Sequence[str]
-) -> str:
+def searches(run: Path, lines: Sequence[str], references: Sequence[str]) -> str:
     """Return a table of each beam size and model: texts, attention, speeds and BLEU."""
     translators = {"torch": Translator.load(run, device="cpu")}
-    with suppress(UserError):  # without fast int8 products
-        translators["torch, int8"] = Translator.load(run, device="cpu", int8=True)
-    translators |= {f"exported, {name}": Translator.load(path) for name, path in exports.items()}
+    cpu = torch.device("cpu")
+    translators["torch"].engine = TorchEngine(load_model(run, cpu).model, cpu)
+    for precision in ("float32", "int8"):
+        translators[precision] = Translator.load(run, device="cpu", int8=precision == "int8")
     rows = []
     for beam_size in BEAMS:
         found = {name: each.translate(lines, beam_size) for name, each in translators.items()}
@@ -129,7 +129,7 @@ def gap(ours: Translation, theirs: Translation) -> float:
 
 def starts(run: Path, exported: Path, runtime: Path) -> str:
     """Return a table of the seconds to the first translated line."""
-    rows = [["torch", start(Path(sys.executable), run)], ["exported", start(runtime, exported)]]
+    rows = [["run folder", start(Path(sys.executable), run)], ["export", start(runtime, exported)]]
     return tabulate(rows, ["start", "seconds"], floatfmt=("", ".2f"))
 
 

@@ -1,37 +1,17 @@
-"""Search speed of a run or of its export, and the time to load it."""
+"""Search speed of a run, and the time to load it."""
 
 import statistics
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarking.machine import isolated, peak_mib
+from benchmarking.machine import peak_mib
 from seq2seq.data.lines import read_lines
 from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.translator import Translator
 
 WARM_UP = 50  # sentences
 ALONE = 300  # sentences translated one by one
-
-
-class Mode(NamedTuple):
-    """A way to run search: its name, with int8 weights or not, by ONNX Runtime or torch."""
-
-    name: str
-    int8: bool = False
-    exported: bool = False
-
-
-MODES = (
-    Mode("float32"),
-    Mode("int8", int8=True),
-    Mode("float32, exported", exported=True),
-    Mode("int8, exported", int8=True, exported=True),
-)
 
 
 class SearchSpeed(NamedTuple):
@@ -46,34 +26,11 @@ class SearchSpeed(NamedTuple):
     peak_mib: float
 
 
-def modes_of(device: str) -> list[Mode]:
-    """Return the modes that this machine and the installed packages support."""
-    exports = device == "cpu" and all(map(find_spec, ("onnx", "onnxruntime")))
-    modes = [mode for mode in MODES if exports or not mode.exported]
-    return [mode for mode in modes if device == "cpu" or not mode.int8]
-
-
-@contextmanager
-def model_of(run: Path, mode: Mode) -> Iterator[Path]:
-    """Return the run folder or, for its duration, an export of it."""
-    with tempfile.TemporaryDirectory() as folder:
-        exported = Path(folder) / "model"
-        if mode.exported:
-            isolated(_export, run, exported, mode.int8)
-        yield exported if mode.exported else run
-
-
-def _export(run: Path, folder: Path, int8: bool) -> None:
-    from seq2seq.runs.graphs import export_runs  # an extra
-
-    export_runs([run], folder, int8)
-
-
-def search_speed(model: Path, source: Path, beam: int, int8: bool, device: str) -> SearchSpeed:
+def search_speed(run: Path, source: Path, beam: int, int8: bool, device: str) -> SearchSpeed:
     """Translate the lines of a file in one call, and some of them one by one."""
     lines = read_lines(source)
     started = time.perf_counter()
-    translator = Translator.load(model, device=device, int8=int8)
+    translator = Translator.load(run, device=device, int8=int8)
     loaded = time.perf_counter() - started  # on CUDA with the initialisation of the device
     for _ in range(2):  # warm up the kernels
         translator.translate(lines[:WARM_UP], beam, text_only=True)

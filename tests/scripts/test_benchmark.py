@@ -8,9 +8,9 @@ import torch
 from tiers import one_quick
 from torch.utils.flop_counter import FlopCounterMode
 
+import measure_export
 from benchmarking import peers, search_speed
 from benchmarking.machine import matmul_gflops
-from benchmarking.search_speed import model_of, modes_of
 from benchmarking.standard import CASES, Case, standard, work
 from seq2seq.model.builder import build_model
 
@@ -106,18 +106,13 @@ def test_ctranslate2_gets_the_ids_and_its_figures_are_parsed(tmp_path: Path) -> 
 
 
 @pytest.mark.thorough
-def test_exports_are_measured_if_onnx_is_installed(
-    tiny_runs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain, *_, exported = modes_of("cpu")
-    assert (plain.exported, exported.exported, exported.int8) == (False, True, True)
+def test_search_and_precisions_are_measured(tiny_runs: dict[str, Path], tmp_path: Path) -> None:
     run, source = tiny_runs["luong"], tmp_path / "source"
-    source.write_text("a b c\n" * 60, encoding="utf-8")
-    with model_of(run, plain) as model:
-        assert model == run
-    with model_of(run, exported) as model:
-        found = search_speed.search_speed(model, source, 1, exported.int8, "cpu")
-        assert found.length > 0
-    assert not model.exists()
-    monkeypatch.setattr(search_speed, "find_spec", lambda _: None)
-    assert not any(mode.exported for mode in modes_of("cpu"))
+    lines = ["a b c"] * 60
+    source.write_text("\n".join(lines), encoding="utf-8")
+    for int8 in (False, True):
+        assert search_speed.search_speed(run, source, 1, int8, "cpu").length > 0
+    table = measure_export.searches(run, lines, lines)
+    rows = [line.split()[:3] for line in table.splitlines()[2:]]
+    assert [row[:2] for row in rows] == [[b, m] for b in "15" for m in ("torch", "float32", "int8")]
+    assert {row[2] for row in rows if row[1] != "int8"} == {"100.00%"}
