@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "seq2seq"
 # Lines at most. A change that needs more raises the number and says why.
 BUDGETS = {
-    "runtime": 1735,
+    "runtime": 1741,  # a GPU in a forked process is one clear line
     "config": 1565,
     "names": 1165,
     "data": 4475,

@@ -38,6 +38,7 @@ def choose_device(name: str) -> torch.device:
     OpenMP's others do not exist there. Raises UserError if there is no such device.
     """
     device = _find(name)
+    check_fork(device.type == "cuda" and torch.cuda._is_in_bad_fork())
     _use_one_thread_after_fork()
     if device.type == "cpu":
         _keep_memory()
@@ -47,6 +48,13 @@ def choose_device(name: str) -> torch.device:
     torch.backends.cudnn.allow_tf32 = False  # its LSTM does not obey the next setting
     torch.set_float32_matmul_precision("highest")
     return device
+
+
+def check_fork(is_forked: bool) -> None:
+    """Raise UserError in a process that was forked from one that uses a GPU: its driver fails."""
+    if is_forked:
+        text = "a GPU cannot be used in a process forked from one that uses it; start processes"
+        raise UserError(f"{text} by multiprocessing.get_context('spawn'), or use the CPU")
 
 
 @cache

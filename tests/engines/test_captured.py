@@ -1,6 +1,7 @@
 """The engine of torch on a simulated accelerator, where steps are called as they are."""
 
 import copy
+import os
 import threading
 from typing import Any
 
@@ -17,6 +18,7 @@ from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import lexical_of
 from seq2seq.inference.search.search import search
+from seq2seq.runtime.errors import UserError
 
 CPU = torch.device("cpu")
 CASES = [
@@ -159,3 +161,15 @@ def test_out_of_memory_halves_the_slots_and_loses_no_sentence() -> None:
     assert engine.failed
     with pytest.raises(torch.OutOfMemoryError):
         search(Small(0), requests(5), SEARCHES["greedy"])
+
+
+def test_a_device_is_refused_in_a_forked_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    with simulated():
+        model = make_model(CASES[0]).to(DEVICE)
+        engine, of_cpu = TorchEngine(model, DEVICE), TorchEngine(make_model(CASES[0]), CPU)
+        search(engine, requests(3), SEARCHES["greedy"])
+        process = os.getpid()
+        monkeypatch.setattr(os, "getpid", lambda: process + 1)
+        with pytest.raises(UserError, match="get_context"):
+            search(engine, requests(3), SEARCHES["greedy"])
+    assert len(search(of_cpu, requests(3), SEARCHES["greedy"])) == 3

@@ -41,6 +41,17 @@ def pretend(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
 
 
+def test_cuda_is_refused_in_a_process_forked_from_one_that_uses_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pretend(monkeypatch, 1)
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    assert choose_device("cpu").type == "cpu"
+    for name in ("auto", "cuda", "cuda:0"):
+        with pytest.raises(UserError, match="forked from one that uses it; start processes by"):
+            choose_device(name)
+
+
 @pytest.mark.parametrize(
     ("name", "count", "expected"),
     [

@@ -6,6 +6,7 @@ shapes, which is replayed. A step with other masks, and a draw, continue from it
 Memory and states lie in tensors that searches of the same shape use in turn.
 """
 
+import os
 import threading
 import weakref
 from collections import defaultdict
@@ -26,7 +27,7 @@ from seq2seq.engines.engine import Array, Best, Engine, EngineStep, Mask, Rows, 
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runtime.cuda_graphs import Graphs
-from seq2seq.runtime.device import empty_cache, has_float64
+from seq2seq.runtime.device import check_fork, empty_cache, has_float64
 
 CPU_POSITIONS = 16_384  # source positions at once of long sentences on CPU
 SLOTS = (1, 8, 64, 256, 1024)  # elsewhere few numbers: a step with each is captured by itself
@@ -73,6 +74,7 @@ def _locked(method: _Method) -> _Method:
 
     @wraps(method)
     def call(self: Any, *arguments: Any) -> Any:
+        check_fork(self.device.type != "cpu" and self.process != os.getpid())
         with self.lock, torch.inference_mode():
             return method(self, *arguments)
 
@@ -86,7 +88,7 @@ class TorchEngine(Engine):
     """
 
     def __init__(self, model: Model, device: torch.device) -> None:
-        self.model, self.device = model, device
+        self.model, self.device, self.process = model, device, os.getpid()
         self.lock, self._graphs, self._limit = threading.RLock(), Graphs(device), SLOTS[-1]
         self._unused: dict[Any, list[StaticRows]] = defaultdict(list)
 
