@@ -35,7 +35,7 @@ from seq2seq.training.stopping import is_finished
 
 PARTS = ("training", "search", "length", "start")
 PRECISIONS = ("float32", "bf16")
-SEARCH_PRECISIONS = ("float32", "int8")  # of a CPU
+SEARCH_PRECISIONS = ("float32", "int8")  # on CPUs
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -125,7 +125,7 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
 
 
 def _networks(folder: Path, description: Description, size: int, int8: bool) -> "Iterator[Network]":
-    from seq2seq.engines.onnx.checks import GraphError
+    from seq2seq.engines.onnx.checks import GraphError, check_graphs
     from seq2seq.engines.onnx.network import load_network
 
     sums, read = description.sha256, partial(engine_folder.read_graph, folder)
@@ -133,7 +133,8 @@ def _networks(folder: Path, description: Description, size: int, int8: bool) -> 
         files = (names[part] for part in GraphFiles._fields)
         graphs = GraphFiles(*(read(name, sums.get(name)) for name in files))
         try:
-            yield load_network(graphs, size, int8 and not description.int8)
+            check_graphs(*graphs, size)
+            yield load_network(graphs, int8 and not description.int8)
         except GraphError as error:
             text = f"{' and '.join(names.values())} cannot be used: {error}"
             raise UserError(f"{folder}: {text}; export the run again") from None
@@ -143,16 +144,16 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
     """Return the fields of run folders with their graphs; None if one of them cannot be traced."""
     from seq2seq.engines.onnx.engine import OnnxEngine
     from seq2seq.engines.onnx.network import load_network
-    from seq2seq.runs.graphs import check_runs, graphs_of
+    from seq2seq.runs.graphs import check_runs, from_graphs
     from seq2seq.runs.run_config import stored_run
 
     runs = [stored_run(path) for path in paths]
     check_runs(runs)
     networks = []
     for run in runs:
-        if (graphs := graphs_of(run)) is None:
+        if (network := from_graphs(run, partial(load_network, int8=options.int8))) is None:
             return None
-        networks.append(load_network(graphs, len(run.vocabularies.tgt), options.int8))
+        networks.append(network)
     return {"engine": OnnxEngine(networks), **_of_run(runs[0], options)}
 
 

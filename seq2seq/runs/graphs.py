@@ -2,10 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 from seq2seq import __version__
 from seq2seq.data.vocabulary import vocabulary
@@ -20,6 +21,8 @@ from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument, needs_train
 from seq2seq.runtime.files import atomic_write, made_folders, write_errors
 
+T = TypeVar("T")
+
 
 def check_runs(runs: Sequence[StoredRun]) -> None:
     """Raise UserError for runs that form no ensemble."""
@@ -27,18 +30,22 @@ def check_runs(runs: Sequence[StoredRun]) -> None:
     engine_folder.check_fit([run.path.parent for run in runs], described)
 
 
-def graphs_of(run: StoredRun) -> GraphFiles | None:
-    """Return the graphs of a run, traced if its folder has none; None if that is impossible."""
+def from_graphs(run: StoredRun, make: Callable[[GraphFiles], T]) -> T | None:
+    """Return what is made of a run's graphs; None if its model cannot be traced.
+
+    They are traced if its folder has none, or others than those of a model: those are refused, by
+    `check_graphs` or by a GraphError of `make`.
+    """
     path = run.path.parent
     graphs = engine_folder.stored_graphs(path, run.checksum)
     with suppress(GraphError):
         if graphs is not None:
             check_graphs(*graphs, len(run.vocabularies.tgt))
-            return graphs
+            return make(graphs)
     with needs_train(f"{path}: has no {layout.ENGINE} folder of its weights, and making it"):
         from seq2seq.engines.onnx.trace import TraceError
     try:
-        return rebuild_engine(path)
+        return make(rebuild_engine(path))
     except TraceError as error:
         logger.info(f"note: {path}: has no ONNX form ({error}); torch computes it")
         return None
@@ -80,13 +87,12 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
     vocabulary_size = len(runs[0].vocabularies.tgt)
     models, files = [], {engine_folder.TOPK: topk_graph(vocabulary_size).content()}
     for number, run in enumerate(runs, 1):
-        graphs = graphs_of(run)
+        graphs = from_graphs(run, quantized if int8 else GraphFiles._make)
         if graphs is None:
             raise UserError(f"{run.path.parent}: has no ONNX form; use the run folder")
         suffix = f"-{number}" if len(runs) > 1 else ""
         models.append({part: f"{part}{suffix}.onnx" for part in graphs._fields})
-        contents = quantized(graphs) if int8 else graphs
-        files |= zip(models[-1].values(), contents, strict=True)
+        files |= zip(models[-1].values(), graphs, strict=True)
     description = _description(runs[0])
     description |= {"models": models, "int8": int8, "sha256": engine_folder.checksums(files)}
     _write_export(folder, files, runs[0].vocabularies, description)

@@ -150,7 +150,9 @@ def test_mutated_graphs_are_refused_or_load(part: str, graphs: GraphFiles) -> No
         for _ in range(draw.choice([1, 3, 20])):
             spoiled[draw.randrange(len(spoiled))] = draw.randrange(256)
         with suppress(GraphError):
-            load_network(graphs._replace(**{part: bytes(spoiled)}), V, int8=draw.random() < 0.3)
+            changed = graphs._replace(**{part: bytes(spoiled)})
+            check_graphs(*changed, V)
+            load_network(changed, int8=draw.random() < 0.3)
 
 
 def test_a_spoiled_export_is_reported_in_one_line(

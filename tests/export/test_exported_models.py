@@ -573,13 +573,13 @@ def test_a_failed_export_leaves_files_of_others_alone(
         export_runs([tiny_runs["luong"]], folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]
     (folder / "notes.txt").unlink()
-    real = export_module.graphs_of
+    real = export_module.from_graphs
 
-    def graphs_of(*arguments: Any) -> Any:
+    def from_graphs(*arguments: Any) -> Any:
         (folder / "notes.txt").touch()
         return real(*arguments)
 
-    monkeypatch.setattr(export_module, "graphs_of", graphs_of)
+    monkeypatch.setattr(export_module, "from_graphs", from_graphs)
     with pytest.raises(UserError, match="exists and is not an empty folder"):
         export_runs([tiny_runs["luong"]], folder)
     assert [path.name for path in folder.iterdir()] == ["notes.txt"]

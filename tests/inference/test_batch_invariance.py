@@ -47,7 +47,7 @@ def model_of(decoder: str, **more: object) -> Seq2Seq:
 
 def onnx_engine(int8: bool, **keys: Any) -> OnnxEngine:
     """Return the engine that runs a model as `translate` does on a CPU."""
-    return OnnxEngine([load_network(traced_graphs(model_of(**keys)), SIZE, int8)])
+    return OnnxEngine([load_network(traced_graphs(model_of(**keys)), int8)])
 
 
 def without_nan(found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:

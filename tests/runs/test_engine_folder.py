@@ -1,6 +1,8 @@
 """The engine's files in a run folder: written with the weights, never used for others."""
 
 import errno
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -8,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 import torch
 from conftest import toy_pairs
@@ -15,6 +19,7 @@ from tiers import one_quick
 
 from seq2seq.config.schema import load_config
 from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.onnx.graph import INT, Graph, make
 from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import engine_folder, graphs, tensor_file
@@ -147,6 +152,27 @@ def test_a_damaged_engine_is_rebuilt(run: Path, name: str, how: str) -> None:
         path.write_bytes(content[:-9] + bytes(9))
     elif how == "folder":
         path.mkdir()
+    assert texts(run) == expected
+
+
+def test_graphs_that_onnx_runtime_refuses_are_rebuilt(run: Path) -> None:
+    """A product of 32-bit integers passes the checks, and ONNX Runtime has none."""
+    expected, folder = texts(run), run / ENGINE
+    graph = Graph.of(onnx.load(folder / "decoder.onnx").graph)
+    for node in graph.nodes:
+        node.input[:] = ["shifted" if name == "ids" else name for name in node.input]
+    one = graph.weight(np.zeros((1, 1), np.int32))
+    graph.nodes[:0] = [
+        make("Gemm", [one, one], ["product"]),
+        make("Cast", ["product"], ["wide"], to=INT),
+        make("Squeeze", ["wide"], ["offset"]),
+        make("Add", ["ids", "offset"], ["shifted"]),
+    ]
+    (folder / "decoder.onnx").write_bytes(graph.content())
+    stored = json.loads((folder / "engine.json").read_bytes())
+    stored["sha256"]["decoder.onnx"] = hashlib.sha256(graph.content()).hexdigest()
+    (folder / "engine.json").write_text(json.dumps(stored), encoding="utf-8")
+    assert engine_folder.stored_graphs(run, stored["weights"]) is not None
     assert texts(run) == expected
 
 

@@ -17,7 +17,7 @@ from onnxruntime import InferenceSession
 
 from seq2seq.engines.engine import Array, EngineStep, GraphFiles, Rows
 from seq2seq.engines.onnx import int8 as quantizing
-from seq2seq.engines.onnx.checks import GraphError, check_graphs
+from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.graph import FLOAT, INT32, PRODUCT, UINT8, Graph, bounds_of, declare, make
 from seq2seq.runtime.errors import RunError
 
@@ -164,12 +164,8 @@ def quantized(graphs: GraphFiles) -> GraphFiles:
     return GraphFiles(encoder.content(), decoder.content())
 
 
-def load_network(graphs: GraphFiles, vocabulary_size: int, int8: bool) -> Network:
-    """Prepare graphs that are not trusted, in int8 if that is asked for.
-
-    Raises GraphError if they are not those of a model with this vocabulary.
-    """
-    check_graphs(*graphs, vocabulary_size)
+def load_network(graphs: GraphFiles, int8: bool) -> Network:
+    """Prepare checked graphs, in int8 if asked for; raises GraphError if they cannot be used."""
     try:
         return Network(*(quantized(graphs) if int8 else graphs))
     except Exception as error:  # ONNX Runtime has its own classes
