@@ -32,6 +32,7 @@ _TOLERANCE = 1e-4  # nats
 _MEMORY = "memory_"  # prefix of the parts of a memory in the graphs
 _RECURRENCE = "Recurrence"  # placeholder of a recurrent layer, which a loop replaces
 _Outputs = Mapping[str, Tensor | None]  # by name; None: there is no such output
+torch._C._jit_onnx_log = lambda *_: None  # it writes graphs that fail to standard output
 
 
 class TraceError(Exception):
