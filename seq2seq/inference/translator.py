@@ -51,7 +51,7 @@ class Translator(loading.LoadedModel):
         overrides: Iterable[str] = (),
         float16: bool = False,
     ) -> Self:
-        """Load a run folder or an exported one, which needs no torch; several are an ensemble.
+        """Load a run folder or an exported one, on a CPU without torch; several are an ensemble.
 
         `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a CUDA GPU:
         both are faster. Overrides of the config's `decoding` section are such as

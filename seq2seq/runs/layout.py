@@ -12,7 +12,6 @@ samples.jsonl          a few validation sentences and their translations at each
 timing.jsonl           speed and times
 train.log              log of the training
 tensorboard/           metrics, timing and samples for TensorBoard
-README.md              model card, which `seq2seq report` writes
 report.html            page about the run, which `seq2seq report` writes
 """
 

@@ -1,4 +1,4 @@
-"""Queue of requests: those that arrive together are translated as one batch on one thread.
+"""Queue of requests: those that arrive together are translated as one batch.
 
 Search is batch-invariant: a line has the translation that it has alone, in whatever batch.
 """

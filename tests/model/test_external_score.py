@@ -1,6 +1,7 @@
 """Scores defined outside the package: the documented one, and invalid ones."""
 
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.translator import Translator
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError, check_external_score, external_score
-from seq2seq.runs.layout import METRICS
+from seq2seq.runs.layout import ENGINE, METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
 
@@ -162,9 +163,13 @@ def test_a_score_may_use_its_weights_in_any_way(
             ".gain is a tensor but no parameter, which checkpoints do not hold; make it an nn.Par",
         ),
         ("dim=-1), outputs", "dim=-1), outputs.mT", "values have the shape [2, "),
-        ("@ keys.mT", "@ keys.mT.mean(-1, keepdim=True)", "scores have the shape [2, 3, 1], not "),
-        ("@ keys.mT", "@ keys.mT / 0", "scores are not finite"),
-        ("@ keys.mT", "@ keys", "fails in a trial call (RuntimeError: "),
+        (
+            "@ keys.transpose(1, 2)",
+            "@ keys.transpose(1, 2).mean(-1, keepdim=True)",
+            "scores have the shape [2, 3, 1], not ",
+        ),
+        ("@ keys.transpose(1, 2)", "@ keys.transpose(1, 2) / 0", "scores are not finite"),
+        ("@ keys.transpose(1, 2)", "@ keys", "fails in a trial call (RuntimeError: "),
     ],
 )
 def test_invalid_scores_are_refused_in_one_line(
@@ -190,7 +195,7 @@ def test_invalid_scores_are_refused_in_one_line(
 
 def test_a_score_may_drop_out(scores: Path) -> None:
     """Dropout in training draws other entries for each call."""
-    written(scores, "@ keys.mT", "@ functional.dropout(keys, 0.5, self.training).mT")
+    written(scores, "@ keys.transpose(1, 2)", "@ functional.dropout(keys, 0.5, self.training).mT")
     check_external_score("my_scores:Cosine", 8, 8, 4)
 
 
@@ -201,6 +206,8 @@ def test_a_run_without_its_module_is_refused(
     run = train(load_config(small_corpus, keys), "cpu", quiet=True)
     scores.unlink()
     monkeypatch.delitem(sys.modules, "my_scores")
+    assert Translator.load(run, device="cpu").translate("ba").tokens  # by its graphs
+    shutil.rmtree(run / ENGINE)
     message = r"^model.score: my_scores:Cosine cannot be imported \(ModuleNotFoundError: .*\); "
     with pytest.raises(UserError, match=f"{message}install it, or put its folder on PYTHONPATH$"):
         Translator.load(run, device="cpu")
