@@ -354,6 +354,7 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     run = run_with_score(
         scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch
@@ -362,6 +363,7 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     with caplog.at_level("INFO", "seq2seq"):
         translator = Translator.load(run, device="cpu")
     assert f"note: {run}: has no ONNX form (" in caplog.text
+    assert capfd.readouterr().out == ""
     assert caplog.text.count("\n") == 1
     assert [each.text for each in translator.translate(LINES[:9])] == [
         each.text for each in expected
