@@ -14,7 +14,7 @@ BUDGETS = {
     "data": 4475,
     "model": 2675,
     "engines": 2175,
-    "runs": 1538,  # graphs that ONNX Runtime refuses are made anew
+    "runs": 1538,  # graphs that ONNX Runtime refuses are traced again
     "inference": 4900,
     "evaluation": 565,
     "training": 2985,
