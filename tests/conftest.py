@@ -1,5 +1,6 @@
 """Fixtures of several test files: a toy language, runs with random weights, a small corpus."""
 
+import gc
 import os
 import random
 import signal
@@ -82,6 +83,14 @@ def _interrupts_are_received() -> None:
     """Restore SIGINT, which shells make background jobs and their children ignore."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _garbage_is_new() -> Iterator[None]:
+    """Freeze what is loaded for good: each training would collect among it for a quarter second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gc, "unfreeze", lambda: None)
+        yield
 
 
 @pytest.fixture
