@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import onnx
@@ -19,6 +19,7 @@ INT32, UINT8 = TensorProto.INT32, TensorProto.UINT8
 Array = NDArray[Any]
 declare = helper.make_tensor_value_info
 Types = dict[str, onnx.TypeProto.Tensor]
+Part = TypeVar("Part", NodeProto, ValueInfoProto)
 _SMALL = 16  # elements of weights that sizes may depend on
 
 
@@ -32,8 +33,8 @@ class Graph:
         inputs: Iterable[ValueInfoProto],
         outputs: Iterable[ValueInfoProto],
     ) -> None:
-        self.nodes, self.weights = list(nodes), weights
-        self.inputs, self.outputs = list(inputs), list(outputs)
+        self.nodes, self.weights = list(map(_copied, nodes)), weights
+        self.inputs, self.outputs = list(map(_copied, inputs)), list(map(_copied, outputs))
         self._count = 0
 
     @classmethod
@@ -103,6 +104,12 @@ class Graph:
         self.nodes = used[::-1]
         self.weights = {name: array for name, array in self.weights.items() if name in read}
         self.inputs = [value for value in self.inputs if value.name in read]
+
+
+def _copied(part: Part) -> Part:
+    """Return a copy: a part keeps the weights of the protocol buffer that it belongs to."""
+    copy: Part = type(part).FromString(part.SerializeToString())
+    return copy
 
 
 def types_of(graph: Graph) -> Types:

@@ -371,7 +371,5 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
     """Invert the distribution function of each row [N, V] at a number in [0, 1) [N]: tokens [N]."""
     sums = probs.cumsum(dim=-1)
     places = torch.searchsorted(sums, numbers[:, None] * sums[:, -1:], right=True)
-    last = (
-        probs.shape[-1] - 1 - (probs.flip(-1) > 0).int().argmax(dim=-1)
-    )  # the last possible token
-    return torch.minimum(places[:, 0], last)
+    after_last = (probs.flip(-1) > 0).int().argmax(dim=-1)  # tokens after the last possible one
+    return torch.minimum(places[:, 0], probs.shape[-1] - 1 - after_last)
