@@ -122,6 +122,7 @@ def session(content: bytes) -> InferenceSession:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4  # fatal errors: others are raised
     options.intra_op_num_threads = 1
+    options.enable_cpu_mem_arena = options.enable_mem_pattern = False  # both keep memory for good
     return InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 

@@ -41,10 +41,6 @@ class Ensemble:
 
     def project(self, outputs: tuple[Any, ...]) -> Tensor:
         """Return the log of the mean probability [N, V] for each model's outputs [N, R]."""
-        log_probs = torch.stack(
-            [
-                model.project(part).float().log_softmax(dim=-1)
-                for model, part in zip(self.models, outputs, strict=True)
-            ]
-        )
-        return log_probs.logsumexp(dim=0) - math.log(len(self.models))
+        parts = zip(self.models, outputs, strict=True)
+        log_probs = [model.project(part).float().log_softmax(dim=-1) for model, part in parts]
+        return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(self.models))
