@@ -146,7 +146,7 @@ def needs_train(task: str) -> Iterator[None]:
 def missing_extra(error: ModuleNotFoundError, task: str) -> UserError | None:
     """Return the message for a package of training that a task misses, None for others."""
     name = (error.name or "").partition(".")[0]
-    need = f"{task} needs PyTorch and what comes with it ({name} is not installed)"
+    need = f"{task} needs a package that is not installed ({name})"
     return not_installed(need) if name in TRAIN else None
 
 
