@@ -166,6 +166,7 @@ def test_training_with_the_library_lstm_equals_that_on_the_cpu(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 def test_an_interrupted_training_continues(small_corpus: Path) -> None:
     folder, arguments = small_corpus.parent, ["train", str(small_corpus), *SHORT]
     with simulated():
@@ -329,6 +330,7 @@ def test_output_of_other_commands_equals_that_on_the_cpu(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 def test_a_device_without_float64_trains_and_samples(
     small_corpus: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
