@@ -27,6 +27,7 @@ from seq2seq.runtime import device as runtime_device
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.mixture_loss import LossWeights
 
+pytestmark = pytest.mark.usefixtures("short_sentences")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 
