@@ -48,11 +48,14 @@ def toy_words(count: int) -> list[str]:
     ]
 
 
-def toy_pairs(count: int, seed: int) -> tuple[list[str], list[str]]:
-    """Return toy sentence pairs; the target has the words in reverse order and shifted vowels."""
+def toy_pairs(count: int, seed: int, most: int = 9) -> tuple[list[str], list[str]]:
+    """Return toy sentence pairs; the target has the words in reverse order and shifted vowels.
+
+    Sentences have two words at least and `most` at most.
+    """
     lexicon, generator = toy_words(90), random.Random(seed)
     shifted = str.maketrans(VOWELS, VOWELS[1:] + VOWELS[0])
-    src = [" ".join(generator.choices(lexicon, k=generator.randint(2, 9))) for _ in range(count)]
+    src = [" ".join(generator.choices(lexicon, k=generator.randint(2, most))) for _ in range(count)]
     tgt = [" ".join(reversed(sentence.split())).translate(shifted) for sentence in src]
     return [f"{sentence}." for sentence in src], [f"{sentence}!" for sentence in tgt]
 
@@ -271,12 +274,37 @@ def small_corpus(tmp_path: Path) -> Path:
     return write_small_corpus(tmp_path)
 
 
-def write_small_corpus(folder: Path) -> Path:
-    """Write text and a config that trains in a second; return the config."""
-    for split, count, seed in (("train", 120, 1), ("valid", 9, 2), ("test", 11, 3)):
-        for side, lines in zip(("src", "tgt"), toy_pairs(count, seed), strict=True):
+@pytest.fixture
+def short_sentences(small_corpus: Path) -> None:
+    """Shorten the sentences of the small corpus: steps and validations take less time."""
+    shortened(small_corpus)
+
+
+def shortened(config: Path) -> Path:
+    """Shorten the sentences of a small corpus, and with them its batches; return its config."""
+    write_toy_text(config.parent, most=4, valid=5)
+    text = config.read_text(encoding="utf-8")
+    for old, new in (
+        ("batch_tokens: 450", "batch_tokens: 220"),
+        ("max_length: 9}", "max_length: 5}"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    config.write_text(text, encoding="utf-8", newline="\n")
+    return config
+
+
+def write_toy_text(folder: Path, most: int = 9, valid: int = 9) -> None:
+    """Write training, validation and test text of the toy language, of `most` words a line."""
+    for split, count, seed in (("train", 120, 1), ("valid", valid, 2), ("test", 11, 3)):
+        for side, lines in zip(("src", "tgt"), toy_pairs(count, seed, most), strict=True):
             content = "".join(f"{line}\n" for line in lines)
             (folder / f"{split}.{side}").write_text(content, encoding="utf-8", newline="\n")
+
+
+def write_small_corpus(folder: Path) -> Path:
+    """Write text and a config that trains in a second; return the config."""
+    write_toy_text(folder)
     config, here = folder / "config.yaml", folder.as_posix()
     config.write_text(
         f"""\

@@ -10,23 +10,25 @@ build of torch with CUDA.
 torch has no autocast for this device; it is off.
 """
 
-import traceback
+import os
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple
 from unittest import mock
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 from seq2seq.runtime import device as runtime_device
 
 DEVICE = torch.device("lazy:0")
-_PACKAGE = Path(__file__).resolve().parent.parent / "seq2seq"
+_PACKAGE = f"{Path(__file__).resolve().parent.parent / 'seq2seq'}{os.sep}"
 _CPU_ONLY = ("mkldnn", "mkl", "onednn", "quantized", "_weight_int8pack_mm")
 _HOST_READS = (  # `item` and `is_nonzero` as such in inference mode
     "_local_scalar_dense",
@@ -59,15 +61,14 @@ class SimulatedTensor(Tensor):
 
     @staticmethod
     def __new__(cls, inner: Tensor) -> "SimulatedTensor":
-        with torch.inference_mode(False):  # a view of a normal tensor is a normal one
-            made = Tensor._make_wrapper_subclass(
-                cls,
-                inner.size(),
-                strides=inner.stride(),
-                storage_offset=inner.storage_offset(),
-                dtype=inner.dtype,
-                device=DEVICE,
-            )
+        layout = {"strides": inner.stride(), "storage_offset": inner.storage_offset()}
+        kind = {"dtype": inner.dtype, "device": DEVICE}
+        # A view of a normal tensor is a normal one.
+        outside = (
+            torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
+        )
+        with outside:
+            made = Tensor._make_wrapper_subclass(cls, inner.size(), **layout, **kind)
         made.inner = inner
         return made
 
@@ -97,80 +98,132 @@ class Simulation(TorchDispatchMode):
         self._float64 = float64
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = _run(func, args, kwargs or {}, self.reads)
-        on_device = any(isinstance(each, SimulatedTensor) for each in tree_leaves(found))
-        if on_device and not _is_view(func) and "empty" not in func.__name__:
-            self.launches[func.__name__.partition(".")[0]] += 1
-        for each in () if self._float64 else tree_leaves(found):
-            if isinstance(each, SimulatedTensor) and each.dtype == torch.float64:
-                raise Float64(f"{func}: the device has no float64")
+        found, schema = _run(func, args, kwargs or {}, self.reads), _schema(func)
+        on_device = [each for each in _tensors([found]) if isinstance(each, SimulatedTensor)]
+        if on_device and not schema.is_view and "empty" not in schema.name:
+            self.launches[schema.name] += 1
+        if not self._float64 and any(each.dtype == torch.float64 for each in on_device):
+            raise Float64(f"{func}: the device has no float64")
         return found
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Let torch call this class as it is: nothing here is compiled."""
+        return False
 
 
 def _run(func: Any, args: Any, kwargs: dict[str, Any], reads: list[str] | None) -> Any:
     """Run one operation on the values of its arguments."""
-    name = func.__name__.partition(".")[0]
-    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+    schema = _schema(func)
+    tensors = _tensors([*args, *kwargs.values()])
     simulated = [each for each in tensors if isinstance(each, SimulatedTensor)]
     target = None if (found := kwargs.get("device")) is None else torch.device(found)
     on_device = bool(simulated) if target is None else target.type == DEVICE.type
     if simulated:
-        _check(func, name, [each for each in tensors if not isinstance(each, SimulatedTensor)])
-        if reads is not None and (not on_device or _waits(name, args)):
+        _check(func, schema, [each for each in tensors if not isinstance(each, SimulatedTensor)])
+        if reads is not None and (not on_device or _waits(schema.name, args)):
             reads.append(_place())
     if target is not None and on_device:
         kwargs = {**kwargs, "device": torch.device("cpu")}
-    inner = tree_map_only(SimulatedTensor, lambda each: each.inner, (args, kwargs))
-    found = func(*inner[0], **inner[1])
+    inner = [_values(each) for each in args]
+    found = func(*inner, **{name: _values(each) for name, each in kwargs.items()})
     if not on_device:
         return found
-    written = _written(func, args, kwargs)
-    if written:
+    if written := _written(schema, args, kwargs):
         return written[0] if len(written) == 1 else tuple(written)
-    return tree_map_only(Tensor, SimulatedTensor, found)
+    return _on_device(found)
 
 
-def _check(func: Any, name: str, others: list[Tensor]) -> None:
+# Arguments and results are tensors, lists of them and other values; torch's trees take longer.
+
+
+def _tensors(values: Sequence[Any]) -> list[Tensor]:
+    """Return the tensors among values and in lists of them."""
+    found: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += _tensors(value)
+    return found
+
+
+def _values(argument: Any) -> Any:
+    """Return an argument with CPU tensors in place of simulated ones."""
+    if isinstance(argument, SimulatedTensor):
+        return argument.inner
+    return [*map(_values, argument)] if isinstance(argument, list | tuple) else argument
+
+
+def _on_device(result: Any) -> Any:
+    """Return a result with simulated tensors in place of CPU ones."""
+    if isinstance(result, Tensor):
+        return SimulatedTensor(result)
+    return type(result)(map(_on_device, result)) if isinstance(result, list | tuple) else result
+
+
+class _Schema(NamedTuple):
+    """Facts of the schema of an operation: reading it takes longer than a small operation.
+
+    A view returns memory of its argument without writing to it. `written` are position and name of
+    the arguments that the operation changes in place and returns.
+    """
+
+    name: str
+    on_cpu_only: bool
+    is_view: bool
+    written: tuple[tuple[int, str], ...]
+
+
+@cache
+def _schema(func: Any) -> _Schema:
+    name = func.__name__.partition(".")[0]
+    schema = func._schema
+    aliases = [each.alias_info for each in schema.returns]
+    written = (
+        (position, each.name)
+        for position, each in enumerate(schema.arguments if schema.returns else ())
+        if each.alias_info is not None and each.alias_info.is_write
+    )
+    return _Schema(
+        name,
+        on_cpu_only=func.namespace != "aten" or any(word in name for word in _CPU_ONLY),
+        is_view=any(each is not None and not each.is_write for each in aliases),
+        written=tuple(written),
+    )
+
+
+def _check(func: Any, schema: _Schema, others: list[Tensor]) -> None:
     """Refuse what CUDA would refuse: numbers may come from the CPU, other tensors may not."""
-    if func.namespace != "aten" or any(word in name for word in _CPU_ONLY):
+    if schema.on_cpu_only:
         raise CpuOnly(f"{func}: exists on CPUs only")
-    if name not in _BETWEEN and any(each.dim() for each in others):
+    if schema.name not in _BETWEEN and any(each.dim() for each in others):
         raise DeviceMismatch(f"{func}: tensors of {DEVICE} and of the CPU")
 
 
 def _waits(name: str, args: Any) -> bool:
     """Return whether an operation needs values, or the size of its result, on the host."""
-    masks = tree_leaves(args[1:]) if name == "index" else []
-    return name.startswith(_HOST_READS) or any(
-        isinstance(each, Tensor) and each.dtype == torch.bool for each in masks
-    )
+    masks = _tensors(args[1:]) if name == "index" else []
+    return name.startswith(_HOST_READS) or any(each.dtype == torch.bool for each in masks)
 
 
-def _is_view(func: Any) -> bool:
-    """Return whether an operation returns memory of its argument without writing to it."""
-    aliases = [each.alias_info for each in func._schema.returns]
-    return any(each is not None and not each.is_write for each in aliases)
-
-
-def _written(func: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+def _written(schema: _Schema, args: Any, kwargs: dict[str, Any]) -> list[Any]:
     """Return the arguments that an operation changes in place and returns."""
-    if not func._schema.returns:
-        return []
-    named = {each.name: value for each, value in zip(func._schema.arguments, args, strict=False)}
-    named |= kwargs
     return [
-        named[each.name]
-        for each in func._schema.arguments
-        if each.alias_info is not None and each.alias_info.is_write and each.name in named
+        args[position] if position < len(args) else kwargs[name]
+        for position, name in schema.written
+        if position < len(args) or name in kwargs
     ]
 
 
 def _place() -> str:
     """Return the innermost line of the package that is running, as `file:line`."""
-    for frame in reversed(traceback.extract_stack()):
-        path = Path(frame.filename)
-        if _PACKAGE in path.parents:
-            return f"{path.relative_to(_PACKAGE)}:{frame.lineno}"
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if path.startswith(_PACKAGE):
+            return f"{path.removeprefix(_PACKAGE)}:{frame.f_lineno}"
+        frame = frame.f_back
     return "outside the package"
 
 

@@ -27,6 +27,7 @@ from seq2seq.runtime import device as runtime_device
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.mixture_loss import LossWeights
 
+pytestmark = pytest.mark.usefixtures("short_sentences")
 NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
 
 
@@ -166,6 +167,7 @@ def test_training_with_the_library_lstm_equals_that_on_the_cpu(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 def test_an_interrupted_training_continues(small_corpus: Path) -> None:
     folder, arguments = small_corpus.parent, ["train", str(small_corpus), *SHORT]
     with simulated():
@@ -329,6 +331,7 @@ def test_output_of_other_commands_equals_that_on_the_cpu(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 def test_a_device_without_float64_trains_and_samples(
     small_corpus: Path, tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from conftest import write_small_corpus
+from conftest import shortened, write_small_corpus
 from tiers import one_quick
 
 from seq2seq.cli.main import main
@@ -31,7 +31,7 @@ from seq2seq.runtime.files import PART_SUFFIX, atomic_write
 from seq2seq.training import loop as training
 from seq2seq.training.reporting import RunReporter
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = (
@@ -46,7 +46,7 @@ TEXTS = (METRICS, SAMPLES, TIMING, LOG)
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The config of a finished run in the folder beside it; tests must not change either."""
-    corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"))
+    corpus = shortened(write_small_corpus(tmp_path_factory.mktemp("corpus")))
     assert train(corpus, corpus.parent / "finished") == 0
     return corpus
 

@@ -18,7 +18,7 @@ from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 SAMPLED = ("vocabulary.sampling=0.3", "training.batch_tokens=90", "training.accumulate=2")
 

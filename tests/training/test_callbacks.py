@@ -19,7 +19,7 @@ from seq2seq.training import loop
 from seq2seq.training.callbacks import Callback, Sample
 from seq2seq.training.reporting import RunReporter
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -51,7 +51,7 @@ class Recorder(Callback):
 
 
 def trained(corpus: Path, *overrides: str, **options: Any) -> Path:
-    return train(load_config(corpus, ["decoding.max_length=9", *overrides]), "cpu", **options)
+    return train(load_config(corpus, ["decoding.max_length=5", *overrides]), "cpu", **options)
 
 
 def objects(path: Path) -> list[dict[str, Any]]:
@@ -124,7 +124,7 @@ def test_an_exception_ends_training_and_resume_continues(small_corpus: Path) -> 
     with pytest.raises(ZeroDivisionError):
         trained(small_corpus, callbacks=[Stop()], quiet=True)
     complete = load_config(
-        small_corpus, ["decoding.max_length=9", f"run_dir={small_corpus.parent / 'complete'}"]
+        small_corpus, ["decoding.max_length=5", f"run_dir={small_corpus.parent / 'complete'}"]
     )
     run = trained(small_corpus, resume=True, quiet=True)
     expected = train(complete, "cpu", quiet=True)
@@ -179,7 +179,7 @@ def test_the_programs_logging_receives_the_messages_of_a_quiet_training(
 ) -> None:
     recorder = Recorder()
     with caplog.at_level(logging.INFO):
-        trained(small_corpus, callbacks=[recorder], quiet=True)
+        trained(small_corpus, "training.warmup_steps=99", callbacks=[recorder], quiet=True)
     records = [each for each in caplog.records if each.name == "seq2seq"]
     assert [each.getMessage() for each in records] == recorder.lines
     for each in records:
@@ -193,7 +193,7 @@ import sys
 import seq2seq
 light = sorted({"torch", "numpy", "yaml", "pydantic"} & set(sys.modules))
 names = sorted(set(seq2seq.__all__) - set(vars(seq2seq)))
-config = seq2seq.load_config(sys.argv[1], ["decoding.max_length=9", "training.max_steps=2"])
+config = seq2seq.load_config(sys.argv[1], ["decoding.max_length=5", "training.max_steps=2"])
 translator = seq2seq.Translator.load(seq2seq.train(config, "cpu", quiet=True), device="cpu")
 for line in ("ba ke", "ba " * 300, "\\u0915"):
     translator.translate(line)

@@ -29,7 +29,7 @@ def named_corpus(small_corpus: Path) -> Path:
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("no_engine")
+@pytest.mark.usefixtures("no_engine", "short_sentences")
 def test_invented_names_change_training_and_are_reproducible(named_corpus: Path) -> None:
     invented = (*COPYING, "vocabulary.names.invented=0.9")
     prints = [
@@ -41,7 +41,7 @@ def test_invented_names_change_training_and_are_reproducible(named_corpus: Path)
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("no_engine")
+@pytest.mark.usefixtures("no_engine", "short_sentences")
 def test_names_are_invented_without_sampled_segmentations(named_corpus: Path) -> None:
     plain = fingerprint(trained(named_corpus, *SHORT, run="plain"))
     keys = (*SHORT, "vocabulary.names.invented=0.9")

@@ -27,7 +27,7 @@ from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 from seq2seq.training.stopping import last_step_of
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 SHORT = ("training.max_epochs=3", "training.validate_every=4", "vocabulary.sampling=0.2")
 

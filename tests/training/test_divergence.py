@@ -24,11 +24,11 @@ from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.session import TrainingSession
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
-    short = ("decoding.max_length=9", "training.max_epochs=null", "training.log_every=5")
+    short = ("decoding.max_length=5", "training.max_epochs=null", "training.log_every=5")
     return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])
 
 
@@ -204,7 +204,7 @@ def test_a_huge_learning_rate_ends_training_with_one_line(
     """Its losses are non-finite, or finite numbers of thirty digits."""
     run = small_corpus.parent / "run"
     settings = ("training.learning_rate=1e30", "training.max_steps=80", "training.max_epochs=null")
-    often = (f"training.validate_every={every}", "training.log_every=4", "decoding.max_length=9")
+    often = (f"training.validate_every={every}", "training.log_every=4", "decoding.max_length=5")
     assert main(["train", str(small_corpus), *settings, *often, "--device=cpu"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert re.fullmatch(

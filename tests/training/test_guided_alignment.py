@@ -26,7 +26,7 @@ from seq2seq.training.loss import alignment_losses, batch_loss
 from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.step import _split
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 SOURCES, TARGETS = [[4, 5, 4, 6], [7, 8], [9, 9, 9]], [[5, 4, 10], [9, 4, 5, 7], [9]]
 WORDS = torch.tensor([[0, 0, 1, 2, 3], [0, 1, 3, 3, 3], [0, 1, 2, 3, 3]])  # [B, S], W = 3
@@ -179,7 +179,7 @@ def test_attention_learns_the_alignment(small_corpus: Path) -> None:
     folder = small_corpus.parent
     path = write_alignment(folder)
     sizes = "model.hidden_size=64", "model.embedding_size=32", "model.attention_size=null"
-    length = "training.max_epochs=null", "training.max_steps=120", "training.validate_every=120"
+    length = "training.max_epochs=null", "training.max_steps=70", "training.validate_every=70"
     longer = (*sizes, *length, "training.learning_rate=1e-2", "training.batch_tokens=300")
     guide = (f"data.train.alignment={path}", STRONG)
     rates = []

@@ -23,7 +23,7 @@ from seq2seq.training.preparation import join_run, prepare
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 CPU = torch.device("cpu")
 LIMITS = ("training.max_steps=6", "training.validate_every=3", "decoding.max_length=8")

@@ -108,6 +108,7 @@ CONFIGS = {
 
 
 @one_quick("name", CONFIGS)
+@pytest.mark.usefixtures("short_sentences")
 def test_static_steps_equal_the_usual_ones(small_corpus: Path, name: str) -> None:
     results = []
     for kind in (TrainingSession, Static):

@@ -19,12 +19,12 @@ from seq2seq.runs.run_config import read_config
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 SIDES = ("src", "tgt")
 AGAIN = "train again (--overwrite, or another run_dir)"
 WARM = ", or start another run (another run_dir) from its best weights: --init-from half"
-SETTINGS = ("decoding.max_length=9", "training.validate_every=2", "training.log_every=1")
+SETTINGS = ("decoding.max_length=5", "training.validate_every=2", "training.log_every=1")
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from seq2seq.training.loop import Interrupted, train
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 
 def text_of(src: Sequence[str], tgt: Sequence[str]) -> ParallelText:
@@ -27,7 +27,7 @@ def text_of(src: Sequence[str], tgt: Sequence[str]) -> ParallelText:
 
 
 def configured(corpus: Path, *overrides: str, run: str = "run") -> Config:
-    short = ("decoding.max_length=9", f"run_dir={corpus.parent / run}", "training.max_epochs=null")
+    short = ("decoding.max_length=5", f"run_dir={corpus.parent / run}", "training.max_epochs=null")
     return load_config(corpus, [*short, "training.max_steps=9", *overrides])
 
 

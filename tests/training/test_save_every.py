@@ -14,10 +14,10 @@ from seq2seq.training import loop
 from seq2seq.training.loop import train
 from seq2seq.training.session import TrainingSession
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 SETTINGS = (
-    "decoding.max_length=9",
+    "decoding.max_length=5",
     "vocabulary.sampling=0.3",
     "training.max_epochs=2",
     "training.batch_tokens=220",

@@ -10,14 +10,14 @@ from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import METRICS
 from seq2seq.training.loop import train
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 PARTS = ("word", "embedding", "hidden", "output")
 WORDS = ("model.dropout={word: 0.2, output: 0.1}", "training.losses.consistency=1")
 
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
-    short = ("decoding.max_length=9", "training.max_steps=4", "training.log_every=1")
+    short = ("decoding.max_length=5", "training.max_steps=4", "training.log_every=1")
     return load_config(corpus, [*short, f"run_dir={corpus.parent / run}", *overrides])
 
 

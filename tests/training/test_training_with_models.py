@@ -13,11 +13,11 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS
 from seq2seq.training.loop import train
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 
 def configured(path: Path, run: str, *overrides: str) -> Config:
-    short = ("decoding.max_length=9", "training.validate_every=4")
+    short = ("decoding.max_length=5", "training.validate_every=4")
     return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])
 
 

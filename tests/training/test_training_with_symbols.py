@@ -11,7 +11,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS
 from seq2seq.training.loop import train
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 SYMBOLS = "vocabulary.symbols=<2yy>,<2zz>,<num>"
 
@@ -32,7 +32,7 @@ def multilingual(small_corpus: Path) -> Path:
 
 
 def configured(path: Path, run: str, *overrides: str) -> Config:
-    short = ("training.max_steps=8", "decoding.max_length=9", "training.validate_every=4", SYMBOLS)
+    short = ("training.max_steps=8", "decoding.max_length=5", "training.validate_every=4", SYMBOLS)
     return load_config(path, [f"run_dir={path.parent / run}", *short, *overrides])
 
 

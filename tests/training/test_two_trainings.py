@@ -16,7 +16,7 @@ from seq2seq.training import preparation
 from seq2seq.training.loop import train
 from seq2seq.training.session import TrainingSession
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 ROOT = Path(__file__).resolve().parents[2]
 # Trains, and waits for a line of input once the first state is saved.
@@ -40,7 +40,7 @@ train(load_config(sys.argv[1], sys.argv[2:]), "cpu")
 
 
 def configured(corpus: Path, run: str, *overrides: str) -> Config:
-    short = ("decoding.max_length=9", "training.max_steps=4", f"run_dir={corpus.parent / run}")
+    short = ("decoding.max_length=5", "training.max_steps=4", f"run_dir={corpus.parent / run}")
     return load_config(corpus, [*short, *overrides])
 
 
@@ -85,7 +85,7 @@ def test_the_second_training_is_refused_even_if_the_lock_file_was_removed(
     small_corpus: Path,
 ) -> None:
     alone, config = train(configured(small_corpus, "alone"), "cpu"), configured(small_corpus, "run")
-    overrides = ("decoding.max_length=9", "training.max_steps=4")
+    overrides = ("decoding.max_length=5", "training.max_steps=4")
     command = [sys.executable, "-c", WAITING, str(small_corpus), *overrides]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True) as first:
