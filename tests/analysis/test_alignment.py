@@ -69,7 +69,7 @@ def findings(found: Alignment, name: str = "train") -> list[Finding]:
 
 
 def part_of(name: str) -> Pairs:
-    """Return the start of a training text, of as many folds as the whole."""
+    """Return the start of a training text, of as many folds as all of it."""
     src, tgt = corpus(name, "train")
     count = 5200 if len(src) > 5200 else 1700
     return src[:count], tgt[:count]
