@@ -2,15 +2,20 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 import torch
+from conftest import write_small_corpus
 from tiers import one_quick
 
 from seq2seq.analysis.compare import results
@@ -38,20 +43,6 @@ variants:
 SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_length=9")
 
 
-@pytest.fixture(autouse=True)
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable figures and TensorBoard, which take longer than training and have their own tests."""
-    monkeypatch.setattr("seq2seq.analysis.compare.results.write_figures", lambda _: "")
-    monkeypatch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
-
-
-@pytest.fixture(autouse=True)
-def working_directory(small_corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Change to a directory with a file that lists variants; their runs are written to `out`."""
-    monkeypatch.chdir(small_corpus.parent)
-    Path("ladder.yaml").write_text(VARIANTS, encoding="utf-8")
-
-
 FIGURES = results.write_figures
 IN_PROCESS = """
 import json, sys
@@ -59,6 +50,33 @@ from seq2seq.cli.main import main
 code = main([*json.loads(sys.argv[1]), "--seeds", "1", "--device", "cpu"])
 print(code, "torch" in sys.modules)
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_figures() -> Iterator[None]:
+    """Disable figures and TensorBoard, which take longer than training and have their own tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seq2seq.analysis.compare.results.write_figures", lambda _: "")
+        patch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change to a directory with a file that lists variants; their runs are written to `out`."""
+    write_inputs(tmp_path)
+    monkeypatch.chdir(tmp_path)
+
+
+def write_inputs(folder: Path) -> None:
+    """Write a corpus, its config and variants, by relative names: folders of runs can be copied."""
+    config = write_small_corpus(folder)
+    config.write_text(config.read_text("utf-8").replace(f"{folder.as_posix()}/", ""), "utf-8")
+    list_variants(VARIANTS, folder)
+
+
+def list_variants(text: str, folder: Path = Path()) -> None:
+    (folder / "ladder.yaml").write_text(text, encoding="utf-8")
 
 
 def compare(*arguments: str) -> int:
@@ -69,8 +87,7 @@ def texts(folder: Path, pattern: str) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.glob(pattern)}
 
 
-@pytest.fixture
-def trained_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def record_steps(patch: pytest.MonkeyPatch) -> list[str]:
     """Record the run of each training step."""
     taken: list[str] = []
 
@@ -78,18 +95,52 @@ def trained_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         taken.append(run.config.name)
         return train_step(run, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(training, "train_step", step)
+    patch.setattr(training, "train_step", step)
     return taken
 
 
+@pytest.fixture
+def trained_steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    return record_steps(monkeypatch)
+
+
+class Finished(NamedTuple):
+    """A comparison that tests must not change."""
+
+    folder: Path
+    code: int
+    out: str
+    err: str
+    trained_steps: list[str]
+
+    def copy_runs(self, seed: int | str) -> None:
+        """Copy the trained runs of a seed, or of all with "?"."""
+        for run in self.folder.glob(f"out/*-seed{seed}"):
+            shutil.copytree(run, Path("out") / run.name)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """Train all variants with both seeds, and score them."""
+    folder = tmp_path_factory.mktemp("finished")
+    printed = [BytesIO(), BytesIO()]
+    out, err = (TextIOWrapper(buffer, "utf-8", write_through=True) for buffer in printed)
+    write_inputs(folder)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(folder)
+        steps = record_steps(patch)
+        code = compare("--json", "all.json")
+    return Finished(folder, code, *(buffer.getvalue().decode() for buffer in printed), steps)
+
+
 def test_a_comparison_reports_the_scores_of_its_runs(
-    trained_steps: list[str], capsys: pytest.CaptureFixture[str]
+    finished: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert compare("--json", "all.json") == 0
-    out, err = capsys.readouterr()
+    monkeypatch.chdir(finished.folder)
+    assert finished.code == 0
     runs = [f"{name}-seed{seed}" for seed in (1, 2) for name in ("none", "luong")]
-    assert list(dict.fromkeys(trained_steps)) == runs  # greedy shares the training of luong
-    assert len(trained_steps) == 4 * len(runs)
+    assert list(dict.fromkeys(finished.trained_steps)) == runs  # greedy shares that of luong
+    assert len(finished.trained_steps) == 4 * len(runs)
     assert sorted(path.name for path in Path("out").glob("*-seed?")) == sorted(runs)
     tree = json.loads(Path("all.json").read_text(encoding="utf-8"))
     references = Path("valid.tgt").read_text(encoding="utf-8").splitlines()
@@ -109,20 +160,19 @@ def test_a_comparison_reports_the_scores_of_its_runs(
         assert variant["bleu_mean"] == pytest.approx(sum(scores_by_seed) / 2)
         model = load_model(Path(folders[0]), torch.device("cpu")).model
         assert variant["parameters"] == sum(each.numel() for each in model.parameters())
-        assert f"\n{variant['name']} " in out
+        assert f"\n{variant['name']} " in finished.out
         assert [step for step, _ in variant["runs"][0]["curve"]] == [2, 4]
     assert tree["variants"][0]["difference"] is None
     (length,) = tree["lengths"]
     assert (length["sentences"], length["beyond_training"]) == (9, False)
-    assert "greedy shares the training of luong" in out
-    assert err.count("Run ") == 4
+    assert "greedy shares the training of luong" in finished.out
+    assert finished.err.count("Run ") == 4
 
 
 @pytest.mark.thorough
-def test_a_finished_run_is_not_trained_again(trained_steps: list[str]) -> None:
-    assert compare("--seeds", "1") == 0
+def test_a_finished_run_is_not_trained_again(finished: Finished, trained_steps: list[str]) -> None:
+    finished.copy_runs(seed=1)
     before = texts(Path("out"), "*-seed1/**/*.*")
-    del trained_steps[:]
     assert compare("--split", "test", "-b", "2") == 0
     assert set(trained_steps) == {"none-seed2", "luong-seed2"}
     assert texts(Path("out"), "*-seed1/**/*.*") == before
@@ -133,21 +183,22 @@ def test_a_finished_run_is_not_trained_again(trained_steps: list[str]) -> None:
     assert compare("--seeds", "1") == 2  # less training than the runs have
 
 
-def test_a_comparison_of_trained_runs_imports_no_torch() -> None:
-    assert compare("--seeds", "1") == 0
-    scores = texts(Path("out"), "*.hyp")
+def test_a_comparison_of_trained_runs_imports_no_torch(finished: Finished) -> None:
+    finished.copy_runs(seed=1)
     again = [sys.executable, "-c", IN_PROCESS, json.dumps(["compare", "ladder.yaml", *SHORT])]
     done = subprocess.run(again, capture_output=True, encoding="utf-8", check=False)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "0 False"), done.stderr
     assert done.stderr.count("is already trained") == 2
-    assert texts(Path("out"), "*.hyp") == scores
+    assert len(texts(Path("out"), "*.hyp")) == 3
+    assert texts(Path("out"), "*.hyp") == texts(finished.folder / "out", "*-seed1.*hyp")
 
 
 @pytest.mark.thorough
 def test_the_state_of_a_finished_run_is_read_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    finished: Finished, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The lines of its metrics are checked against that state."""
+    finished.copy_runs(seed=1)
     assert compare("--seeds", "1") == 0
     assert METRICS not in capsys.readouterr().err
     path = Path("out/luong-seed1", METRICS)
@@ -176,6 +227,7 @@ def test_the_state_of_a_finished_run_is_read_once(
 def test_runs_of_other_text_or_longer_training_are_refused(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    list_variants(VARIANTS.partition("  luong")[0])
     assert compare("--seeds", "1", "training.max_steps=null", "training.max_epochs=1") == 0
     metrics = Path("out/none-seed1/metrics.jsonl")
     metrics.write_bytes(metrics.read_bytes() + b"garbage\n")
@@ -198,13 +250,12 @@ def test_runs_of_other_text_or_longer_training_are_refused(
     "step_number", [7, 8]
 )  # counted over all runs: within the second run, and its last step
 def test_the_same_command_resumes_after_ctrl_c(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], step_number: int
+    finished: Finished,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    step_number: int,
 ) -> None:
-    call = ("--seeds", "1", "training.validate_every=3")
-    assert compare(*call) == 0
-    metrics = texts(Path("out"), "*/metrics.jsonl")
-    wanted = {path.parent.name: read_tensors(path) for path in Path("out").glob(f"*/{LAST}")}
-    Path("out").rename("uninterrupted")
+    call, uninterrupted = ("--seeds", "1"), finished.folder / "out"
     steps: list[int] = []
 
     def step(run: TrainingSession, *rest: object) -> StepResult:
@@ -214,7 +265,6 @@ def test_the_same_command_resumes_after_ctrl_c(
         return train_step(run, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(training, "train_step", step)
-    capsys.readouterr()
     assert compare(*call) == 130
     out, err = capsys.readouterr()
     assert out == ""
@@ -223,20 +273,23 @@ def test_the_same_command_resumes_after_ctrl_c(
     assert "--resume" not in err
     assert compare(*call) == 0
     assert steps == [1, 2, 3, 4, 1, 2, 3, 4]
-    assert texts(Path("out"), "*/metrics.jsonl") == metrics
-    assert len(wanted) == len(metrics) == 2
-    for name, tensors in wanted.items():
-        found = read_tensors(Path("out") / name / LAST)
-        assert all(torch.equal(found[key], tensor) for key, tensor in tensors.items())
+    assert len(list(Path("out").glob("*-seed1"))) == 2
+    for run in Path("out").glob("*-seed1"):
+        wanted = uninterrupted / run.name
+        assert (run / METRICS).read_bytes() == (wanted / METRICS).read_bytes()
+        resumed, tensors = read_tensors(run / LAST), read_tensors(wanted / LAST)
+        assert resumed.keys() == tensors.keys()
+        assert all(torch.equal(resumed[name], tensor) for name, tensor in tensors.items())
 
 
 @pytest.mark.thorough
 def test_ctrl_c_while_scoring_prints_the_command_that_resumes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    finished: Finished, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
+    finished.copy_runs(seed=1)
     monkeypatch.setattr("seq2seq.analysis.compare.compare.score_all", interrupt)
     assert compare("--seeds", "1") == 130
     assert "Resume with: seq2seq compare ladder.yaml" in capsys.readouterr().err
@@ -270,17 +323,16 @@ def rewrite(old: str, new: str, name: str = "ladder.yaml") -> Change:
     ],
 )
 def test_invalid_comparisons_are_refused_before_the_first_training(
+    request: pytest.FixtureRequest,
     trained_steps: list[str],
-    capsys: pytest.CaptureFixture[str],
     change: Change,
     more: list[str],
     message: str,
 ) -> None:
     if "0.5" in message:
-        assert compare("--seeds", "2") == 0
-    del trained_steps[:]
+        request.getfixturevalue("finished").copy_runs(seed=2)
+    capsys = request.getfixturevalue("capsys")
     change()
-    capsys.readouterr()
     assert compare(*more) == 2
     out, err = capsys.readouterr()
     assert message in err
@@ -302,11 +354,10 @@ def test_a_failure_is_reported_in_one_line(
 def test_a_run_that_fails_is_reported_in_its_row(
     trained_steps: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = Path("ladder.yaml")
     diverging = "  wild: {training.optimizer: sgd, training.learning_rate: 1.0e+9}\n"
     huge = "  huge: {model.hidden_size: 22}\n"
-    text = path.read_text(encoding="utf-8").partition("  luong")[0]
-    path.write_text(text.replace("variants:\n", f"variants:\n{diverging}{huge}"), encoding="utf-8")
+    text = VARIANTS.partition("  luong")[0]
+    list_variants(text.replace("variants:\n", f"variants:\n{diverging}{huge}"))
     step = training.train_step
 
     def limited(run: TrainingSession, *rest: object) -> StepResult:
@@ -375,9 +426,10 @@ def test_torchrun_is_refused(
 
 @pytest.mark.thorough
 def test_figures_are_drawn_or_reported_as_missing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    finished: Finished, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
+    finished.copy_runs(seed=1)
     monkeypatch.setattr(results, "write_figures", FIGURES)
     assert compare("--seeds", "1") == 0
     for name in ("curves.svg", "lengths.svg"):
@@ -395,9 +447,10 @@ def test_figures_are_drawn_or_reported_as_missing(
 
 @pytest.mark.thorough
 def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
-    capsys: pytest.CaptureFixture[str],
+    finished: Finished, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Some test sentences are longer than any in training."""
+    finished.copy_runs(seed="?")
     pairs = [
         Path(f"test.{side}").read_text(encoding="utf-8").splitlines() * 3 for side in ("src", "tgt")
     ]
@@ -427,6 +480,7 @@ def test_the_table_of_lengths_agrees_with_scores_of_its_sentences(
 def test_lengths_of_sources_without_spaces_are_in_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    list_variants(VARIANTS.partition("  luong")[0])
     for split in ("train", "valid", "test"):
         path = Path(f"{split}.src")
         text = path.read_text(encoding="utf-8").replace(" ", "")

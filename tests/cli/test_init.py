@@ -55,7 +55,7 @@ def test_regularisation_and_average_suit_the_length_of_training() -> None:
     long = choose(facts, data, None, CPU).sections  # 40 epochs of 10 steps
     assert (long["model"]["dropout"], long["vocabulary"]["sampling"]) == (0.2, 0.5)
     assert long["training"]["average"] == 0.99
-    wide = facts._replace(sample=ParallelText(src, [" ".join([each] * 60) for each in tgt], "wide"))
+    wide = facts._replace(sample=ParallelText(src, [" ".join([each] * 20) for each in tgt], "wide"))
     assert choose(wide, data, None, CPU).sections["data"]["max_length"] > 100
 
 

@@ -13,6 +13,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -1015,7 +1016,10 @@ def test_check_and_train_refuse_configs_with_the_same_message(
 
 
 @pytest.mark.thorough
-def test_check_shows_progress_on_a_terminal(small_corpus: Path) -> None:
+@pytest.mark.usefixtures("few_steps")
+def test_check_shows_progress_on_a_terminal(
+    small_corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import fcntl
     import pty
     import struct
@@ -1023,15 +1027,21 @@ def test_check_shows_progress_on_a_terminal(small_corpus: Path) -> None:
 
     terminal, stderr = pty.openpty()
     fcntl.ioctl(stderr, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    command = [sys.executable, "-m", "seq2seq", "check", str(small_corpus), "--device", "cpu"]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr, cwd=ROOT) as process:
-        os.close(stderr)
-        shown = b""
+    shown = b""
+
+    def read() -> None:
+        nonlocal shown
         with suppress(OSError):  # the terminal is closed
             while data := os.read(terminal, 4096):
                 shown += data
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with os.fdopen(stderr, "w", encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stderr", file)
+        assert main(["check", str(small_corpus), "--device", "cpu"]) == 0
+    reader.join()
     os.close(terminal)
-    assert process.returncode == 0
     for stage in ("reading the text", "measuring the alignment", "measuring training steps"):
         assert f"check: {stage}".encode() in shown
 

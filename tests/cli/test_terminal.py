@@ -17,9 +17,11 @@ from conftest import copy_with_vocabularies, tiny_config, toy_pairs, write_small
 from tiers import one_quick
 
 from seq2seq.cli.main import main
+from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.tensor_file import read_file, save_tensors
+from seq2seq.training.loop import train
 
 termios = pytest.importorskip("termios")
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,6 +137,7 @@ def test_names_in_a_checkpoint_are_escaped(
     assert "\\u001b" in error or "\\x1b" in error
 
 
+@pytest.mark.usefixtures("no_engine")
 def test_log_lines_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write_small_corpus(tmp_path)
     text = config.read_text("utf-8").replace("name: small", f"name: {json.dumps(HOSTILE)}")
@@ -240,9 +243,8 @@ def test_notes_on_a_typed_line_are_printed_at_once(tiny_runs: dict[str, Path]) -
         os.write(master, b"buda " * 60 + b"\n")
         shown = _read_until(master, b"1 line (1)\r\n")
         process.send_signal(signal.SIGINT)
-        while not select.select([master], [], [], 20)[
-            0
-        ]:  # the signal came before Python waited for input
+        # Again if the signal came before Python waited for input.
+        while not select.select([master], [], [], 3)[0]:
             process.send_signal(signal.SIGINT)
         end = _read_until(master, b"interrupted\r\n")
         assert process.wait(60) == 130
@@ -260,16 +262,13 @@ def _read_until(terminal: int, end: bytes) -> bytes:
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 def test_average_shows_progress_only_on_a_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    config, folder = write_small_corpus(tmp_path), tmp_path / "compared"
     keys = ["training.max_steps=4", "training.keep=2", "training.validate_every=2"]
-    call = ["compare", str(config), *keys, "decoding.max_length=9", "--seeds", "1"]
-    code, shown, _ = on_a_terminal(*call, "-o", folder)
-    assert code == 0, shown
-    (run,) = (each for each in folder.glob("*-seed1") if each.is_dir())
+    config = load_config(write_small_corpus(tmp_path), [*keys, "decoding.max_length=9"])
+    run = train(config, "cpu", quiet=True)
     code, shown, _ = on_a_terminal("average", run, "-o", tmp_path / "mean")
     assert code == 0, shown
     assert re.search(rb"\rtranslated: +\d+%", shown)

@@ -583,6 +583,7 @@ def test_a_pipe_is_refused(files: ParallelFiles, run: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("no_engine")
 def test_training_continues_without_its_cache_and_reports_counts(small_corpus: Path) -> None:
     with (small_corpus.parent / "train.src").open("a") as src:
         src.write(" \nba ba\n")
@@ -620,15 +621,15 @@ def test_training_continues_without_its_cache_and_reports_counts(small_corpus: P
 @pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
-    """Memory is constant for twenty times the text: 5 MB of text, 10 MB of ids, 100 MB as lists.
+    """Memory is constant for twenty times the text: 4 MB of text, 7 MB of ids, 50 MB as lists.
 
     Pages of the mapped files that have been read count as memory, though the system may take them.
     """
-    src, tgt = toy_pairs(3000, seed=1)
+    src, tgt = toy_pairs(2000, seed=1)
     for side, lines in (("src", src), ("tgt", tgt)):
         (tmp_path / side).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     report = tmp_path / "report.json"
-    options = ["--steps", "12", "--batches", "40", "--sizes", "3000,60000"]
+    options = ["--steps", "12", "--batches", "40", "--sizes", "2000,40000"]
     places = [tmp_path / "src", tmp_path / "tgt", "--folder", tmp_path, "--json", report]
     overrides = ["vocabulary.size=400", "vocabulary.type=bpe"]
     subprocess.run(
@@ -640,7 +641,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     small, large = json.loads(report.read_text())
     assert large["cache_mb"] > 10 * small["cache_mb"]
     for when in ("first_mb", "last_mb", "most_mb", "after_stream_mb"):
-        assert large[when] < small[when] + 40, when
+        assert large[when] < small[when] + 30, when
 
 
 def test_one_process_opens_an_entry_while_another_builds_it(

@@ -134,10 +134,18 @@ def test_the_site_builds_without_a_warning() -> None:
 # ------------------------------------------------------------------- notebooks, formulas, excerpts
 
 
-# Little training, and translations that end: an untrained model seldom ends them itself.
+# Little text and training, and translations that end: an untrained model seldom ends them itself.
+LITTLE_TEXT = """
+for path in Path("data").rglob("*.*"):
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    count = 1000 if path.stem == "train" else 60
+    path.write_text("".join(lines[:count]), encoding="utf-8")"""
+UNPACK = 'unpack_demo_corpora(Path("data"));'
 SHORTENED = {
     "attention": {},
     "language-pair": {
+        UNPACK: UNPACK + LITTLE_TEXT,
+        "check en-mr.yaml ": "check en-mr.yaml model.layers=1 model.hidden_size=64 ",
         "MINUTES = 2 ": "MINUTES = 600 ",  # enough for the first model that init measures
         '"vocabulary.size=800"]': (
             '"vocabulary.size=800", "training.max_steps=9", "decoding.max_length=9", '
@@ -145,6 +153,7 @@ SHORTENED = {
         ),
     },
     "comparison": {
+        UNPACK: UNPACK + LITTLE_TEXT,
         "embedding_size: 128, hidden_size: 256": "embedding_size: 16, hidden_size: 32",
         "max_epochs: {EPOCHS}\n": "max_steps: 9\n",
         "seeds: [1, 2]\n": "seeds: [1]\n",
