@@ -7,6 +7,8 @@ import pytest
 
 from seq2seq.cli.main import main
 
+pytestmark = pytest.mark.usefixtures("short_sentences")
+
 
 def run(*arguments: object) -> None:
     assert main([str(argument) for argument in arguments]) == 0

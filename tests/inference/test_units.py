@@ -16,6 +16,8 @@ from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import METRICS
 from seq2seq.training.loop import train
 
+pytestmark = pytest.mark.usefixtures("short_sentences")
+
 UNITS = {
     "gru": ("model.decoder=bahdanau", "model.cell=gru", "model.maxout=true"),
     "gru-luong": ("model.decoder=luong", "model.cell=gru", "model.copy=true"),

@@ -21,6 +21,8 @@ from seq2seq.runs.layout import ENGINE, METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
 
+pytestmark = pytest.mark.usefixtures("short_sentences")
+
 PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/own-score.md"
 
 

@@ -19,7 +19,7 @@ from seq2seq.training import validation
 from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 
-pytestmark = pytest.mark.usefixtures("no_engine")
+pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
 
 CPU = torch.device("cpu")
 

@@ -12,6 +12,8 @@ from seq2seq.data.lines import read_lines
 from seq2seq.evaluation.metrics import score
 from seq2seq.runtime.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("short_sentences")
+
 SHORT = ("training.max_steps=6", "training.validate_every=3", "training.log_every=2")
 
 
