@@ -522,7 +522,7 @@ def test_results_do_not_depend_on_the_batch(
 ) -> None:
     """Any subset, order, repetition or split of the sources gives bitwise the same results."""
     sources = random_sources(40, seed=14)
-    limits = [2 + (7 * n) % 17 for n in range(40)]
+    limits = [2 + (7 * n) % 11 for n in range(40)]
     options = SearchOptions(beam_size, 1.0, coverage_penalty)
     everything = search(model, sources, limits, options, CPU)
     results = row_search(model, requests_of(sources, limits), options)
@@ -531,9 +531,8 @@ def test_results_do_not_depend_on_the_batch(
     batches = [
         shuffled,
         [i for i in shuffled[:10] for _ in range(2)],
-        *(generator.sample(range(40), size) for size in (2, 7)),
-        *([i] for i in shuffled[:6]),
-        *(shuffled[start : start + 20] for start in range(0, 40, 20)),
+        *(generator.sample(range(40), size) for size in (2, 7, 17)),
+        *([i] for i in shuffled[:4]),
     ]
     for rows in batches:
         for i, hypotheses in zip(rows, results(rows), strict=True):
@@ -544,7 +543,7 @@ def test_results_do_not_depend_on_the_batch(
 def test_tiles_of_few_rows_search_every_sentence(
     beam_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, sources = random_model("luong", 2), random_sources(24, seed=9, longest=15)
+    model, sources = random_model("luong", 2), random_sources(14, seed=9, longest=15)
     limits = [len(source) + 5 for source in sources]
     expected = search(model, sources, limits, SearchOptions(beam_size), CPU)
     for rows in (1, 3):
