@@ -169,7 +169,12 @@ def test_an_undefined_output_of_any_int8_encoder_layer_is_seen(
         values |= {name.removeprefix("next_"): part for name, part in results.items()}
 
 
-@one_quick("case", [*ONE_OF_EACH, *UNITS], ids=str, quick={0, 3, 8})
+@one_quick(
+    "case",
+    [case for case in (*ONE_OF_EACH, *UNITS) if case not in PAIRWISE[::2]],
+    ids=str,
+    quick={0, 3, 6},
+)
 def test_an_int8_decoder_shows_where_a_rounded_value_is_undefined(case: Case) -> None:
     assert UNDEFINED in {value.name for value in quantized(make_model(case))[1].outputs}
 
