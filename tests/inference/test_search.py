@@ -108,7 +108,7 @@ class Place(NamedTuple):
 
     state: Any
     total: float
-    log_probs: list[float]  # of each token as the next one
+    log_probs: list[float]  # each token as the next one
     attention_weights: Tensor | None  # [T, S], also of the step to the next token
 
 
