@@ -17,9 +17,11 @@ from seq2seq.engines.engine import Array, Rows
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import Arrays, HostStep
 from seq2seq.engines.torch.engine import Model, TorchEngine, tensors_of
+from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference.search import search as module
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
+from seq2seq.model.seq2seq import Seq2Seq
 
 
 def requests_of(
@@ -46,7 +48,8 @@ def search(
 ) -> list[list[Hypothesis]]:
     """Search by the torch engine over a model; the engine of exported models must find the same."""
     requests = requests_of(sources, limits, prefixes, lexical)
-    own = copy.deepcopy(model)  # before the search, for models that count their steps
+    counts = not isinstance(model, Seq2Seq | Ensemble)  # its steps, so that a search changes it
+    own = copy.deepcopy(model) if counts else model
     error = None
     try:
         found = module.search(TorchEngine(model, device), requests, options, on_found)
@@ -59,6 +62,14 @@ def search(
         raise error
     check_lists(module.search(host_engine(own), requests, options), found)
     return found
+
+
+def row_search(
+    model: Model, requests: Sequence[Request], options: SearchOptions
+) -> Callable[[Sequence[int]], list[list[Hypothesis]]]:
+    """Return a search for any of the requests, by their numbers, by the torch engine alone."""
+    engine = TorchEngine(model, torch.device("cpu"))
+    return lambda rows: module.search(engine, [requests[row] for row in rows], options)
 
 
 def check_lists(

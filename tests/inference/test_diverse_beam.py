@@ -1,19 +1,18 @@
 """Diverse beam search against groups written out with lists."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import toy_pairs
 from invariance import check_batch_invariance
-from searching import search
+from searching import requests_of, row_search, search
 from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
 from tiers import one_quick
 
 from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
@@ -79,13 +78,10 @@ def test_diverse_beam_search_equals_a_search_written_with_lists(
 @pytest.mark.thorough
 @pytest.mark.parametrize("batch", [1, 7])
 def test_diverse_beam_search_is_batch_invariant(batch: int) -> None:
-    model, sources = MAKERS["luong"](), random_sources(70, seed=5)
+    model, sources = MAKERS["luong"](), random_sources(35, seed=5)
     options = SearchOptions(6, groups=3, diversity=0.7, coverage_penalty=0.2)
-
-    def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
-        return search(model, [sources[i] for i in rows], [12] * len(rows), options, CPU)
-
-    check_batch_invariance(found, 70, batch)
+    found = row_search(model, requests_of(sources, [8] * 35), options)
+    check_batch_invariance(found, 35, batch)
 
 
 def test_n_best_lists_are_more_diverse(tiny_runs: dict[str, Path]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from conftest import toy_pairs
 from invariance import check_batch_invariance
-from searching import search
+from searching import requests_of, row_search, search
 from test_constraints import forced
 from test_search import (
     CPU,
@@ -31,7 +31,7 @@ from seq2seq.cli.main import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.requirements import Requirements
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical, lexical_of, merge
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
@@ -112,7 +112,7 @@ def test_an_exhaustive_beam_finds_every_hypothesis_that_fulfils_the_constraints(
 ) -> None:
     model: Any = Oracle(3)
     possible = [ids for ids in all_hypotheses(3) if fulfils(ids, phrases)]
-    options = SearchOptions(400, length_penalty)
+    options = SearchOptions(120, length_penalty)
     lexical = [phrases_of(*phrases)] * len(SOURCES)
     found = search(model, SOURCES, [3] * 5, options, CPU, lexical=lexical)
     for source, hypotheses in zip(SOURCES, found, strict=True):
@@ -129,7 +129,7 @@ def test_a_word_that_completes_a_phrase_does_not_continue(phrases: list[Ids]) ->
     ]
     assert possible
     lexical = [phrases_of(*phrases, letters=True, continuing=[6])] * len(SOURCES)
-    found = search(model, SOURCES, [3] * 5, SearchOptions(400), CPU, lexical=lexical)
+    found = search(model, SOURCES, [3] * 5, SearchOptions(120), CPU, lexical=lexical)
     for source, hypotheses in zip(SOURCES, found, strict=True):
         check_ranking(model, source, hypotheses, possible, 1.0, 0.0)
 
@@ -148,15 +148,15 @@ def test_any_beam_size_fulfils_any_phrases(size: int) -> None:
     generator = random.Random(size)
     for maker in ("luong", "none"):
         model = MAKERS[maker]()
-        sources = random_sources(40, seed=3)
+        sources = random_sources(24, seed=3)
         wanted = [
             [
                 [generator.randrange(4, 43) for _ in range(generator.randint(1, 4))]
                 for _ in range(n % 4)
             ]
-            for n in range(40)
+            for n in range(24)
         ]
-        limits = [1 + n % 9 for n in range(40)]
+        limits = [1 + n % 9 for n in range(24)]
         lexical = [phrases_of(*phrases) if phrases else NO_LEXICAL for phrases in wanted]
         options = SearchOptions(size, no_repeat_ngram=1, forbidden_ids=(0, 2, 5, 6, 7))
         found = search(model, sources, limits, options, CPU, lexical=lexical)
@@ -200,15 +200,10 @@ def test_a_prefix_comes_first() -> None:
 @pytest.mark.parametrize(("size", "batch"), [(1, 7), (4, 1)])
 def test_constrained_search_is_batch_invariant(size: int, batch: int) -> None:
     model = MAKERS["bahdanau"]()
-    sources = random_sources(70, seed=5)
-    lexical = [phrases_of([4 + n % 30, 5 + n % 7], [9]) if n % 3 else NO_LEXICAL for n in range(70)]
-    options = SearchOptions(size)
-
-    def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
-        chosen, phrases = [sources[i] for i in rows], [lexical[i] for i in rows]
-        return search(model, chosen, [12] * len(rows), options, CPU, lexical=phrases)
-
-    check_batch_invariance(found, 70, batch)
+    sources = random_sources(35, seed=5)
+    lexical = [phrases_of([4 + n % 30, 5 + n % 7], [9]) if n % 3 else NO_LEXICAL for n in range(35)]
+    requests = requests_of(sources, [8] * 35, lexical=lexical)
+    check_batch_invariance(row_search(model, requests, SearchOptions(size)), 35, batch)
 
 
 # -------------------------------------------------------------------------------------------- text

@@ -4,7 +4,6 @@ import itertools
 import json
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import torch
 from conftest import toy_pairs
 from invariance import check_batch_invariance
 from sacrebleu.metrics import BLEU, CHRF
-from searching import search
+from searching import requests_of, row_search, search
 from test_search import CPU, MAKERS, Oracle, ask, random_sources
 from tiers import one_quick
 
@@ -22,7 +21,7 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Sampling
 from seq2seq.engines.torch.engine import draw, truncated
 from seq2seq.inference.nbest import expected_utilities
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
@@ -101,15 +100,12 @@ def test_impossible_tokens_are_never_drawn() -> None:
 
 @one_quick("batch", [1, 7], quick=1)
 def test_sampling_is_batch_invariant(batch: int) -> None:
-    model, sources = MAKERS["luong"](), random_sources(70, seed=5)
+    model, sources = MAKERS["luong"](), random_sources(35, seed=5)
     options = SearchOptions(1, sampling=Sampling(2, 1.5, 20, 0.9))
-
-    def found(rows: Sequence[int]) -> list[list[Hypothesis]]:
-        return search(model, [sources[i] for i in rows], [12] * len(rows), options, CPU)
-
-    together = check_batch_invariance(found, 70, batch)
+    found = row_search(model, requests_of(sources, [12] * 35), options)
+    together = check_batch_invariance(found, 35, batch)
     other = options._replace(sampling=Sampling(2, 1.5, 20, 0.9, seed=2))
-    assert [each[0].ids for each in search(model, sources, [12] * 70, other, CPU)] != [
+    assert [each[0].ids for each in search(model, sources, [12] * 35, other, CPU)] != [
         each[0].ids for each in together
     ]
 
