@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import numpy as np
@@ -67,9 +67,20 @@ def search(
 def row_search(
     model: Model, requests: Sequence[Request], options: SearchOptions
 ) -> Callable[[Sequence[int]], list[list[Hypothesis]]]:
-    """Return a search for any of the requests, by their numbers, by the torch engine alone."""
-    engine = TorchEngine(model, torch.device("cpu"))
-    return lambda rows: module.search(engine, [requests[row] for row in rows], options)
+    """Return a search for any of the requests, by their numbers, by the torch engine.
+
+    The other engine must find the same in every fourth call.
+    """
+    engine, host, calls = TorchEngine(model, torch.device("cpu")), host_engine(model), count()
+
+    def results(rows: Sequence[int]) -> list[list[Hypothesis]]:
+        chosen = [requests[row] for row in rows]
+        lists = module.search(engine, chosen, options)
+        if next(calls) % 4 == 0:
+            check_lists(module.search(host, chosen, options), lists)
+        return lists
+
+    return results
 
 
 def check_lists(
