@@ -24,7 +24,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 help:
 	@echo "make demo      train a small model, translate with it, draw its attention"
 	@echo "make test      make check, then the quick tests: about five minutes"
-	@echo "make test-all  make check, then every test without a GPU or a browser: under fifteen"
+	@echo "make test-all  make check, then every test without a GPU or a browser: under twenty"
 	@echo "make browser-test  the page of seq2seq serve in Chromium, which must be installed"
 	@echo "make check     formatting, lint, types and import contracts; changes nothing"
 	@echo "make docs      the documentation site in build/site, with every link checked"
