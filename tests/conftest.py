@@ -89,8 +89,8 @@ def _interrupts_are_received() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _garbage_is_new() -> Iterator[None]:
-    """Freeze what is loaded for good: each training would collect among it for a quarter second."""
+def _frozen_objects_stay_frozen() -> Iterator[None]:
+    """Let no training collect garbage among all that is loaded, which takes a quarter second."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gc, "unfreeze", lambda: None)
         yield
@@ -277,34 +277,16 @@ def small_corpus(tmp_path: Path) -> Path:
 @pytest.fixture
 def short_sentences(small_corpus: Path) -> None:
     """Shorten the sentences of the small corpus: steps and validations take less time."""
-    shortened(small_corpus)
+    write_small_corpus(small_corpus.parent, short=True)
 
 
-def shortened(config: Path) -> Path:
-    """Shorten the sentences of a small corpus, and with them its batches; return its config."""
-    write_toy_text(config.parent, most=4, valid=5)
-    text = config.read_text(encoding="utf-8")
-    for old, new in (
-        ("batch_tokens: 450", "batch_tokens: 220"),
-        ("max_length: 9}", "max_length: 5}"),
-    ):
-        assert old in text
-        text = text.replace(old, new)
-    config.write_text(text, encoding="utf-8", newline="\n")
-    return config
-
-
-def write_toy_text(folder: Path, most: int = 9, valid: int = 9) -> None:
-    """Write training, validation and test text of the toy language, of `most` words a line."""
+def write_small_corpus(folder: Path, short: bool = False) -> Path:
+    """Write text and a config that trains in a second, or in less if `short`; return the config."""
+    most, valid, batch_tokens, max_length = (4, 5, 220, 5) if short else (9, 9, 450, 9)
     for split, count, seed in (("train", 120, 1), ("valid", valid, 2), ("test", 11, 3)):
         for side, lines in zip(("src", "tgt"), toy_pairs(count, seed, most), strict=True):
             content = "".join(f"{line}\n" for line in lines)
             (folder / f"{split}.{side}").write_text(content, encoding="utf-8", newline="\n")
-
-
-def write_small_corpus(folder: Path) -> Path:
-    """Write text and a config that trains in a second; return the config."""
-    write_toy_text(folder)
     config, here = folder / "config.yaml", folder.as_posix()
     config.write_text(
         f"""\
@@ -319,8 +301,8 @@ data:
   max_length: 40
 vocabulary: {{size: 340}}
 model: {{decoder: bahdanau, embedding_size: 12, hidden_size: 20, attention_size: 14, dropout: 0.25}}
-training: {{max_epochs: 2, batch_tokens: 450, log_every: 3, precision: float32}}
-decoding: {{beam_size: 3, max_length: 9}}
+training: {{max_epochs: 2, batch_tokens: {batch_tokens}, log_every: 3, precision: float32}}
+decoding: {{beam_size: 3, max_length: {max_length}}}
 """,
         encoding="utf-8",
         newline="\n",

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from conftest import shortened, write_small_corpus
+from conftest import write_small_corpus
 from tiers import one_quick
 from torch import Tensor
 
@@ -258,7 +258,7 @@ class Trainings:
 
 @pytest.fixture(scope="module")
 def trainings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainings]:
-    started = Trainings(shortened(write_small_corpus(tmp_path_factory.mktemp("ranks"))))
+    started = Trainings(write_small_corpus(tmp_path_factory.mktemp("ranks"), short=True))
     yield started
     started.process.kill()
     started.process.communicate()

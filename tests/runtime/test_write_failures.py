@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from conftest import shortened, write_small_corpus
+from conftest import write_small_corpus
 from tiers import one_quick
 
 from seq2seq.cli.main import main
@@ -46,7 +46,7 @@ TEXTS = (METRICS, SAMPLES, TIMING, LOG)
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The config of a finished run in the folder beside it; tests must not change either."""
-    corpus = shortened(write_small_corpus(tmp_path_factory.mktemp("corpus")))
+    corpus = write_small_corpus(tmp_path_factory.mktemp("corpus"), short=True)
     assert train(corpus, corpus.parent / "finished") == 0
     return corpus
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import shortened, write_small_corpus
+from conftest import write_small_corpus
 
 from seq2seq.runs.layout import BEST, CONFIG, LAST, METRICS, PREVIOUS, snapshots
 from seq2seq.runs.run_folder import resumable
@@ -192,7 +192,7 @@ def assert_same_run(run: Path, expected: Path) -> None:
 
 
 def test_a_killed_run_ends_as_an_uninterrupted_one(tmp_path: Path) -> None:
-    trainings = Trainings(shortened(write_small_corpus(tmp_path)))
+    trainings = Trainings(write_small_corpus(tmp_path, short=True))
     complete, generator = tmp_path / "complete", random.Random(SEED)
     start = time.monotonic()
     trainings.start(complete)

@@ -19,7 +19,7 @@ INT32, UINT8 = TensorProto.INT32, TensorProto.UINT8
 Array = NDArray[Any]
 declare = helper.make_tensor_value_info
 Types = dict[str, onnx.TypeProto.Tensor]
-Part = TypeVar("Part", NodeProto, ValueInfoProto)
+_Part = TypeVar("_Part", NodeProto, ValueInfoProto)
 _SMALL = 16  # elements of weights that sizes may depend on
 
 
@@ -33,8 +33,8 @@ class Graph:
         inputs: Iterable[ValueInfoProto],
         outputs: Iterable[ValueInfoProto],
     ) -> None:
-        self.nodes, self.weights = list(map(_copied, nodes)), weights
-        self.inputs, self.outputs = list(map(_copied, inputs)), list(map(_copied, outputs))
+        self.nodes, self.weights = list(nodes), weights
+        self.inputs, self.outputs = list(inputs), list(outputs)
         self._count = 0
 
     @classmethod
@@ -47,8 +47,8 @@ class Graph:
             if node.op_type == "Constant" and (tensor := attribute(node, "value")) is not None:
                 arrays[node.output[0]] = numpy_helper.to_array(tensor)
             else:
-                nodes.append(node)
-        return cls(nodes, arrays, proto.input, proto.output)
+                nodes.append(_copied(node))
+        return cls(nodes, arrays, map(_copied, proto.input), map(_copied, proto.output))
 
     def proto(self, weights: Mapping[str, Array]) -> onnx.GraphProto:
         """Return the graph as a protocol buffer with these weights."""
@@ -106,9 +106,9 @@ class Graph:
         self.inputs = [value for value in self.inputs if value.name in read]
 
 
-def _copied(part: Part) -> Part:
+def _copied(part: _Part) -> _Part:
     """Return a copy: a part keeps the weights of the protocol buffer that it belongs to."""
-    copy: Part = type(part).FromString(part.SerializeToString())
+    copy: _Part = type(part).FromString(part.SerializeToString())
     return copy
 
 
