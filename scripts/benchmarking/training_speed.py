@@ -41,7 +41,7 @@ class LengthCost(NamedTuple):
     peak_mib: float
 
 
-def training_speed(
+def training_speed(  # noqa: PLR0913
     case: Case, precision: str, data: Path, device: str, seconds: float, batch_tokens: int
 ) -> TrainingSpeed:
     """Train the standard model on the corpus for the given time."""
@@ -51,7 +51,7 @@ def training_speed(
         return _measured(run, seconds)
 
 
-def length_cost(
+def length_cost(  # noqa: PLR0913
     case: Case, length: int, precision: str, device: str, seconds: float, batch_tokens: int
 ) -> LengthCost:
     """Run forward and backward passes over batches of sentences of `length` tokens."""

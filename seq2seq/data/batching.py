@@ -77,7 +77,7 @@ class EncodedPairs(NamedTuple):
         return len(self.src)
 
 
-def encode_pairs(
+def encode_pairs(  # noqa: PLR0913
     src_texts: Sequence[str],
     tgt_texts: Sequence[str],
     vocabularies: Vocabularies,
@@ -92,7 +92,7 @@ def encode_pairs(
     return EncodedPairs(src_kept, tgt_kept, src, tgt, pairs - len(rows), parts, divisions={})
 
 
-def sampled_pairs(
+def sampled_pairs(  # noqa: PLR0913
     pairs: EncodedPairs,
     rows: Rows,
     vocabularies: Vocabularies,

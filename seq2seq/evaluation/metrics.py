@@ -197,7 +197,7 @@ def score(
 
 
 @quiet_sacrebleu()
-def compare(
+def compare(  # noqa: PLR0913
     baseline: Sequence[str],
     system: Sequence[str],
     references: Sequence[Sequence[str]],

@@ -100,7 +100,7 @@ class Translator(loading.LoadedModel):
                 more[name] = [argument_types.text(value, name) if name == "prefixes" else value]
         return next(self.stream([lines], beam_size, n_best, **more))
 
-    def stream(
+    def stream(  # noqa: PLR0913
         self,
         lines: Iterable[str],
         beam_size: int | None = None,

@@ -21,7 +21,7 @@ class Encoder(nn.Module):
     bidirectional layers each reads both directions of the layer below.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         embedding: nn.Embedding,
         hidden_size: int,

@@ -21,7 +21,7 @@ class Seq2Seq(nn.Module):
     `project` returns the log-probabilities of the mixture.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         encoder: Encoder,
         decoder: Decoder,

@@ -28,7 +28,7 @@ from seq2seq.training import validation
 _TOO_FEW = "an average needs at least 2 checkpoints"
 
 
-def average(
+def average(  # noqa: PLR0913
     runs: Sequence[Path],
     folder: Path,
     device: str = "auto",

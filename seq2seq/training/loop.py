@@ -41,7 +41,7 @@ class Interrupted(KeyboardInterrupt):
         self.signal_number, self.done = signal_number, done
 
 
-def train(
+def train(  # noqa: PLR0913
     config: Config,
     device: str = "auto",
     resume: bool = False,

@@ -197,7 +197,7 @@ class _FusedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0913
         ctx: Any,
         outputs: Tensor,
         weight: Tensor,

@@ -53,7 +53,7 @@ class TrainedRun(PathLike[str]):
         return f"TrainedRun({str(self.run_dir)!r})"
 
 
-def train(
+def train(  # noqa: PLR0913
     config: Config,
     device: str = "auto",
     resume: bool = False,

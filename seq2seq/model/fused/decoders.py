@@ -41,7 +41,7 @@ def unroll_bahdanau(
     return hiddens, contexts, weights
 
 
-def unroll_luong(
+def unroll_luong(  # noqa: PLR0913
     gates: Tensor,
     input_feed: Tensor,
     attentional_weight: Tensor,
