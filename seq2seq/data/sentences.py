@@ -216,17 +216,18 @@ class Affixes(NamedTuple):
     tail: str
 
 
-def split_affixes(text: str) -> Affixes:
+def split_affixes(text: str, abbreviations: Collection[str] = ()) -> Affixes:
     """Set aside a label (`1.`, `a)`, `Q:`, `#tag`) or symbols before a text, and its tail.
 
     A tail has no letters and follows the first end mark after them, with closing quotation marks:
-    further end marks, numbers, symbols; or it consists of symbols such as emoji. A text without
-    letters is all body.
+    further end marks, numbers, symbols; or it consists of symbols such as emoji. With NUMBER among
+    the abbreviations, a full stop between two numbers is that of an ordinal and no end mark. A text
+    without letters is all body.
     """
     if not has_letters(text):
         return Affixes("", text, "")
     start = _end_of_head(text)
-    end = _start_of_tail(text, start)
+    end = _start_of_tail(text, start, NUMBER in abbreviations)
     return Affixes(text[:start], text[start:end], text[end:])
 
 
@@ -245,14 +246,13 @@ def _end_of_head(text: str) -> int:
     return 0
 
 
-def _start_of_tail(text: str, start: int) -> int:
+def _start_of_tail(text: str, start: int, has_ordinals: bool) -> int:
     """Return the place from which a text has no letters, after an end mark or before symbols."""
     last = next(n for n in range(len(text), start, -1) if has_letters(text[n - 1]))
-    marks = list(_TAIL.finditer(text, last))
-    if marks and text[marks[0].end() :].strip():
-        between = text[last : marks[0].start()]
-        if not any(character.isspace() for character in between.rstrip()):
-            return marks[0].end()
+    marks = _TAIL.finditer(text, last)
+    mark = next((m for m in marks if not (has_ordinals and _is_of_ordinal(text, m))), None)
+    if mark is not None and text[mark.end() :].strip():
+        return mark.end()
     end = len(text)
     while end > last and (
         text[end - 1].isspace()
@@ -261,3 +261,9 @@ def _start_of_tail(text: str, start: int) -> int:
     ):
         end -= 1
     return end if text[end:].strip() else len(text)
+
+
+def _is_of_ordinal(text: str, mark: re.Match[str]) -> bool:
+    """Return whether a mark is a full stop between two numbers, as in `am 3. 10.`."""
+    following = text[mark.end() :].lstrip()[:1]
+    return mark[0] == "." and text[mark.start() - 1].isdigit() and following.isdigit()

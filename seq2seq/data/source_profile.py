@@ -87,7 +87,7 @@ class SourceProfile:
         """Return what is set aside before and after a sentence, as the text hardly has it."""
         if self.heads and self.tails:
             return Affixes("", text, "")
-        head, body, tail = split_affixes(text)
+        head, body, tail = split_affixes(text, self.abbreviations)
         end = body.rstrip(forms.CLOSING)
         is_known = not self.characters or end[-1:] in self._characters
         if has_letters(end) and end[-1] in forms.MARKS and not is_known:
@@ -185,7 +185,8 @@ class SourceProfile:
 
     @cached_property
     def _words_of_sides(self) -> tuple[frozenset[str], frozenset[str]]:
-        return frozenset(self.src_words), frozenset(self.tgt_words)
+        src, tgt = frozenset(self.src_words), frozenset(self.tgt_words)
+        return src - tgt, tgt - src  # a record of several texts may have words of both
 
 
 NO_PROFILE = SourceProfile()
@@ -213,7 +214,7 @@ def describe_source(
     src_words, tgt_words = _telling_words(sample, tgt_sample)
     characters = Counter(character for line in sample for character in set(line))
     least, most = HARDLY * len(sample), (1 - LOWER) * len(sample)
-    affixes = [split_affixes(line) for line in untagged]
+    affixes = [split_affixes(line, shortened) for line in untagged]
     initials = [letter.isupper() for letter in map(_first_letter, sample) if letter]
     return SourceProfile(
         counts[len(counts) - 1 - int(RARE * len(counts))],
@@ -358,3 +359,7 @@ class LengthLimit:
     def __call__(self, src_length: int) -> int:
         """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
         return max(1, int(self.ratio * src_length) + self.extra)
+
+    def joined(self, other: "LengthLimit") -> "LengthLimit":
+        """Return a limit that is nowhere below this one or another."""
+        return LengthLimit(max(self.ratio, other.ratio), max(self.extra, other.extra))

@@ -18,6 +18,7 @@ from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_texts
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translation import space_after
 from seq2seq.names.names import Masked, Names
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
@@ -50,6 +51,7 @@ class Part:
     marks: tuple[int, ...] = ()  # tokens of final marks, which wait for what is required
     terms: Sequence[Term] = ()  # from the glossary, in the text
     return_attention: bool = True  # False for very long lines
+    left_out_rules: Sequence[str] = ()  # of search, which together left no translation
 
 
 @dataclass
@@ -140,6 +142,7 @@ class LineSteps:
         self._add_final_marks(line)
         self._cut_sentences(line)
         self._set_affixes_aside(line)
+        self._copy_parts(line)
         self._capitalise(line)
         if self._names is not None:
             self._mask_names(line, self._names)
@@ -163,6 +166,27 @@ class LineSteps:
             return
         line.parts, line.is_copied = [], True
         line.notes.append(_COPIED)
+
+    def _copy_parts(self, line: SourceLine) -> None:
+        """Copy parts without letters, as such lines are: set them aside with the part before.
+
+        Those before the first part with letters are set aside with it.
+        """
+        parts = list[Part]()
+        head = ""
+        for part in line.parts:
+            text = part.masked.text.removeprefix(line.tag or "")
+            if part.lacks_mark:
+                text = self._source.without_final_mark(text)
+            written = f"{part.head}{text.strip()}{part.tail}"
+            if not self._source.copies(text) or line.prefix or line.phrases:
+                part.head, head = f"{head}{part.head}", ""
+                parts.append(part)
+            elif parts:
+                parts[-1].tail += space_after(parts[-1].masked.text + parts[-1].tail) + written
+            else:
+                head += written + space_after(written)
+        line.parts = parts or line.parts
 
     def _set_affixes_aside(self, line: SourceLine) -> None:
         """Set aside labels and symbols around a sentence, but no prefix and symbol of its own."""
@@ -271,6 +295,7 @@ class LineSteps:
             line.left_out = line.left_out or omitted
             texts.append([part.masked._replace(text=text) for text in split])
         line.cut(texts)
+        self._copy_parts(line)
         self._complete(line)
         self._encode([line])
         line.notes += [_LONG, _LEFT_OUT] if line.left_out else [_LONG]

@@ -176,8 +176,13 @@ def _join_texts(texts: list[str]) -> str:
     """Join texts by spaces, except after a Chinese or Japanese sentence end."""
     line = ""
     for text in filter(None, texts):
-        line += text if not line or line.endswith(_NO_SPACE_AFTER) else f" {text}"
+        line += f"{space_after(line)}{text}"
     return line
+
+
+def space_after(text: str) -> str:
+    """Return the space between a text and the next one, "" after a text of none."""
+    return "" if not text or text.endswith(_NO_SPACE_AFTER) else " "
 
 
 def _join_blocks(parts: Sequence[AttentionBlocks | None]) -> AttentionBlocks | None:

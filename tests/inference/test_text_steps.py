@@ -87,6 +87,42 @@ def test_sentences_with_symbols_between_them_are_all_translated(translator: Tran
         assert found.parts == 2
 
 
+@pytest.mark.parametrize(
+    "tail", [" *", "\u00b9", " (1)", " [2]", " ***", " 😀", " 2", " *) 7", " - 3 -", " ."]
+)
+@pytest.mark.parametrize("end", ["ki 1991.", "ki 1991!", "(1991).", "19 91 ."])
+def test_what_follows_a_sentence_that_ends_in_a_number_is_put_back(
+    translator: Translator, end: str, tail: str
+) -> None:
+    sentence = f"buda {end}"
+    plain, marked = translator.translate([sentence, sentence + tail])
+    assert marked.text == plain.text + tail
+    assert marked.src_tokens == plain.src_tokens
+
+
+def test_ordinals_end_no_sentence() -> None:
+    text = "Buda am 3. 10. 1991"
+    for abbreviations, tail in (([], " 10. 1991 *"), (["0"], "")):
+        profile = replace(PLAIN, abbreviations=abbreviations)
+        assert profile.affixes(f"{text} *").tail == tail
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("Buda ki. <br> Modu na.", "{} <br> {}"),
+        ("<b>10</b> 000! Buda ki. Modu na.", "<b>10</b> 000! {} {}"),
+        ("Buda ki. Modu na. <br/>", "{} {} <br/>"),
+        ("Buda ki.\u3002(1)\u3002 Modu na.", "{}\u3002(1)\u3002{}"),
+    ],
+)
+def test_parts_without_letters_are_copied(
+    translator: Translator, written: str, expected: str
+) -> None:
+    sentences = translator.translate(["Buda ki.", "Modu na."])
+    assert translator.translate(written).text == expected.format(*(t.text for t in sentences))
+
+
 def test_the_number_of_a_footnote_ends_no_sentence_s_mark(translator: Translator) -> None:
     first, second = translator.translate(["buda ki.", "Modu na."])
     assert translator.translate("buda ki.² Modu na.").text == f"{first.text}² {second.text}"
