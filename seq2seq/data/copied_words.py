@@ -76,8 +76,9 @@ class CopyHabits(NamedTuple):
         if word in self.translated or (initial and word.lower() in self.translated):
             return False
         form = form_of(word)
-        if form in self.copied_forms or form in self.translated_forms:
-            return form in self.copied_forms
+        is_copied, is_translated = form in self.copied_forms, form in self.translated_forms
+        if is_copied != is_translated:  # a record of several texts may have forms of both kinds
+            return is_copied
         return _MARKED.search(word) is not None
 
 

@@ -8,10 +8,11 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from seq2seq.data.joined_profile import joined
 from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.engine import Engine, GraphFiles
@@ -117,10 +118,10 @@ def _exports(folders: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     return {
         "engine": OnnxEngine(networks),
         "vocabularies": vocabularies,
-        "limit": first.limit,
+        "limit": reduce(LengthLimit.joined, (model.limit for model in described)),
         "decoding": engine_folder.overridden(first.decoding, options.overrides),
         "max_length": first.max_length,
-        "source": first.source,
+        "source": joined(model.source for model in described),
     }
 
 
@@ -145,7 +146,7 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
     from seq2seq.engines.onnx.engine import OnnxEngine
     from seq2seq.engines.onnx.network import load_network
     from seq2seq.runs.graphs import check_runs, from_graphs
-    from seq2seq.runs.run_config import stored_run
+    from seq2seq.runs.run_config import stored_run, with_joined_record
 
     runs = [stored_run(path) for path in paths]
     check_runs(runs)
@@ -154,7 +155,7 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
         if (network := from_graphs(run, partial(load_network, int8=options.int8))) is None:
             return None
         networks.append(network)
-    return {"engine": OnnxEngine(networks), **_of_run(runs[0], options)}
+    return {"engine": OnnxEngine(networks), **_of_run(with_joined_record(runs), options)}
 
 
 def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
@@ -163,6 +164,7 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
         from seq2seq.engines.torch.ensemble import Ensemble
         from seq2seq.runs.checkpoint import load_model
         from seq2seq.runs.graphs import check_runs
+        from seq2seq.runs.run_config import with_joined_record
         from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
@@ -178,7 +180,7 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     check_runs(runs)
     models = [run.model.half() if options.float16 else run.model for run in runs]
     engine = TorchEngine(models[0] if len(models) == 1 else Ensemble(models), device)
-    return {"engine": engine, "device": device, **_of_run(runs[0], options)}
+    return {"engine": engine, "device": device, **_of_run(with_joined_record(runs), options)}
 
 
 def _of_run(run: "StoredRun", options: ModelOptions) -> dict[str, Any]:

@@ -152,6 +152,14 @@ class Translator(loading.LoadedModel):
         translated = part_search.translate(parts, on_part)
         return _joined(prepared, translated, n_best, by_score)
 
+    def source_forms(self, lines: Sequence[str]) -> list[list[tuple[str, str, str]]]:
+        """Return the parts of each line in the form that is searched: head, text and tail."""
+        steps = LineSteps(self, self._requirements(()), DEFAULT_SETTINGS)
+        return [
+            [(part.head, part.masked.text, part.tail) for part in line.parts]
+            for line in steps.prepare(lines, None, None, return_attention=False)
+        ]
+
     @overload
     def score(  # type: ignore[overload-overlap]
         self, lines: str, translations: str

@@ -1,13 +1,15 @@
 """Read a run folder without torch: its config, its vocabularies, and what its weights record."""
 
 import difflib
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
 from seq2seq.config import errors, schema
 from seq2seq.config.schema import Config, DecodingConfig, read_config_file
+from seq2seq.data.joined_profile import joined
 from seq2seq.data.source_profile import LengthLimit, SourceProfile
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.runs import layout, tensor_file
@@ -82,6 +84,15 @@ class StoredRun:
     def vocabulary_and_direction(self) -> tuple[object, str]:
         """Return what runs that are combined share: checksums of a vocabulary, and languages."""
         return vocabulary.checksums_of(self.vocabularies), self.config.data.direction
+
+
+R = TypeVar("R", bound=StoredRun)
+
+
+def with_joined_record(runs: Sequence[R]) -> R:
+    """Return the first of runs that are combined, with the record of the training texts of all."""
+    limit = reduce(LengthLimit.joined, (run.limit for run in runs))
+    return replace(runs[0], limit=limit, source=joined(run.source for run in runs))
 
 
 def stored_run(folder: Path, name: str = layout.BEST) -> StoredRun:

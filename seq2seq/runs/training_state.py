@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config
-from seq2seq.data.source_profile import LengthLimit
-from seq2seq.runs import checkpoint, layout, run_folder, tensor_file
+from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.runs import checkpoint, layout, run_config, run_folder, tensor_file
 from seq2seq.runs.run_config import Header
 from seq2seq.runs.run_folder import Counters
 from seq2seq.runtime.device import has_float64
@@ -133,6 +133,13 @@ def read_state(folder: Path) -> TrainingState | None:
         progress = Progress.from_header(header, path)
         limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
         return TrainingState(path, header, tensors, progress, limit)
+
+
+def recorded_source(state: TrainingState) -> SourceProfile | None:
+    """Return the source profile that a run initialised from another has so far; None without."""
+    if run_config.SOURCE not in state.header:
+        return None
+    return tensor_file.read_dataclass(SourceProfile, state.header, run_config.SOURCE, state.path)
 
 
 def restore_tensors(state: TrainingState, into: StateTensors) -> None:

@@ -13,7 +13,7 @@ from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.model.seq2seq import count_parameters
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import LoadedRun, read_warm_start, start_note
-from seq2seq.runs.training_state import OpenFolder, TrainingState, read_state
+from seq2seq.runs.training_state import OpenFolder, TrainingState, read_state, recorded_source
 from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import trim_memory
 from seq2seq.runtime.errors import UserError
@@ -79,6 +79,10 @@ def _read(
         vocabularies = _vocabularies(config, source, state, start)
         pairs = source.pairs(vocabularies, config.data.max_length)
         data = session_data(config, vocabularies, pairs, valid, state and state.limit)
+    if start is not None:
+        data = data.joined_with(start.limit, start.source)
+    elif state is not None and (recorded := recorded_source(state)) is not None:
+        data = data.joined_with(state.limit, recorded)
     return data._replace(checksums=checksums | source.digests), source
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config
-from seq2seq.data import batching, corpus, source_profile
+from seq2seq.data import batching, corpus, joined_profile, source_profile
 from seq2seq.data.copied_words import NameInventor
 from seq2seq.data.padding import Batch
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
@@ -32,7 +32,20 @@ class SessionData(NamedTuple):
     valid_pairs: batching.EncodedPairs
     limit: source_profile.LengthLimit
     checksums: Mapping[str, str]  # texts of the splits, and cache entries of the first
-    source: source_profile.SourceProfile
+    source: source_profile.SourceProfile  # by which lines are changed before search
+    # with all habits of this text and of the one that an earlier run was trained on; None without
+    joined: source_profile.SourceProfile | None = None
+
+    def joined_with(
+        self, limit: source_profile.LengthLimit, source: source_profile.SourceProfile
+    ) -> "SessionData":
+        """Return the data with the record of an earlier text, too, whose habits the weights have.
+
+        Those that this text alone has are pending: validation adopts them (`training.habits`).
+        """
+        joined = joined_profile.joined([source, self.source])
+        in_use = joined_profile.without_new_habits(joined, source)
+        return self._replace(limit=limit.joined(self.limit), source=in_use, joined=joined)
 
 
 @dataclass
@@ -66,6 +79,8 @@ class TrainingSession:
         self.verify_lock()
         config, data = self.config, self.data
         header = {**run_config.provenance_of(config, data.vocabularies), "data": data.checksums}
+        if data.joined is not None:
+            header[run_config.SOURCE] = asdict(data.source)
         training_state.save_state(config.run_dir, self.tensors(), self.progress, data.limit, header)
 
     def save_weights(self, bleu: float, best: bool) -> None:
@@ -189,6 +204,9 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     training_state.restore_tensors(state, session.tensors())
     progress.move_to(session.device, config.training.log_every)
     session.progress = progress
+    if session.data.joined is not None:
+        source = training_state.recorded_source(state)
+        session.data = session.data._replace(source=source or session.data.source)
     vocabularies = session.data.vocabularies
     if progress.best_score < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):
         return []

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +17,8 @@ from torch import Tensor
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data import batching, corpus, padding
+from seq2seq.data.joined_profile import HABITS, new_habits
+from seq2seq.data.source_profile import SourceProfile
 from seq2seq.evaluation.metrics import score_by
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
@@ -31,6 +34,7 @@ from seq2seq.training.reporting import Reporter
 from seq2seq.training.session import TrainingSession, call_on_device
 from seq2seq.training.step import in_halves
 
+MIN_LINES, MIN_BLEU = 10, 1.0  # of validation lines that show whether a habit is learned
 FLOORS = {"bleu": 2.0, "chrf": 20.0}  # percentage points
 MIN_DECAY = 0.01  # share of the peak below which a plateau ends training
 
@@ -45,6 +49,8 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
     progress.validated_step = progress.step
     device.trim_memory()
     with averaged_weights(session):
+        for note in adopt_habits(session):
+            reporter.log(f"step {progress.step}: {note}")
         scores = ValidationScores(valid_loss(session), valid_bleu(session))
         if settings.metric.name == "chrf":
             chrf = score_by("chrf", session.hypotheses, session.data.valid.tgt)
@@ -97,12 +103,52 @@ def _loss(session: TrainingSession, batch: padding.Batch) -> Tensor:
 
 def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
-    data, config = session.data, session.config
-    settings = config.decoding, config.data.max_length, session.device, data.source
-    translator = Translator(session.engine, data.vocabularies, data.limit, *settings)
-    language, group = config.data.tgt_lang, session.group
-    bleu, session.hypotheses = greedy_bleu(translator, data.valid, language, group)
+    data, language = session.data, session.config.data.tgt_lang
+    translator = session_translator(session, data.source)
+    bleu, session.hypotheses = greedy_bleu(translator, data.valid, language, session.group)
     return bleu
+
+
+def session_translator(session: TrainingSession, source: SourceProfile) -> Translator:
+    """Return a translator by the weights in training that reads lines by a source profile."""
+    data, config = session.data, session.config
+    settings = config.decoding, config.data.max_length, session.device, source
+    return Translator(session.engine, data.vocabularies, data.limit, *settings)
+
+
+def adopt_habits(session: TrainingSession) -> list[str]:
+    """Adopt habits of the text that weights of another run have learned now; return notes.
+
+    A habit is tested on the validation lines that it changes before search, at least MIN_LINES of
+    them: it is adopted where their BLEU is no worse with it.
+    """
+    data, language, notes = session.data, session.config.data.tgt_lang, list[str]()
+    if data.joined is None:
+        return notes
+    for name in new_habits(data.joined, data.source):
+        with_habit = replace(data.source, **{name: getattr(data.joined, name)})
+        translators = [session_translator(session, p) for p in (data.source, with_habit)]
+        text = _read_differently(data.valid, *translators)
+        if len(text) < MIN_LINES:
+            continue
+        scores = [greedy_bleu(t, text, language, session.group)[0] for t in translators]
+        if scores[1] >= max(scores[0], MIN_BLEU):
+            data = session.data = data._replace(source=with_habit)
+            figures = f"BLEU {scores[0]:.1f} without, {scores[1]:.1f} with it"
+            lines = console.counted(len(text), "validation line")
+            notes.append(f"as in the training text, {HABITS[name]} ({lines}: {figures})")
+    return notes
+
+
+def _read_differently(
+    text: corpus.ParallelText, first: Translator, second: Translator
+) -> corpus.ParallelText:
+    """Return the pairs of a text whose sources two translators search in different forms."""
+    forms = zip(first.source_forms(text.src), second.source_forms(text.src), strict=True)
+    rows = [row for row, (one, other) in enumerate(forms) if one != other]
+    return corpus.ParallelText(
+        [text.src[row] for row in rows], [text.tgt[row] for row in rows], text.source_name
+    )
 
 
 def greedy_bleu(

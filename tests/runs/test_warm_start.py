@@ -9,13 +9,17 @@ from torch import Tensor
 
 from seq2seq.analysis.check.check import check
 from seq2seq.config.schema import Config, load_config
+from seq2seq.data.source_profile import describe_source
+from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.checkpoint import load_model, read_warm_start, start_note
 from seq2seq.runs.layout import BEST, LAST, LOG
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_tensors
+from seq2seq.runs.training_state import open_folder
 from seq2seq.runtime.errors import UserError
 from seq2seq.training import validation
+from seq2seq.training.averaging import average
 from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
 
@@ -181,3 +185,103 @@ def test_location_scores_need_the_same_number_of_positions(small_corpus: Path) -
     with pytest.raises(UserError, match=r"data\.max_length: 40 -> 50"):
         train(longer, "cpu", init_from=first)
     train(other(small_corpus, *luong, *short[:1]), "cpu", init_from=first)
+
+
+def written(corpus: Path, folder: str, src: list[str], tgt: list[str]) -> list[str]:
+    """Write a training text; return the overrides that name it and a run folder."""
+    place = corpus.parent
+    for side, lines in (("src", src), ("tgt", tgt)):
+        (place / f"{folder}.{side}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    files = [f"data.train.{side}={place}/{folder}.{side}" for side in ("src", "tgt")]
+    return [*files, f"run_dir={place}/{folder}"]
+
+
+# Lines that a record of the training text changes before search.
+AWKWARD = [
+    *("danu buri. kime danu.", "1. Danu buri.", "danu\u00a0buri", "12345", "Danu buri. (1)"),
+    *("danu buri 1990. *", "\u2022 danu", "danu buri\u3002", "DANU BURI!"),
+]
+
+
+@pytest.mark.parametrize("count", [60, 160])
+def test_a_warm_start_that_learns_nothing_translates_as_its_base(
+    small_corpus: Path, first: Path, count: int
+) -> None:
+    """Whatever the new text: these are words, without final marks, in another form."""
+    words = [f"{chr(97 + n % 26)}\u00e7 {n}" for n in range(count)]
+    config = load_config(
+        small_corpus,
+        [
+            *written(small_corpus, "words", words, words),
+            *("training.max_steps=2", "training.learning_rate=1e-30", "training.warmup_steps=0"),
+        ],
+    )
+    base = Translator.load(first, device="cpu")
+    tuned = Translator.load(train(config, "cpu", init_from=first), device="cpu")
+    for beam_size in (1, 3):
+        translations = [t.translate(AWKWARD, beam_size) for t in (base, tuned)]
+        assert [t.text for t in translations[0]] == [t.text for t in translations[1]]
+    assert [t.parts for t in translations[0]] == [t.parts for t in translations[1]]
+    known = set("".join(words)) if count > 100 else set()
+    assert set(tuned.source.characters) == set(base.source.characters) | known
+    assert all(tuned.limit(n) >= base.limit(n) for n in range(40))
+
+
+def test_habits_are_adopted_where_validation_is_no_worse(
+    small_corpus: Path, first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later validations and a resumed run keep them, and others remain pending."""
+    src, tgt = toy_pairs(150, seed=3)
+    lines = [f"{line} {src[0].capitalize()}" for line in src]
+    overrides = written(small_corpus, "tuned", lines, tgt)
+    valid = written(small_corpus, "valid-of-tuned", lines[:30], tgt[:30])[:2]
+    overrides += [text.replace("data.train", "data.valid") for text in valid]
+    config = load_config(small_corpus, [*overrides, "training.validate_every=2"])
+    scores = {1: [30.0, 30.0, 30.0], 2: [20.0, 30.0, 30.0]}  # by sentences of a line
+
+    def measured(translator: Translator, *_: object) -> tuple[float, list[str]]:
+        steps.append(translator.source.sentences)
+        return scores[translator.source.sentences].pop(0), []
+
+    steps = list[int]()
+    monkeypatch.setattr(validation, "greedy_bleu", measured)
+    session, _ = prepare(config, CPU, init_from=first)
+    assert (session.data.source.sentences, session.data.joined.sentences) == (1, 2)
+    assert validation.adopt_habits(session) == []
+    (note,) = validation.adopt_habits(session)
+    assert note.startswith("as in the training text, more sentences in a line (")
+    assert session.data.source.sentences == 2
+    assert validation.adopt_habits(session) == []
+    assert steps == [1, 2, 1, 2]
+    session.save_state()
+    with open_folder(config, resume=True, overwrite=False) as folder:
+        resumed, _ = prepare(config, CPU, folder)
+        assert resumed.data.source == session.data.source
+        assert resumed.data.joined == session.data.joined
+
+
+def test_a_student_has_the_record_of_its_own_text_alone(small_corpus: Path) -> None:
+    src, _ = toy_pairs(120, seed=5)
+    student, _ = prepare(load_config(small_corpus, written(small_corpus, "own", src, src)), CPU)
+    assert student.data.joined is None
+    assert student.data.source == describe_source(src, src)
+
+
+def test_combined_runs_have_the_record_of_both_texts(small_corpus: Path, first: Path) -> None:
+    src, tgt = toy_pairs(150, seed=6)
+    lines = [f"{line} \u00e7 (1)" for line in src]
+    config = load_config(
+        small_corpus, [*written(small_corpus, "tails", lines, tgt), "training.max_steps=2"]
+    )
+    runs = [first, train(config, "cpu", init_from=first)]
+    records = [load_model(run, CPU) for run in runs]
+    characters = {character for run in records for character in run.source.characters}
+    average(runs, small_corpus.parent / "average", "cpu")
+    combined = [
+        Translator.load(*runs, device="cpu"),
+        Translator.load(*runs[::-1], device="cpu"),
+        Translator.load(small_corpus.parent / "average", device="cpu"),
+    ]
+    for translator in combined:
+        assert set(translator.source.characters) == characters
+        assert translator.limit.ratio == max(run.limit.ratio for run in records)

@@ -1,0 +1,76 @@
+"""The record of several training texts."""
+
+from dataclasses import fields, replace
+
+from conftest import toy_pairs
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seq2seq.data.joined_profile import HABITS, joined, new_habits, without_new_habits
+from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile, describe_source
+
+TARGET = ["aa", "bb", "cc", "dd"]
+words = st.lists(st.sampled_from(["ab", "Ab", "xx", "0", "?"]), unique=True, max_size=4)
+kinds = {int: st.integers(1, 4), bool: st.booleans(), str: st.sampled_from(["", "ab", "bc.", "ç"])}
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> SourceProfile:
+    values = {
+        field.name: draw(kinds.get(type(field.default), words)) for field in fields(SourceProfile)
+    }
+    for name in ("abbreviations", "scripts"):
+        values[name] = sorted(values[name])
+    values["characters"] = "".join(sorted(set(values["characters"])))
+    values["tagged"] = values["tagged"] and bool(values["tags"])
+    return SourceProfile(**values)
+
+
+@given(profiles(), profiles())
+def test_a_record_of_two_texts_does_not_depend_on_how_often_they_are_joined(
+    first: SourceProfile, second: SourceProfile
+) -> None:
+    both = joined([first, second])
+    assert joined([first, first]) == first
+    assert joined([first, NO_PROFILE]) == joined([NO_PROFILE, first]) == first
+    assert joined([both, second]) == joined([first, both]) == both
+    assert {*both.characters} >= ({*first.characters} if both.characters else set())
+    assert both.sentences == max(first.sentences, second.sentences)
+
+
+@given(profiles(), profiles())
+def test_habits_of_a_new_text_are_pending(base: SourceProfile, text: SourceProfile) -> None:
+    record = joined([base, text])
+    in_use = without_new_habits(record, base)
+    assert new_habits(in_use, base) == []
+    for name in new_habits(record, base):
+        in_use = replace(in_use, **{name: getattr(record, name)})
+    assert in_use == record
+    assert joined([without_new_habits(record, base), text]) == record  # as a resumed run does
+
+
+def test_contradictory_words_and_forms_are_of_neither_kind() -> None:
+    first = replace(NO_PROFILE, sentences=1, copied_forms=["Xx", "0000"], tgt_words=TARGET)
+    second = replace(NO_PROFILE, sentences=1, translated_forms=["Xx", "x"], src_words=TARGET[:1])
+    record = joined([first, second])
+    assert record.copied.copied_in("one Zorblatt 1991 b@c") == ["1991", "b@c"]
+    assert first.copied.copied_in("one Zorblatt 1991") == ["Zorblatt", "1991"]
+    assert first.notes("aa bb cc dd") == ["seems to be in the target language"]
+    assert record.notes("aa bb cc dd") == first.notes("aa bb cc dd")
+    assert record.notes("aa bb cc") == []
+
+
+def test_two_halves_of_a_text_are_recorded_as_the_text() -> None:
+    src, tgt = toy_pairs(800, seed=4)
+    halves = [describe_source(src[rows], tgt[rows]) for rows in (slice(400), slice(400, None))]
+    record, text = joined(halves), describe_source(src, tgt)
+    assert {name: getattr(record, name) for name in HABITS} == {
+        name: getattr(text, name) for name in HABITS
+    }
+    assert (record.characters, record.scripts) == (text.characters, text.scripts)
+
+
+def test_a_joined_limit_is_nowhere_lower() -> None:
+    first, second = LengthLimit(0.5, 20), LengthLimit(2.0, 5)
+    both = first.joined(second)
+    assert all(both(n) >= max(first(n), second(n)) for n in range(1, 60))
