@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, normalized
+from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Ids, normalized
 from seq2seq.inference import attention_map, loading, nbest, scoring, terms
+from seq2seq.inference.giving_way import weaker_searches
 from seq2seq.inference.lines import bounded_slices
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
@@ -22,6 +23,7 @@ from seq2seq.runtime.errors import RunError
 
 Lists = list[list[Candidate]]
 OnFound = Callable[[int], None] | None
+_GAVE_WAY = "no translation obeys all rules of its search; left out: "
 _UNPLACED = "terms of the glossary that replace no word, but are required: "
 
 
@@ -137,12 +139,37 @@ class PartSearch:
     def _search(
         self, parts: list[Part], on_found: OnFound = None, first: int = 0, **changed: Any
     ) -> Lists:
-        """Return the hypotheses of each part, with some options `changed`.
+        """Return the hypotheses of each part, at least one, with some options `changed`.
 
         Raises RunError if the model's output overflows.
         """
-        loaded, most = self._loaded, self._loaded.decoding.max_length
         options = self._options._replace(**changed)
+        lists = self._hypotheses(parts, options, on_found, first)
+        for number, part in enumerate(parts):
+            if not lists[number]:
+                lists[number] = self._with_weaker_rules(part, options)
+        return lists
+
+    def _with_weaker_rules(self, part: Part, options: SearchOptions) -> list[Candidate]:
+        """Return the hypotheses of a part to which all rules leave none; note those left out."""
+        left_out = list[str]()
+        for rule, (weaker, weaker_options) in weaker_searches(part, options):
+            left_out.append(rule)
+            (candidates,) = self._hypotheses([weaker], weaker_options)
+            if candidates:
+                part.left_out_rules = left_out
+                return candidates
+        raise self._no_translation(part.ids, "no token may follow")
+
+    def _hypotheses(
+        self,
+        parts: Sequence[Part],
+        options: SearchOptions,
+        on_found: OnFound = None,
+        first: int = 0,
+    ) -> Lists:
+        """Return the hypotheses of each part; raises RunError if the model's output overflows."""
+        loaded, most = self._loaded, self._loaded.decoding.max_length
         limits = [most or loaded.limit(len(part.ids)) for part in parts]
         requests = [
             Request(part.ids, limit, part.prefix, part.lexical, part.marks)
@@ -152,14 +179,17 @@ class PartSearch:
             shifted = None if on_found is None else (lambda number: on_found(first + number))
             lists = search(loaded.engine, requests, options, shifted)
         except NonFiniteError as error:
-            text = loaded.vocabularies.src.decode(requests[error.sentence].source)
             fault = f"the best next token of a translation has the log-probability {error.value}"
-            fault = f"{fault}, not a finite number, for the text {text[:60]!r}"
-            raise RunError(f"{loaded.name}: {fault}; use another model") from None
+            source = requests[error.sentence].source
+            raise self._no_translation(source, f"{fault}, not a finite number") from None
         return [
             [Candidate(self._text(part, hypothesis), hypothesis) for hypothesis in hypotheses]
             for part, hypotheses in zip(parts, lists, strict=True)
         ]
+
+    def _no_translation(self, source: Ids, fault: str) -> RunError:
+        text = self._loaded.vocabularies.src.decode(source)[:60]
+        return RunError(f"{self._loaded.name}: {fault}, for the text {text!r}; use another model")
 
     def _head_blocks(
         self, parts: Sequence[Part], lists: Sequence[Sequence[Candidate]]
@@ -197,7 +227,9 @@ class PartSearch:
         notes = attention_map.notes_on_coverage(tokens, candidates[0].hypothesis.attention_weights)
         numbers = self._loaded.source.notes_on_numbers
         notes += numbers(f"{part.head}{part.masked.text}{part.tail}", candidates[0].text)
-        if part.terms:
+        if part.left_out_rules:
+            notes.append(_GAVE_WAY + ", ".join(part.left_out_rules))
+        elif part.terms:
             notes.append(_UNPLACED + ", ".join({term.target: 0 for term in part.terms}))
         return Translation(n_best, tokens, notes=notes)
 

@@ -121,9 +121,11 @@ def _truncated(log_probs: Array, sampling: Sampling) -> Array:
     """Return the distribution [N, V] to draw from, in float64: temperature, top-k, then top-p.
 
     Top-p (Holtzman et al. 2020) keeps the smallest set of most probable tokens whose probability,
-    after temperature and top-k, is at least p. Of equally probable tokens the first are kept.
+    after temperature and top-k, is at least p. Of equally probable tokens the first are kept. From
+    a row in which no token is possible any token is drawn.
     """
     values = log_probs.astype(np.float64)
+    values[np.isneginf(values).all(axis=1)] = 0
     values = (values - values.max(axis=1, keepdims=True)) / sampling.temperature
     order = np.argsort(-values, axis=1, kind="stable")
     probs = np.exp(np.take_along_axis(values, order, 1))

@@ -82,7 +82,7 @@ class Beam(Strategy):
         tokens, parents = tokens.reshape(shape), parents.reshape(shape)
         if self._coverage is not None:
             self._coverage = self._coverage[strategies.rows_of(parents).ravel()]
-        first = best.scores[::groups, 0]
+        first = best.scores[:, 0].reshape(-1, groups).max(axis=1)  # of all groups
         return Selection(tokens, parents, log_probs.reshape(shape), first, done)
 
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002

@@ -117,6 +117,7 @@ class Slots:
         self.sources = np.ones(count, np.int64)  # source tokens, end-of-sentence included
         self.starts = np.zeros(count, np.int64)  # number of the first step
         self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
+        self.dead_ends = np.zeros(count, bool)  # rules left no next token to any hypothesis
 
     def begin(self, slots: Array, entering: Sequence[tuple[int, Request]], step: int) -> None:
         """Start sentences, given with their numbers, in slots."""
@@ -124,6 +125,7 @@ class Slots:
         self.limits[slots] = [sentence.limit for _, sentence in entering]
         self.sources[slots] = [len(sentence.source) + 1 for _, sentence in entering]
         self.lengths[slots], self.starts[slots] = 0, step
+        self.dead_ends[slots] = False
 
     def keep(self, slots: Array) -> None:
         """Drop all other slots and renumber these in the given order."""

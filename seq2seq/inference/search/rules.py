@@ -26,6 +26,7 @@ class NextTokens:
     def __init__(self, room: int, allowed: Array) -> None:
         """Take the number of tokens that may precede end-of-sentence, and which are allowed [V]."""
         self.room, self.allowed = room, allowed
+        self.reserved = 0  # tokens of the room for what other rules than phrases require
         self.is_bound = False  # by an incomplete prefix
         self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
         self.repeated: Tokens = ()  # forbidden, as they would complete an n-gram again
@@ -137,6 +138,10 @@ class KeepTokens(Rule):
     def mask(self, state: tuple[Ids, Request], choice: NextTokens) -> None:
         missing, sentence = state
         choice.forbid([token for token in self.ids if token not in missing])
+        phrases = sentence.lexical.phrases
+        if missing and phrases:
+            in_phrases = {token for phrase in phrases for token in phrase.tokens}
+            choice.reserved = sum(token not in in_phrases for token in missing)
         if missing and not choice.is_bound:
             choice.forbid([EOS_ID, *sentence.marks])
             if choice.room - sentence.lexical.total <= len(missing):
@@ -228,7 +233,8 @@ class RequirePhrases(Rule):
         advancing = list(lengths)
         missing = lexical.missing(progress)
         begun = any(token in self.kept_ids for ids, matched in missing for token in ids[:matched])
-        if begun or choice.room <= lexical.total - met:  # no token may be wasted
+        unmet = lexical.total - met
+        if begun or (unmet and choice.room <= unmet + choice.reserved):  # no token may be wasted
             advancing = [t for t in advancing if lexical.met(lexical.after(progress, t)) > met]
             choice.allow_only(())
         elif progress.closed:
@@ -246,6 +252,7 @@ class RuleStates:
     def __init__(self, rules: Sequence[Rule], options: SearchOptions, slots: Slots) -> None:
         self.rules, self.options, self.slots = rules, options, slots
         self._states: dict[int, list[_States | None]] = {}  # [K] by slot; None: no hypothesis
+        self.dead_ends = np.zeros(len(slots.limits), bool)  # at the last mask: no token remains
 
     def begin(self, slot: int, sentence: Request) -> None:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
@@ -298,6 +305,7 @@ class RuleStates:
         ends = np.zeros(len(limits), np.int8)
         ends[(lengths < max(1, self.options.min_length)) & (limits > 0)] = MAY_NOT_END
         ends[(lengths >= limits - 1) & (lengths > 0)] = MUST_END
+        self.dead_ends = np.zeros(len(limits), bool)
         if not self._states:
             return Mask(ends)
         allowed = np.ones(step.values.shape[1], bool)
@@ -310,6 +318,7 @@ class RuleStates:
             remaining = [choice.remaining() for choice in of_slot.values()]
             if not np.any(remaining):  # but by forbidden words and n-grams
                 remaining = [choice.allowed for choice in of_slot.values()]
+            self.dead_ends[slot] = not np.any(remaining)
             choices |= of_slot
             forbidden += remaining
         rows = [row for row, choice in choices.items() for _ in choice.scaled]

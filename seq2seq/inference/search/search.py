@@ -43,8 +43,9 @@ def search(
     leaves no room. No n-gram of `no_repeat_ngram` tokens occurs twice, except in a prefix.
     Hypotheses contain the phrases of `lexical`, which raises the limit if they need more room, and
     which only a prefix overrides. With sampling, there are as many hypotheses as samples, in the
-    order in which they were drawn. `on_found` is called with the number of each request whose
-    search has ended. Raises NonFiniteError if the log-probabilities of a sentence are not finite.
+    order in which they were drawn. Where the rules together leave no next token, there are none.
+    `on_found` is called with the number of each request whose search has ended. Raises
+    NonFiniteError if the log-probabilities of a sentence are not finite.
     """
     samples = options.sampling.samples if options.sampling else 1
     sentences = [
@@ -190,7 +191,8 @@ class _Batch:
         busy = slots.limits > 0
         slots.lengths += busy
         choice = self.strategy.choose(step, self.rules)
-        self._check_finite(choice.best, busy)
+        dead_ends = self.rules.dead_ends & busy
+        self._check_finite(choice.best, busy & ~dead_ends)
         attention = step.attention if self.options.return_attention else None
         self.trail.append(choice, attention)
         self.ids, self.rows = choice.tokens.ravel(), step.rows
@@ -199,14 +201,16 @@ class _Batch:
         else:
             self.rows = self.engine.select(self.rows, rows_of(choice.parents).ravel())
             self.rules.advance(choice.tokens, choice.parents, choice.log_probs)
-        done = choice.done & busy
+        done = choice.done & busy | dead_ends
+        slots.dead_ends |= dead_ends
         slots.ends[done], slots.limits[done] = self.trail.end, 0
         self.rules.end(np.flatnonzero(done).tolist())
 
     def _check_finite(self, values: Array, busy: Array) -> None:
         """Raise NonFiniteError if the best value of a slot [B] that holds a sentence is not finite.
 
-        No comparison orders nan, and a sentence without a possible token would never end.
+        No comparison orders nan, and a sentence without a possible token would never end, unless
+        rules left none.
         """
         undefined = busy & ~np.isfinite(values)
         if undefined.any():

@@ -154,7 +154,11 @@ class Greedy(Strategy):
         starts, ends = self.slots.starts[slots], self.slots.ends[slots]
         norms = length_penalty(ends - starts, self.options.length_penalty)
         columns = zip(slots, starts.tolist(), ends.tolist(), norms.tolist(), strict=True)
-        return [[self._hypothesis(*column)] for column in columns]
+        dead_ends = self.slots.dead_ends[slots]
+        return [
+            [] if is_dead_end else [self._hypothesis(*column)]
+            for column, is_dead_end in zip(columns, dead_ends, strict=True)
+        ]
 
     def _hypothesis(self, slot: int, start: int, end: int, norm: float) -> Hypothesis:
         ids = self.trail.path("tokens", slot, start, end)
