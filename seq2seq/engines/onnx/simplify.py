@@ -126,10 +126,13 @@ def _joinable(graph: Graph, node: NodeProto, uses: dict[str, int], types: Types)
 def _separate_rows(graph: Graph) -> None:
     """Replace operators whose rounding depends on where a value is in a tensor.
 
-    ONNX Runtime computes logarithms and sums in vectors and rounds the rest of a tensor in another
-    way. The sum of one summand's logarithm and sums over multiples of _BLOCK are exceptions.
+    ONNX Runtime computes logarithms, sums and, on ARM, exponentials and reciprocals in vectors, and
+    rounds the rest of a tensor in another way. The sum of one summand's logarithm, sums and
+    exponentials of rows whose width is a multiple of _BLOCK, and quotients are exceptions.
     """
     types, last = types_of(graph), graph.weight(np.array([-1]))
+    first, pads = graph.weight(np.array(0)), graph.weight(np.array([0, _BLOCK - 1]))
+    one = graph.weight(np.float32(1))
 
     def logarithm(node: NodeProto) -> list[NodeProto]:
         summand = graph.fresh("summand")
@@ -150,5 +153,24 @@ def _separate_rows(graph: Graph) -> None:
         node.input[0], pads = graph.fresh("padded"), graph.weight(np.array([0, -width % _BLOCK]))
         return [make("Pad", [source, pads, "", last], node.input[:1]), node]
 
+    def exponential(node: NodeProto) -> list[NodeProto]:
+        """Give each value a row of its own, but for rows of sources, which search pads."""
+        source = node.input[0]
+        rank = rank_of(types, source)
+        if rank is None or (rank > 1 and not types[source].shape.dim[-1].dim_value):
+            return [node]
+        alone, row, powers = (graph.fresh(name) for name in ("alone", "row", "powers"))
+        return [
+            make("Unsqueeze", [source, last], [alone]),
+            make("Pad", [alone, pads, "", last], [row]),
+            make("Exp", [row], [powers]),
+            make("Gather", [powers, first], node.output, axis=-1),
+        ]
+
+    def quotient(node: NodeProto) -> list[NodeProto]:
+        return [make("Div", [one, node.input[0]], node.output)]
+
     graph.replace("Log", logarithm)
+    graph.replace("Reciprocal", quotient)
+    graph.replace("Exp", exponential)
     graph.replace("ReduceSum", padded_sum)
