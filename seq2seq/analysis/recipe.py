@@ -290,7 +290,7 @@ def _header(path: Path, data: DataConfig, recipe: Recipe) -> Iterator[str]:
         f"{data.src_lang} to {data.tgt_lang}, chosen by seq2seq init for {recipe.pairs:,} pairs: "
         f"{recipe.epochs:.1f} epochs of {counted(cost.steps_per_epoch, 'step')}, about "
         f"{duration(recipe.seconds)} at {cost.tokens_per_second:,.0f} target tokens/s "
-        f"on {cost.device}."
+        f"on {cost.hardware}."
     )
     commands = (
         f"  seq2seq check {shlex.quote(str(path))}",

@@ -3,6 +3,7 @@
 import argparse
 import gc
 import math
+import os
 import shlex
 import signal
 import threading
@@ -111,6 +112,20 @@ def add_json_report(parser: argparse.ArgumentParser) -> None:
 def add_device(parser: argparse.ArgumentParser) -> None:
     text = "auto, cpu, cuda, cuda:N or mps (default: auto)"
     parser.add_argument("--device", default="auto", metavar="DEVICE", help=text)
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    text = "CPU threads (default: one or all, whichever is faster at the start)"
+    parser.add_argument("--threads", type=count, metavar="N", help=text)
+
+
+def set_threads(number: int | None) -> None:
+    """Set the number of CPU threads of this process and its children, as OMP_NUM_THREADS does.
+
+    Has to be called before torch is imported.
+    """
+    if number is not None:
+        os.environ["OMP_NUM_THREADS"] = str(number)
 
 
 def count(text: str, least: int = 1) -> int:

@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_init_from(parser)
     arguments.add_json_report(parser)
     arguments.add_device(parser)
+    arguments.add_threads(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,6 +23,7 @@ def run(options: argparse.Namespace) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
     runs = [config.run_dir, *([options.init_from] if options.init_from else [])]
     check_output(options.json, options.config, *config.data.paths(), runs=runs)
+    arguments.set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.analysis.check.check import check
 

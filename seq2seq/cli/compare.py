@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
     arguments.add_device(parser)
+    arguments.add_threads(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     configs = [Path(word) for word in options.overrides if not arguments.is_override(word)]
     if not configs:
         raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
+    arguments.set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.analysis.compare.compare import compare
         from seq2seq.analysis.compare.results import write_figures

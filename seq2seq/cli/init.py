@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "time for training (default: as long as the text is worth)"
     parser.add_argument("--minutes", type=arguments.positive, metavar="N", help=text)
     arguments.add_device(parser)
+    arguments.add_threads(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
@@ -67,6 +68,7 @@ def run(options: argparse.Namespace) -> int:
     inputs = [path for files in texts.values() for path in files.paths.values()]
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
+    arguments.set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.analysis.recipe import choose, measure_text
         from seq2seq.runtime.device import choose_device
@@ -142,6 +144,6 @@ def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
     cost, name = recipe.cost, shlex.quote(str(path))
     model = f"{recipe.sections['model']['decoder']} decoder, {cost.parameters:,} parameters"
     time = f"{recipe.epochs:.1f} epochs in about {duration(recipe.seconds)}"
-    speed = f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.device}"
+    speed = f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.hardware}"
     say(f"{path}: {model}, {time} ({speed})")
     say(f"Check it:  seq2seq check {name}\nTrain:     seq2seq train {name}")

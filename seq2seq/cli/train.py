@@ -23,10 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     existing.add_argument("--overwrite", action="store_true", help="replace the run in run_dir")
     arguments.add_init_from(parser)
     arguments.add_device(parser)
+    arguments.add_threads(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
+    arguments.set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.training.loop import Interrupted, train
 

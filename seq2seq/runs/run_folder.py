@@ -152,6 +152,7 @@ class Counters:
     metrics_lines: int = 0  # lines of metrics.jsonl at the last save, and their SHA-256;
     metrics_checksum: str = ""
     precision: str = ""  # float32, bf16 or fp16
+    threads: int = 0  # on a CPU; 0: not recorded
     seconds: float = 0.0  # trained at the last save
 
 

@@ -83,6 +83,11 @@ def resolve_precision(name: str, device: torch.device) -> str:
     return "bf16" if faster else "float32"
 
 
+def emulates(precision: str, device: torch.device) -> bool:
+    """Return whether products of a precision take longer than those of float32 on this CPU."""
+    return device.type == "cpu" and precision == "bf16" and _bf16_time() > 1
+
+
 @cache
 def _bf16_time() -> float:
     """Return how many times as long as a float32 product one of bf16 takes on this CPU.

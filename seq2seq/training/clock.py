@@ -21,6 +21,7 @@ class Clock:
         self._process_began = self._window = time.monotonic()
         self._tokens = 0
         self.steps = 0  # counted by this process
+        self.best_speed = 0.0  # target tokens per second, of all that were asked for
 
     @property
     def seconds(self) -> float:
@@ -53,6 +54,7 @@ class Clock:
         now = time.monotonic()
         speed = self._tokens / max(now - self._window, 1e-9)
         self._window, self._tokens = now, 0
+        self.best_speed = max(self.best_speed, speed)
         return speed
 
 

@@ -30,6 +30,7 @@ from seq2seq.training.reporting import Reporter, RunReporter
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 from seq2seq.training.stopping import StopSync, met_limit, stop_signals
+from seq2seq.training.threads import restored_threads
 from seq2seq.training.validation import best_note, validate
 
 
@@ -55,7 +56,7 @@ def train(  # noqa: PLR0913
         load = "config = load_config('my-run.yaml')"
         raise TypeError(f"config: must be a Config, not {config!r:.60}; write {load}")
     init_from, callbacks = None if init_from is None else Path(init_from), [*callbacks]
-    with nullcontext() if quiet else console(), process_group() as group:
+    with nullcontext() if quiet else console(), process_group() as group, restored_threads():
         chosen = choose_device(group.device_for(str(device)))
         with deterministic(chosen):  # set before CUDA starts
             group.use_device(chosen)
@@ -242,6 +243,8 @@ def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: flo
     reporter.log_step(
         progress.step, f"epoch {progress.epoch + 1}, {losses}, {speed:,.0f} tok/s{left}"
     )
+    if progress.threads > 1 and (slow := session.slowness.note(speed, clock.best_speed)):
+        reporter.log(f"note: step {progress.step}: {slow}")
     return figures.get("train_loss")
 
 

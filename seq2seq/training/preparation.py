@@ -15,7 +15,7 @@ from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import LoadedRun, read_warm_start, start_note
 from seq2seq.runs.training_state import OpenFolder, TrainingState, read_state, recorded_source
 from seq2seq.runtime.console import counted, processor
-from seq2seq.runtime.device import trim_memory
+from seq2seq.runtime.device import emulates, trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.training.session import (
@@ -24,6 +24,12 @@ from seq2seq.training.session import (
     new_session,
     restore,
     session_data,
+)
+from seq2seq.training.threads import settle_threads
+
+_EMULATED = (
+    "warning: the run has bf16 products, which this processor only emulates, many times as slowly; "
+    "resume it on one that has them, or start another with training.precision=float32"
 )
 
 
@@ -45,12 +51,14 @@ def prepare(
     session = new_session(config, device, data, start)
     session.group, session.lock = group, folder.lock
     session.verify_lock()
+    threads = settle_threads(session) if state is None else list[str]()
     if state is None:
         run_folder.clear(config.run_dir)
         checkpoint.create_run(config.run_dir, config, data.vocabularies)
         session.save_state()  # from here on, a resumed run always finds a state
     repairs = [] if state is None else _reopen(session, state)
-    notes = [*_describe(session, source.blank), *source.notes, *repairs]
+    threads += [] if state is None else settle_threads(session)
+    notes = [*_describe(session, source.blank), *threads, *source.notes, *repairs]
     notes += [] if start is None else [start_note(start, config)]
     valid = data.valid
     suspicions = (
@@ -110,7 +118,10 @@ def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
     layout.remove_snapshots(folder, after=session.progress.step)
     run_folder.remove_parts(folder)
     checkpoint.update_config(folder, session.config)
-    return [*repairs, problem] if problem else repairs
+    repairs += [problem] if problem else []
+    if emulates(session.progress.precision, session.device):
+        repairs.append(_EMULATED)
+    return repairs
 
 
 def join_run(config: Config, device: torch.device, group: ProcessGroup) -> TrainingSession:

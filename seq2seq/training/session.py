@@ -48,6 +48,23 @@ class SessionData(NamedTuple):
         return self._replace(limit=limit.joined(self.limit), source=in_use, joined=joined)
 
 
+class Slowness:
+    """Notes, once, that several threads have become slow, as when another program needs a core."""
+
+    SHARE = 1 / 3  # of the best speed
+
+    def __init__(self) -> None:
+        self._is_noted = False
+
+    def note(self, speed: float, best: float) -> str | None:
+        """Return a note if a speed is far below the best one for the first time."""
+        if self._is_noted or speed >= self.SHARE * best:
+            return None
+        self._is_noted = True
+        text = "less than a third of the speed before; if other programs keep the processor busy"
+        return f"{text}, stop and resume with OMP_NUM_THREADS=1 (last digits will differ)"
+
+
 @dataclass
 class TrainingSession:
     """The objects that training works on; a roll back replaces `progress`."""
@@ -62,6 +79,7 @@ class TrainingSession:
     group: process_group.ProcessGroup = process_group.SINGLE_PROCESS
     lock: locks.FolderLock | None = None  # on the run folder, in the process that writes there
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
+    slowness: Slowness = field(default_factory=Slowness)
 
     def tensors(self) -> StateTensors:
         """Return the tensors that a training state records."""

@@ -51,9 +51,7 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     """
     settings, step = session.config.training, session.progress.step
     tokens = sum(batch.tokens for batch in batches)
-    divisor = tokens if session.group.size == 1 else _divisor_of_all_ranks(session)
-    with tensor_cores_for_lstm(session.device, session.progress.precision):
-        sums, max_positions = in_halves(session, batches, partial(_backward, session, divisor))
+    sums, max_positions = compute_gradient(session, batches)
     sums, all_tokens = _sum_over_ranks(session, sums, sums.new_full((), tokens))
     rates: tuple[float, float] | Tensor = rate, averaging_rate(settings.average, step)
     if session.is_static:
@@ -64,6 +62,17 @@ def train_step(session: TrainingSession, batches: Sequence[Batch], rate: float) 
     if session.device.type == "cpu" and step % _TRIM_EVERY == 0:
         trim_memory()
     return StepResult(tokens, losses, skipped, max_positions)
+
+
+def compute_gradient(session: TrainingSession, batches: Sequence[Batch]) -> tuple[Tensor, int]:
+    """Set the gradient of this rank's batches; return their losses [2], and the limit in halves.
+
+    Raises TrainingFailed if memory does not suffice for one pair.
+    """
+    tokens = sum(batch.tokens for batch in batches)
+    divisor = tokens if session.group.size == 1 else _divisor_of_all_ranks(session)
+    with tensor_cores_for_lstm(session.device, session.progress.precision):
+        return in_halves(session, batches, partial(_backward, session, divisor))
 
 
 def _update(

@@ -202,7 +202,7 @@ def _table_of_cost(settings: TrainingConfig, cost: Forecast) -> str:
         peak = f"{size(cost.peak_bytes)} peak {where}, measured with the widest batch; training"
         peak += " may need up to half as much again"
     state = f"{size(cost.state_bytes)} for weights, gradients, averages and optimizer moments"
-    speed = f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.device}"
+    speed = f"{cost.tokens_per_second:,.0f} target tokens/s on {cost.hardware}"
     epoch = f"{counted(cost.steps_per_epoch, 'step')}, {duration(cost.epoch_seconds)} at {speed}"
     epoch += f" (from {cost.measured_steps} measured steps, without validation)"
     rows = [

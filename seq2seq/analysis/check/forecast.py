@@ -12,7 +12,7 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EpochOrder
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import count_parameters, named_weights
-from seq2seq.runtime.console import duration
+from seq2seq.runtime.console import counted, duration
 from seq2seq.runtime.device import peak_memory, synchronize, total_memory
 from seq2seq.training.batches import own_batches
 from seq2seq.training.diagnosis import FEW_STEPS
@@ -20,6 +20,7 @@ from seq2seq.training.optimizer import learning_rate
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import train_step
 from seq2seq.training.stopping import last_step_of, raise_limits
+from seq2seq.training.threads import restored_threads, settle_threads
 
 WARM_UP_STEPS = 3  # not measured
 MIN_STEPS, MAX_STEPS = 5, 40
@@ -40,6 +41,12 @@ class Forecast(NamedTuple):
     measured_steps: int
     tokens_per_second: float  # target tokens
     epoch_seconds: float  # validation excluded
+    threads: int = 0  # on a CPU
+
+    @property
+    def hardware(self) -> str:
+        """Return the device, with the number of threads on a CPU."""
+        return f"{self.device} ({counted(self.threads, 'thread')})" if self.threads else self.device
 
     @property
     def all_seconds(self) -> float | None:
@@ -51,8 +58,15 @@ class Forecast(NamedTuple):
 def forecast(session: TrainingSession) -> Forecast:
     """Extrapolate the target tokens of some steps, the widest batch first, to an epoch.
 
-    Changes the weights of `session`. Raises RunError if not even a single pair fits into memory.
+    Has the number of threads that training would choose. Changes the weights of `session`. Raises
+    RunError if not even a single pair fits into memory.
     """
+    with restored_threads():
+        settle_threads(session)
+        return _forecast(session)
+
+
+def _forecast(session: TrainingSession) -> Forecast:
     settings = session.config.training
     pairs = session.data.train
 
@@ -84,6 +98,7 @@ def forecast(session: TrainingSession) -> Forecast:
         count,
         tokens / seconds,
         epoch_tokens * seconds / tokens,
+        session.progress.threads if session.device.type == "cpu" else 0,
     )
 
 

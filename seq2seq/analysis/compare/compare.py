@@ -119,6 +119,17 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
 
 def _train_all(plan: Plan, states: dict[Path, SavedProgress], device: str) -> dict[Path, str]:
     """Train the runs that are not finished; remove their old states. Returns why runs failed."""
+    untrained = [c for c in plan.run_configs() if not _is_trained(c, states.get(c.run_dir))]
+    if not untrained:
+        return _train_each(plan, states, device)
+    from seq2seq.training.threads import same_threads
+
+    recorded = [state.counters.threads for state in states.values()]
+    with same_threads(next(filter(None, recorded), 0)):  # results that are compared
+        return _train_each(plan, states, device)
+
+
+def _train_each(plan: Plan, states: dict[Path, SavedProgress], device: str) -> dict[Path, str]:
     configs, failures = plan.run_configs(), dict[Path, str]()
     for number, config in enumerate(configs, start=1):
         if _is_trained(config, states.get(config.run_dir)):

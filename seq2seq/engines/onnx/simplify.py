@@ -132,7 +132,7 @@ def _separate_rows(graph: Graph) -> None:
     """
     types, last = types_of(graph), graph.weight(np.array([-1]))
     first, pads = graph.weight(np.array(0)), graph.weight(np.array([0, _BLOCK - 1]))
-    one = graph.weight(np.float32(1))
+    one = graph.weight(np.array(1, np.float32))
 
     def logarithm(node: NodeProto) -> list[NodeProto]:
         summand = graph.fresh("summand")
