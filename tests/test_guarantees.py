@@ -138,6 +138,11 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_hostile.py::test_training_with_overwrite_does_not_write_through_links",
         "cli/test_hostile.py::test_no_module_executes_what_it_reads",
     ),
+    "no score outside of the package is imported or called because a file names it": (
+        "cli/test_foreign_scores.py::test_what_a_stranger_names_is_neither_imported_nor_called",
+        "cli/test_foreign_scores.py::test_every_command_refuses_a_score_that_only_a_file_names",
+        "cli/test_foreign_scores.py::test_no_class_of_torch_is_taken_for_a_score",
+    ),
     "downloads are checked by hash, and stay in their folder; no network otherwise": (
         "data/test_public_corpora.py::test_wrong_content_is_not_kept",
         "data/test_public_corpora.py::test_hostile_member_names_are_not_extracted",

@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_init_from(parser)
     arguments.add_json_report(parser)
     arguments.add_device(parser)
+    arguments.add_scores(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -39,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_beam(parser)
     arguments.add_lowercase(parser)
     arguments.add_device(parser)
+    arguments.add_scores(parser)
 
 
 def run(options: argparse.Namespace) -> int:
