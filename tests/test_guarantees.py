@@ -212,6 +212,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "serving/test_access.py::test_a_client_that_disconnects_is_dropped",
         "serving/test_connection.py::test_those_that_wait_longest_make_room_for_others",
         "serving/test_connection.py::test_a_client_that_closes_both_sides_is_noticed",
+        "serving/test_forms.py::test_work_is_in_proportion_to_the_size_or_bounded",
+        "serving/test_forms.py::test_forms_without_a_token_keep_no_one_from_translating",
         "serving/test_serve_command.py::test_accepted_requests_complete_after_a_signal",
     ),
     "a server is reached only from this machine, and its page executes no text": (
