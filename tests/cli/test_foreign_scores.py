@@ -26,7 +26,13 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.external_score import UntrustedScore, external_score
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.model.trusted_scores import VARIABLE, trusted_scores
-from seq2seq.runs.checkpoint import create_run, new_model, save_weights, weights_header
+from seq2seq.runs.checkpoint import (
+    create_run,
+    new_model,
+    save_weights,
+    update_config,
+    weights_header,
+)
 from seq2seq.runs.layout import BEST, ENGINE
 from seq2seq.runs.run_config import provenance_of
 from seq2seq.runtime.errors import UserError
@@ -251,6 +257,19 @@ def test_a_report_without_its_score_has_no_translations(
     assert main(["report", str(run)]) == 0
     note = f"note: no scores: model.score: evil:X {REFUSAL} trust it, add --score evil:X\n"
     assert note in capsys.readouterr().err
+    assert not evil.exists()
+
+
+def test_a_score_that_the_weights_alone_name_is_not_imported(
+    evil: Path,
+    small_corpus: Path,
+    tiny_vocabularies: Vocabularies,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run = strangers_run(load_config(small_corpus, ["model.score=evil:X"]), tiny_vocabularies)
+    update_config(run, load_config(small_corpus))
+    assert main(["translate", "-m", str(run), "ba"]) == 2
+    assert "trained with other values: model.score.name: evil:X -> " in capsys.readouterr().err
     assert not evil.exists()
 
 
