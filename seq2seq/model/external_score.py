@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.model.attention import ScoreFunction
-from seq2seq.model.trusted_scores import imported_object, named_object
+from seq2seq.model.trusted_scores import imported_object, is_trusted, trusted_object
 
 _BATCH, _BEAM, _LENGTH = 2, 3, 5  # sizes of the trial call
 
@@ -72,15 +72,18 @@ def _score_class(name: str) -> type[nn.Module]:
 
     It is examined before it is called: a stranger chooses the name and the sizes.
     """
+    if not is_trusted(name):
+        kind = imported_object(name)
+        if not _is_score_class(kind):
+            raise UntrustedScore(name)
+        return cast(type[nn.Module], kind)
     try:
-        kind = named_object(name)
+        kind = trusted_object(name)
     except (Exception, SystemExit) as error:  # whatever the module does when it is imported
         remedy = "install it, or put its folder on PYTHONPATH"
         raise ScoreError(f"{name} cannot be imported ({_described(error)}); {remedy}") from error
-    refusal = UntrustedScore(name) if kind is None else _misfit(name)
-    kind = imported_object(name) if kind is None else kind
     if not _is_score_class(kind):
-        raise refusal
+        raise _misfit(name)
     return cast(type[nn.Module], kind)
 
 

@@ -51,19 +51,21 @@ def is_score_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-def named_object(name: str) -> object | None:
-    """Import and return what the user names, by a context or the environment; None for others.
+def is_trusted(name: str) -> bool:
+    """Return whether the user names a score, by a context or the environment."""
+    return name in _trusted.get() or name in os.environ.get(VARIABLE, "").split()
+
+
+def trusted_object(name: str) -> object:
+    """Return the class that was given for a name, or import it.
 
     Raises whatever its module raises when it is imported.
     """
-    trusted = _trusted.get()
-    if (given := trusted.get(name)) is not None:
+    if (given := _trusted.get().get(name)) is not None:
         return given
-    if name not in trusted and name not in os.environ.get(VARIABLE, "").split():
-        return None
     module, _, attribute = name.partition(":")
-    named: object = getattr(import_module(module), attribute)
-    return named
+    found: object = getattr(import_module(module), attribute)
+    return found
 
 
 def imported_object(name: str) -> object | None:
