@@ -13,7 +13,7 @@ RUN pip install --no-cache-dir --no-deps /wheels/*.whl \
     && pip install --no-cache-dir --constraint /tmp/requirements.lock \
        numpy onnx onnxruntime protobuf sentencepiece \
        pydantic pyyaml safetensors \
-       fastapi h11 jinja2 uvicorn uvloop \
+       fastapi h11 jinja2 python-multipart uvicorn uvloop \
     && useradd --system --no-create-home --uid 10001 seq2seq
 USER 10001
 ENV SEQ2SEQ_HOST=0.0.0.0 SEQ2SEQ_MODEL=/model OMP_NUM_THREADS=1

@@ -138,6 +138,11 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "cli/test_hostile.py::test_training_with_overwrite_does_not_write_through_links",
         "cli/test_hostile.py::test_no_module_executes_what_it_reads",
     ),
+    "no score outside of the package is imported or called because a file names it": (
+        "cli/test_foreign_scores.py::test_what_a_stranger_names_is_neither_imported_nor_called",
+        "cli/test_foreign_scores.py::test_every_command_refuses_a_score_that_only_a_file_names",
+        "cli/test_foreign_scores.py::test_no_class_of_torch_is_taken_for_a_score",
+    ),
     "downloads are checked by hash, and stay in their folder; no network otherwise": (
         "data/test_public_corpora.py::test_wrong_content_is_not_kept",
         "data/test_public_corpora.py::test_hostile_member_names_are_not_extracted",
@@ -207,6 +212,8 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "serving/test_access.py::test_a_client_that_disconnects_is_dropped",
         "serving/test_connection.py::test_those_that_wait_longest_make_room_for_others",
         "serving/test_connection.py::test_a_client_that_closes_both_sides_is_noticed",
+        "serving/test_forms.py::test_work_is_in_proportion_to_the_size_or_bounded",
+        "serving/test_forms.py::test_forms_without_a_token_keep_no_one_from_translating",
         "serving/test_serve_command.py::test_accepted_requests_complete_after_a_signal",
     ),
     "a server is reached only from this machine, and its page executes no text": (

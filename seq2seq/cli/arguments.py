@@ -4,6 +4,7 @@ import argparse
 import gc
 import math
 import os
+import re
 import shlex
 import signal
 import threading
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
+from seq2seq.model.trusted_scores import is_score_name
 from seq2seq.runtime import console, process_group
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table
@@ -34,12 +36,18 @@ _OPTIONS = {  # by arguments with another name
     "output": "-o",
     "sampling": "--sample",
     "samples": "--sample",
+    "scores": "--score",
 }
 
 
 def option(name: str, value: object = None) -> str:
-    """Spell an argument of a Python function as an option, with its value unless it is a flag."""
+    """Spell an argument of a Python function as an option, with its value unless it is a flag.
+
+    An option is repeated for the values of a list.
+    """
     text = _OPTIONS.get(name) or f"--{name.replace('_', '-')}"
+    if isinstance(value, list):
+        return " ".join(f"{text} {entry}" for entry in value)
     return text if value is None or value is True else f"{text} {value}"
 
 
@@ -89,6 +97,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     text = "float16 weights and states: faster on a CUDA GPU, nearly identical output"
     choice.add_argument("--float16", action="store_true", help=text)
     add_device(parser)
+    add_scores(parser)
     parser.set_defaults(decoding=[])
     text = "decoding.KEY=VALUE arguments override keys of the config's decoding section."
     parser.epilog = f"{parser.epilog or ''}\n\n{text}".strip()
@@ -98,6 +107,37 @@ def model_options(options: argparse.Namespace) -> "ModelOptions":
     from seq2seq.inference.loading import ModelOptions
 
     return ModelOptions(options.device, options.int8, options.float16, options.decoding)
+
+
+def add_scores(parser: argparse.ArgumentParser) -> None:
+    """Accept the names of scores outside of the package, which are trusted: see `named_scores`."""
+    text = "attention score outside of seq2seq that may be imported; repeat for more"
+    parser.add_argument(
+        "--score",
+        action="append",
+        type=_score_name,
+        default=[],
+        dest="scores",
+        metavar="MODULE:CLASS",
+        help=text,
+    )
+
+
+def _score_name(text: str) -> str:
+    if not is_score_name(text):
+        form = "must have the form package.module:Class, such as my_scores:Cosine"
+        raise argparse.ArgumentTypeError(f"{form}, not {text!r}")
+    return text
+
+
+def named_scores(options: argparse.Namespace) -> list[str]:
+    """Return the scores outside of the package that options and overrides name."""
+    named = list(getattr(options, "scores", ()))
+    for word in getattr(options, "overrides", ()):
+        key, _, value = word.partition("=")
+        if is_override(word) and key.strip() in ("model", "model.score", "model.score.name"):
+            named += [text for text in re.findall(r"[\w.]+:\w+", value) if is_score_name(text)]
+    return named
 
 
 def add_lowercase(parser: argparse.ArgumentParser) -> None:

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--last", type=arguments.count, metavar="N", help=text)
     parser.add_argument("--overwrite", action="store_true", help="replace the run in FOLDER")
     arguments.add_device(parser)
+    arguments.add_scores(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_json_report(parser)
     arguments.add_device(parser)
     arguments.add_threads(parser)
+    arguments.add_scores(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -40,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_lowercase(parser)
     arguments.add_device(parser)
     arguments.add_threads(parser)
+    arguments.add_scores(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output_folder(parser, "folder to write", required=True)
     text = "int8 weights: a quarter of the size, faster, nearly identical output"
     parser.add_argument("--int8", action="store_true", help=text)
+    arguments.add_scores(parser)
 
 
 def run(options: argparse.Namespace) -> int:

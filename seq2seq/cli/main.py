@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 
-from seq2seq.cli.arguments import option
+from seq2seq.cli.arguments import named_scores, option
 from seq2seq.cli.parser import COMMANDS, parse
+from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import console, logger
 from seq2seq.runtime.process_group import reports_errors
@@ -38,7 +39,8 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         options = parse(arguments)
         options.call = main  # for commands that run others
-        code: int = options.run(options)
+        with trusted_scores(named_scores(options)):
+            code: int = options.run(options)
         sys.stdout.flush()
         return code
     except errors.ReportedError as error:

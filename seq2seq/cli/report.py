@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=("valid", "test"), help=text)
     arguments.add_beam(parser)
     arguments.add_device(parser)
+    arguments.add_scores(parser)
 
 
 def run(options: argparse.Namespace) -> int:

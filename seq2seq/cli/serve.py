@@ -91,9 +91,9 @@ def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    for module in ("fastapi", "jinja2", "uvicorn"):
+    for module in ("fastapi", "jinja2", "python_multipart", "uvicorn"):
         if find_spec(module) is None:
-            raise not_installed(f"serve needs {module}", "serve")
+            raise not_installed(f"serve needs {module.replace('_', '-')}", "serve")
     for name, values in options.lists.items():
         setattr(options, name, getattr(options, name) or values)
     if options.max_queue < options.max_lines:

@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_init_from(parser)
     arguments.add_device(parser)
     arguments.add_threads(parser)
+    arguments.add_scores(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,9 +43,12 @@ def run(options: argparse.Namespace) -> int:
             logger.info(f"Resume with: {start} {shlex.join([*words, '--resume'])}")
         raise
     if is_main_process():
-        name = shlex.quote(str(run_dir))
-        logger.info(f"Translate:  seq2seq translate -m {name} -i FILE")
+        name, score = shlex.quote(str(run_dir)), config.model.score
+        named = ""
+        if score is not None and score.is_external:
+            named = f" {arguments.option('scores', [score.name])}"
+        logger.info(f"Translate:  seq2seq translate -m {name} -i FILE{named}")
         if config.data.test is not None:
-            logger.info(f"Evaluate:   seq2seq evaluate -m {name}")
-        logger.info(f"Report:     seq2seq report {name}")
+            logger.info(f"Evaluate:   seq2seq evaluate -m {name}{named}")
+        logger.info(f"Report:     seq2seq report {name}{named}")
     return 0

@@ -16,6 +16,7 @@ from seq2seq.data.joined_profile import joined
 from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.engine import Engine, GraphFiles
+from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runs import engine_folder, layout
 from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
@@ -36,6 +37,7 @@ class ModelOptions:
     int8: bool = False
     float16: bool = False
     overrides: Iterable[str] = ()  # in the config's section `decoding`
+    scores: Iterable[str | type] = ()  # outside of the package, that may be imported
 
 
 DEFAULT_OPTIONS = ModelOptions()
@@ -74,7 +76,8 @@ class LoadedModel:
         else:
             with _needs_train(paths[0]):
                 from seq2seq.runs import graphs  # noqa: F401
-            parts = (_stored(paths, options) if on_cpu else None) or _by_torch(paths, options)
+            with trusted_scores(options.scores):
+                parts = (_stored(paths, options) if on_cpu else None) or _by_torch(paths, options)
         return cls(**{"device": "cpu", "name": ", ".join(map(str, paths)), **parts})
 
     def __repr__(self) -> str:

@@ -50,16 +50,19 @@ class Translator(loading.LoadedModel):
         int8: bool = False,
         overrides: Iterable[str] = (),
         float16: bool = False,
+        scores: Iterable[str | type] = (),
     ) -> Self:
         """Load a run folder or an exported one, on a CPU without torch; several are an ensemble.
 
         `int8` quantizes weights on a CPU, and `float16` rounds weights and states on a CUDA GPU:
         both are faster. Overrides of the config's `decoding` section are such as
         "decoding.length_penalty=0.6". An ensemble uses the `decoding` section and the length limits
-        of its first run. Raises UserError if the runs do not fit together, or the device does not
-        compute in the precision.
+        of its first run. `scores` are attention scores outside of the package, by class or by name
+        ("my_scores:Cosine"), which runs may use; others are not imported. Raises UserError if the
+        runs do not fit together, or the device does not compute in the precision.
         """
-        return cls.load_with(runs, loading.ModelOptions(device, int8, float16, overrides))
+        options = loading.ModelOptions(device, int8, float16, overrides, scores)
+        return cls.load_with(runs, options)
 
     def beam_size(self, requested: int | None, n_best: int) -> int:
         """Return the requested beam size or the config's; raises UserError if below `n_best`."""

@@ -16,7 +16,7 @@ from seq2seq.data.source_profile import LengthLimit
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.builder import build_model, check_score
-from seq2seq.model.external_score import ScoreError
+from seq2seq.model.external_score import ScoreError, UntrustedScore
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import layout, run_config, tensor_file
 from seq2seq.runs.run_config import Header, StoredRun
@@ -114,6 +114,9 @@ def check_score_class(config: Config) -> None:
 def _score_errors() -> Iterator[None]:
     try:
         yield
+    except UntrustedScore as error:
+        remedy = f"if you trust it, add {errors.argument('scores', [error.name])}"
+        raise errors.UserError(f"model.score: {error}; {remedy}") from None
     except ScoreError as error:
         raise errors.UserError(f"model.score: {error}") from None
 

@@ -87,7 +87,10 @@ class Access:
             if hmac.compare_digest(token.encode(), expected.encode()):
                 request.state.client = client.name
                 return client
-        text = "the token is missing or wrong; send the header Authorization: Bearer TOKEN"
+        text = (
+            "the token is missing or wrong; send the header Authorization: Bearer TOKEN, "
+            "or the field api_key of LibreTranslate's API"
+        )
         raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
 
     def accepts_page(self, headers: Headers) -> bool:

@@ -2,25 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
-from email import message_from_bytes
-from email.policy import HTTP
+from functools import partial
 from typing import Annotated
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field
 
 from seq2seq.data.languages import language_name
 from seq2seq.runtime.file_types import DocumentFormat
+from seq2seq.serving import forms
 from seq2seq.serving import service as requests
 from seq2seq.serving.access import RESPONSES, Client
 from seq2seq.serving.service import AUTO, Body, Service
 from seq2seq.serving.translation_queue import QueuedLine, Search
 
-_FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
-_MAX_FIELDS = 2_000  # in a form
+_FORMS = forms.URLENCODED, forms.MULTIPART
 
 
 class TranslateText(BaseModel):
@@ -73,8 +70,8 @@ class Language(BaseModel):
 
 def router(service: Service) -> APIRouter:
     routes = APIRouter(tags=["LibreTranslate"])
-    described = requests.described_body("/translate", TranslateText, _FORM, _MULTIPART)
-    detecting = requests.described_body("/detect", DetectText, _FORM, _MULTIPART)
+    described = requests.described_body("/translate", TranslateText, *_FORMS)
+    detecting = requests.described_body("/detect", DetectText, *_FORMS)
 
     @routes.post(
         "/translate", response_model=TranslatedText, responses=RESPONSES, openapi_extra=described
@@ -142,55 +139,17 @@ def router(service: Service) -> APIRouter:
 async def _read(service: Service, request: Request, model: type[Body]) -> tuple[Body, Client]:
     """Return the fields of a JSON or form body, and the client of its token or the header's."""
     client = service.access.client(request) if "authorization" in request.headers else None
-    if requests.kind_of(request) in (_FORM, _MULTIPART):
-        content, kind = await service.body(request), request.headers["content-type"]
-        body = model.model_validate(await asyncio.to_thread(_form, kind, content))
-    else:
-        body = await service.read_json(request, model, _FORM)
+    match requests.kind_of(request):
+        case forms.MULTIPART:
+            header = request.headers["content-type"]
+            form = await forms.read_multipart(header, partial(service.receive, request))
+            body = model.model_validate(form)
+        case forms.URLENCODED:
+            content = await service.body(request)
+            body = model.model_validate(await asyncio.to_thread(forms.read_urlencoded, content))
+        case _:
+            body = await service.read_json(request, model, forms.URLENCODED)
     return body, client or service.access.client(request, getattr(body, "api_key", None))
-
-
-def _form(header: str, body: bytes) -> dict[str, object]:
-    """Return the fields of a form; `q` may be a list in JSON, or have the name q[], as in PHP."""
-    is_multipart = header.strip().lower().startswith(_MULTIPART)
-    try:
-        form = _multipart(header, body) if is_multipart else _urlencoded(body)
-    except ValueError:
-        raise HTTPException(400, "the form is not valid UTF-8 or has too many fields") from None
-    fields: dict[str, object] = {
-        name: values if len(values) > 1 else values[0] for name, values in form.items()
-    }
-    if "q[]" in form and "q" not in form:
-        fields["q"] = form["q[]"]
-    elif isinstance(text := fields.get("q"), str) and text.startswith("["):
-        with suppress(ValidationError):
-            fields["q"] = TypeAdapter(list[str]).validate_json(text)
-    return fields
-
-
-def _urlencoded(body: bytes) -> dict[str, list[str]]:
-    text = body.decode()
-    form = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS)
-    for name in form:
-        if any(map(str.isspace, name)):
-            text = f"{name!r} is no field; write & in a text as %26, as curl --data-urlencode does"
-            raise HTTPException(400, text)
-    return form
-
-
-def _multipart(header: str, body: bytes) -> dict[str, list[str]]:
-    """Return the values of each field of a form, as JavaScript's FormData sends it."""
-    head = f"Content-Type: {header}\r\n\r\n".encode("latin-1")
-    form: dict[str, list[str]] = {}
-    parts = list(message_from_bytes(head + body, policy=HTTP).iter_parts())
-    if not 0 < len(parts) <= _MAX_FIELDS:
-        raise ValueError("a form")
-    for part in parts:
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(content, bytes):
-            form.setdefault(name, []).append(content.decode())
-    return form
 
 
 def _answer(body: TranslateText, answers: Sequence[list[str]], source: str) -> dict[str, object]:

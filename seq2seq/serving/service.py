@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -169,23 +169,33 @@ class Service:
         return await asyncio.to_thread(model.model_validate_json, body)
 
     async def body(self, request: Request) -> bytes:
-        """Return a body; raises HTTPException if it is too large, too slow or incomplete."""
+        """Return a body; raises HTTPException as `receive` does."""
+        body = bytearray()
+
+        async def take(part: bytes) -> None:
+            body.extend(part)
+
+        await self.receive(request, take)
+        return bytes(body)
+
+    async def receive(self, request: Request, take: Callable[[bytes], Awaitable[None]]) -> None:
+        """Pass a body on as it arrives; raises HTTPException if it is too large or too slow."""
         most = _BYTES_PER_CHARACTER * self.limits.characters + _OTHER_BYTES
         too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send less")
-        length, body = request.headers.get("content-length", "0"), bytearray()
+        length, received = request.headers.get("content-length", "0"), 0
         if length.isdigit() and int(length) > most:
             raise too_large
         try:
             async with asyncio.timeout(self.limits.seconds):
                 async for part in request.stream():
-                    body += part
-                    if len(body) > most:
+                    received += len(part)
+                    if received > most:
                         raise too_large
+                    await take(part)
         except TimeoutError:
             raise HTTPException(408, "the request arrives too slowly") from None
         except ClientDisconnect:
             raise HTTPException(*_GONE) from None
-        return bytes(body)
 
     def check_size(
         self, client: Client, search: Search, lines: Sequence[QueuedLine], phrases: int = 0

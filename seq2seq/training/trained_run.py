@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.config.schema import Config
+from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runtime.console import in_notebook
 from seq2seq.runtime.figures import Curve, line_chart, matplotlib_note, save
@@ -26,8 +27,8 @@ class TrainedRun(PathLike[str]):
     It can be used as the path of its folder: `Translator.load(run)`, `run / "train.log"`.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self.run_dir = run_dir
+    def __init__(self, run_dir: Path, scores: Iterable[str | type] = ()) -> None:
+        self.run_dir, self._scores = run_dir, tuple(scores)
 
     @property
     def history(self) -> list[dict[str, float]]:
@@ -39,7 +40,7 @@ class TrainedRun(PathLike[str]):
         """Return the translator, loaded on first use."""
         from seq2seq.inference.translator import Translator
 
-        return Translator.load(self.run_dir)
+        return Translator.load(self.run_dir, scores=self._scores)
 
     def __fspath__(self) -> str:
         return str(self.run_dir)
@@ -61,11 +62,14 @@ def train(  # noqa: PLR0913
     init_from: Path | str | None = None,
     callbacks: Iterable[Callback] = (),
     quiet: bool = False,
+    scores: Iterable[str | type] = (),
 ) -> TrainedRun:
     """Train a model, in one process or in those that torchrun started.
 
     `resume` continues the run in the folder, or starts it if the folder is absent or empty. A new
-    run is initialised from vocabulary and best weights of the run `init_from`, if given.
+    run is initialised from vocabulary and best weights of the run `init_from`, if given. `scores`
+    are attention scores outside of the package, by class or by name ("my_scores:Cosine"), which the
+    config may use; others are not imported.
 
     The main process reports to the callbacks and, unless `quiet`, on stderr; in a notebook on
     stdout, below a live curve of the losses. With `quiet`, messages go to the logger `seq2seq` at
@@ -78,7 +82,9 @@ def train(  # noqa: PLR0913
     called = list(callbacks)
     if in_notebook() and not quiet and matplotlib_note() is None:
         called.append(_LiveCurve())
-    return TrainedRun(loop.train(config, device, resume, overwrite, init_from, called, quiet))
+    with trusted_scores(scores) as trusted:
+        run_dir = loop.train(config, device, resume, overwrite, init_from, called, quiet)
+    return TrainedRun(run_dir, trusted)
 
 
 class _LiveCurve(Callback):

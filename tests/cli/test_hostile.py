@@ -552,7 +552,7 @@ SOURCES = sorted(
 
 
 IMPORTING = (
-    "seq2seq/model/external_score.py",
+    "seq2seq/model/trusted_scores.py",
     "seq2seq/cli/parser.py",  # imports subcommands
     "scripts/documentation/sources.py",
 )

@@ -31,6 +31,7 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
+from seq2seq.model.trusted_scores import VARIABLE
 from seq2seq.runs import graphs as export_module
 from seq2seq.runs.checkpoint import create_run, new_model, save_weights, weights_header
 from seq2seq.runs.graphs import export_runs
@@ -326,6 +327,7 @@ def run_with_score(
     """Create a run whose score is a class of the user with this expression."""
     name = f"users_score_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(USERS_SCORE.format(scores=scores), encoding="utf-8")
+    monkeypatch.setenv(VARIABLE, f"{name}:Negative")
     monkeypatch.syspath_prepend(str(tmp_path))
     model = {"decoder": "luong", "score": f"{name}:Negative"}
     return make_run(tmp_path / "run", vocabularies, model=model)

@@ -17,6 +17,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.translator import Translator
 from seq2seq.model.builder import build_model, check_score
 from seq2seq.model.external_score import ScoreError, check_external_score, external_score
+from seq2seq.model.trusted_scores import VARIABLE
 from seq2seq.runs.layout import ENGINE, METRICS
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.loop import train
@@ -28,7 +29,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/own-score.md"
 
 @pytest.fixture
 def scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Install the module of the page, as written there, in a folder on the path."""
+    """Install the module of the page, as written there, in a folder on the path; trust it."""
     folder = tmp_path / "modules"
     folder.mkdir()
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
@@ -36,6 +37,7 @@ def scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text(code, encoding="utf-8")
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.delitem(sys.modules, "my_scores", raising=False)
+    monkeypatch.setenv(VARIABLE, "my_scores:Cosine")
     return path
 
 

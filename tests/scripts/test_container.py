@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -29,6 +30,31 @@ def test_the_packages_are_those_of_the_guide() -> None:
     (without,) = re.findall(r"^pip install (numpy .*)$", page, re.MULTILINE)
     lists = re.findall(r"`((?:fastapi|pydantic) [a-z0-9 -]+)`", page)
     assert sorted(found.split()) == sorted(" ".join([without, *lists]).split())
+
+
+def names_of(requirements: list[str]) -> set[str]:
+    return {re.split("[<>=~!]", requirement)[0] for requirement in requirements}
+
+
+def test_the_lists_of_packages_are_those_of_the_project() -> None:
+    """They are written by hand, for installations without torch."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (ROOT / "docs/how-to/deploy.md").read_text(encoding="utf-8")
+    script = (ROOT / ".ci/wheel").read_text(encoding="utf-8")
+    (translating,) = re.findall(r"^pip install (numpy .*)$", page, re.MULTILINE)
+    (reading,) = re.findall(r"`(pydantic [a-z0-9 -]+)`", page)
+    (serving,) = re.findall(r"`(fastapi [a-z0-9 -]+)`", page)
+    assert set(serving.split()) == names_of(project["optional-dependencies"]["serve"])
+    needed = {*translating.split(), *reading.split()}
+    assert needed < names_of(project["dependencies"])
+    installed = [
+        line.partition("#")[0].split()[1:]
+        for line in script.splitlines()
+        if line.startswith("$install ") and "$wheel" not in line
+    ]
+    assert installed == [translating.split(), reading.split(), serving.split()]
+    locked = (ROOT / "requirements.lock").read_text(encoding="utf-8").split()
+    assert {name for names in installed for name in names} <= names_of(locked)
 
 
 def test_what_is_copied_exists_and_is_not_ignored() -> None:

@@ -186,13 +186,15 @@ def test_invalid_options_are_refused_in_one_line(
     assert "no such run folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("package", ["fastapi", "python-multipart"])
 def test_a_missing_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("seq2seq.cli.serve.find_spec", lambda _name: None)
+    missing = package.replace("-", "_")
+    monkeypatch.setattr("seq2seq.cli.serve.find_spec", lambda name: None if name == missing else 1)
     assert main(["serve", "-m", "run"]) == 2
     assert capsys.readouterr().err == (
-        "seq2seq: error: serve needs fastapi. Run: pip install 'seq2seq-attention[serve]'\n"
+        f"seq2seq: error: serve needs {package}. Run: pip install 'seq2seq-attention[serve]'\n"
     )
 
 
