@@ -6,6 +6,7 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, same_sides, usable, valid_text
+from seq2seq.data.joined_profile import HABITS
 from seq2seq.data.training_data import TrainingData, training_data
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
@@ -22,6 +23,7 @@ from seq2seq.training.session import (
     SessionData,
     TrainingSession,
     new_session,
+    pending_habits,
     restore,
     session_data,
 )
@@ -60,6 +62,9 @@ def prepare(
     threads += [] if state is None else settle_threads(session)
     notes = [*_describe(session, source.blank), *threads, *source.notes, *repairs]
     notes += [] if start is None else [start_note(start, config)]
+    if pending := pending_habits(session.data):
+        habits = ", ".join(HABITS[name] for name in pending)
+        notes.append(f"adopted once validation is no worse with it: {habits}")
     valid = data.valid
     suspicions = (
         same_sides(source.text, source.same),

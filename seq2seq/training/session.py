@@ -48,6 +48,11 @@ class SessionData(NamedTuple):
         return self._replace(limit=limit.joined(self.limit), source=in_use, joined=joined)
 
 
+def pending_habits(data: SessionData) -> list[str]:
+    """Return the habits of the text, as in HABITS, that weights of another run have not learned."""
+    return [] if data.joined is None else joined_profile.new_habits(data.joined, data.source)
+
+
 class Slowness:
     """Notes, once, that several threads have become slow, as when another program needs a core."""
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data import batching, corpus, padding
-from seq2seq.data.joined_profile import HABITS, new_habits
+from seq2seq.data.joined_profile import HABITS
 from seq2seq.data.source_profile import SourceProfile
 from seq2seq.evaluation.metrics import score_by
 from seq2seq.evaluation.segmentation import segmentation_of
@@ -31,7 +31,7 @@ from seq2seq.training.clock import Clock
 from seq2seq.training.divergence import loss_fault
 from seq2seq.training.loss import batch_loss
 from seq2seq.training.reporting import Reporter
-from seq2seq.training.session import TrainingSession, call_on_device
+from seq2seq.training.session import TrainingSession, call_on_device, pending_habits
 from seq2seq.training.step import in_halves
 
 MIN_LINES, MIN_BLEU = 10, 1.0  # of validation lines that show whether a habit is learned
@@ -122,33 +122,33 @@ def adopt_habits(session: TrainingSession) -> list[str]:
     A habit is tested on the validation lines that it changes before search, at least MIN_LINES of
     them: it is adopted where their BLEU is no worse with it.
     """
-    data, language, notes = session.data, session.config.data.tgt_lang, list[str]()
-    if data.joined is None:
-        return notes
-    for name in new_habits(data.joined, data.source):
-        with_habit = replace(data.source, **{name: getattr(data.joined, name)})
-        translators = [session_translator(session, p) for p in (data.source, with_habit)]
-        text = _read_differently(data.valid, *translators)
-        if len(text) < MIN_LINES:
-            continue
-        scores = [greedy_bleu(t, text, language, session.group)[0] for t in translators]
-        if scores[1] >= max(scores[0], MIN_BLEU):
-            data = session.data = data._replace(source=with_habit)
-            figures = f"BLEU {scores[0]:.1f} without, {scores[1]:.1f} with it"
-            lines = console.counted(len(text), "validation line")
-            notes.append(f"as in the training text, {HABITS[name]} ({lines}: {figures})")
-    return notes
+    pending = pending_habits(session.data)
+    notes = [_adopt_if_no_worse(session, name) for name in pending]
+    return [note for note in notes if note is not None]
 
 
-def _read_differently(
-    text: corpus.ParallelText, first: Translator, second: Translator
-) -> corpus.ParallelText:
-    """Return the pairs of a text whose sources two translators search in different forms."""
-    forms = zip(first.source_forms(text.src), second.source_forms(text.src), strict=True)
-    rows = [row for row, (one, other) in enumerate(forms) if one != other]
-    return corpus.ParallelText(
-        [text.src[row] for row in rows], [text.tgt[row] for row in rows], text.source_name
+def _adopt_if_no_worse(session: TrainingSession, habit: str) -> str | None:
+    """Adopt a pending habit if validation is no worse with it, and return a note on that."""
+    data, language = session.data, session.config.data.tgt_lang
+    with_habit = replace(data.source, **{habit: getattr(data.joined, habit)})
+    usual, changed = (session_translator(session, source) for source in (data.source, with_habit))
+    forms = zip(
+        usual.source_forms(data.valid.src), changed.source_forms(data.valid.src), strict=True
     )
+    rows = [row for row, (form, other_form) in enumerate(forms) if form != other_form]
+    if len(rows) < MIN_LINES:
+        return None
+    src, tgt = data.valid.src, data.valid.tgt
+    text = corpus.ParallelText([src[row] for row in rows], [tgt[row] for row in rows])
+    without, with_it = (
+        greedy_bleu(translator, text, language, session.group)[0] for translator in (usual, changed)
+    )
+    if with_it < max(without, MIN_BLEU):
+        return None
+    session.data = data._replace(source=with_habit)
+    figures = f"BLEU {without:.1f} without, {with_it:.1f} with it"
+    lines = console.counted(len(rows), "validation line")
+    return f"as in the training text, {HABITS[habit]} ({lines}: {figures})"
 
 
 def greedy_bleu(
