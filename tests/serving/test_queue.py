@@ -3,7 +3,6 @@
 import asyncio
 import dataclasses
 import threading
-import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -229,11 +228,9 @@ def test_cancelled_requests_are_dropped() -> None:
 
 def test_a_request_that_takes_too_long_is_dropped() -> None:
     async def body(queue: TranslationQueue, echo: Echo) -> None:
-        first = await held(queue, echo)
-        start = time.monotonic()
+        first = await held(queue, echo)  # it never ends by itself
         with pytest.raises(TimeoutError):
             await queue.translate(search(echo), lines_of("b"), 0.1)
-        assert time.monotonic() - start < 30
         echo.open.set()
         await first
 
