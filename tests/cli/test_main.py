@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 import yaml
+from processes import project_environment
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -1150,7 +1151,7 @@ def test_a_signal_saves_the_run_and_resume_continues_it(
     metrics = run / "metrics.jsonl"
     overrides = ["training.validate_every=9000", "training.log_every=1", "decoding.max_length=9"]
     command = [sys.executable, *start, str(small_corpus), *overrides, "training.max_epochs=9000"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = project_environment()
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, env=environment) as process:
         until(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") > 3, process)
         process.send_signal(number)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import project_environment
 from tiers import one_quick
 
 from seq2seq.cli import input as input_lines
@@ -181,7 +182,7 @@ def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> No
         pytest.skip(f"{name} is ignored here, as by nohup")
     os.mkfifo(here / "slow")
     call = [sys.executable, "-m", "seq2seq", *["translate", "-m", "run", "-i", "slow", "-o", "out"]]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = project_environment()
     with subprocess.Popen(call, stderr=subprocess.PIPE, env=environment) as process:
         with (here / "slow").open("wb") as slow:
             slow.write(b"ba ba.\n")
@@ -203,7 +204,7 @@ def test_a_terminated_call_keeps_finished_translations(here: Path, name: str) ->
         pytest.skip(f"{name} is ignored here, as by nohup")
     os.mkfifo(here / "slow")
     options = ["translate", "-m", "run", "-i", "slow", "-o", "out", "--batch-size", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = project_environment()
     call = [sys.executable, "-m", "seq2seq", *options]
     with subprocess.Popen(call, stderr=subprocess.PIPE, env=environment) as process:
         with (here / "slow").open("wb") as slow:

@@ -18,6 +18,7 @@ import pytest
 from conftest import run_until_killed, toy_pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import project_environment
 from tiers import one_quick
 
 import scaling
@@ -635,7 +636,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, scaling.__file__, *map(str, places), *options, *overrides],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=project_environment(),
         check=True,
     )
     small, large = json.loads(report.read_text())

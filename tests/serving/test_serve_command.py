@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import os
 import re
 import shutil
 import signal
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
+from processes import project_environment
 from tiers import one_quick
 
 pytest.importorskip("fastapi")
@@ -76,7 +76,7 @@ def process(
     *options: str, program: Sequence[str] = ("-m", "seq2seq")
 ) -> Iterator[tuple[subprocess.Popen[str], Served]]:
     command = [sys.executable, *program, "serve", "--port", "0", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = project_environment()
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, encoding="utf-8", env=environment
     ) as started:
@@ -101,7 +101,7 @@ def until_refused(served: Served) -> None:
 
 @contextmanager
 def asking(served: Served, fields: dict[str, object]) -> Iterator[list[Reply]]:
-    """Ask for a translation in a thread; on leaving, its reply, if there was one, is in the list."""
+    """Ask for a translation in a thread; after the block, the list has its reply, if any."""
     replies: list[Reply] = []
 
     def ask() -> None:
