@@ -13,9 +13,10 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,7 +30,7 @@ class Variant(NamedTuple):
     """Variables and pytest's options of a run of the tests."""
 
     name: str
-    variables: dict[str, str] = {}
+    variables: Mapping[str, str] = MappingProxyType({})
     options: tuple[str, ...] = ("-m", QUICK)
     is_x86: bool = False
     busy_processes: int = 0

@@ -1,4 +1,4 @@
-"""Growth of the time that a call takes, measured so that other work on the machine matters little."""
+"""Growth of the time of a call, measured so that other work on the machine matters little."""
 
 import time
 from collections.abc import Callable

@@ -146,9 +146,7 @@ def test_static_steps_have_the_losses_and_gradients_of_the_usual_ones(
         for session in (usual, static):
             session.progress.step += 1
             take_step(session, own_batches(session, rows), 1e-2)
-        torch.testing.assert_close(
-            static.progress.losses, usual.progress.losses, rtol=1e-5, atol=0
-        )
+        torch.testing.assert_close(static.progress.losses, usual.progress.losses, rtol=1e-5, atol=0)
         expected = gradients_of(usual)
         for parameter, gradient in gradients_of(static).items():
             tolerance = 1e-4 * expected[parameter].abs().max().item()
