@@ -4,10 +4,12 @@
 
 Comparisons are those of `torch.testing.assert_close`, `numpy.testing.assert_allclose` and
 `pytest.approx`. The summary lists the tests with the largest shares, and apart from them those
-marked `published`, which compare with printed digits: half of the last digit is their tolerance.
+marked `approximate`, whose errors are near their tolerance by nature: they compare with printed
+digits, estimates or means of draws.
 `--repeat N` runs each test N times.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,7 +33,7 @@ class Errors:
 
     def __init__(self) -> None:
         self.worst: dict[str, Share] = {}
-        self.published: dict[str, Share] = {}
+        self.approximate: dict[str, Share] = {}
         self._current = Share(0, "")
 
     def add(self, actual: Any, expected: Any, rtol: float, atol: float) -> None:
@@ -49,13 +51,13 @@ class Errors:
             return
         if report.passed and self._current.value > 1:
             return
-        kept = self.published if "published" in report.keywords else self.worst
+        kept = self.approximate if "approximate" in report.keywords else self.worst
         kept[report.nodeid] = self._current
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for title, shares in (
             ("largest errors as shares of their tolerances", self.worst),
-            ("and of comparisons with published digits", self.published),
+            ("and of approximate comparisons", self.approximate),
         ):
             terminalreporter.section(title)
             order = sorted(shares.items(), key=lambda item: -item[1].value)
@@ -65,10 +67,12 @@ class Errors:
 
 def share_of(actual: Any, expected: Any, rtol: float, atol: float) -> float:
     """Return the largest |actual - expected| / (atol + rtol |expected|); infinite beyond zero."""
+    if actual.shape != expected.shape and actual.ndim and expected.ndim:
+        return math.inf
     with np.errstate(all="ignore"):
         equal = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
         shares = np.abs(actual - expected) / (atol + rtol * np.abs(expected))
-    shares = np.where(equal, 0, np.nan_to_num(shares, nan=np.inf, posinf=np.inf))
+    shares = np.where(equal, 0, np.nan_to_num(shares, nan=math.inf, posinf=math.inf))
     return float(shares.max(initial=0))
 
 
@@ -142,8 +146,8 @@ def _patch_numpy(patch: pytest.MonkeyPatch, errors: Errors) -> None:
     def measured(
         actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 0, **options: Any
     ) -> None:
-        assert_allclose(actual, desired, rtol, atol, **options)
         errors.add(actual, desired, rtol, atol)
+        assert_allclose(actual, desired, rtol, atol, **options)
 
     patch.setattr(np.testing, "assert_allclose", measured)
 
