@@ -29,30 +29,33 @@ class Share(NamedTuple):
 
 
 class Errors:
-    """Largest share of each test, by its id."""
+    """Largest share of each test, by its id.
+
+    A comparison beyond its tolerance counts if the test fails; others are to be unequal.
+    """
 
     def __init__(self) -> None:
         self.worst: dict[str, Share] = {}
         self.approximate: dict[str, Share] = {}
-        self._current = Share(0, "")
+        self._within = self._beyond = Share(0, "")
 
     def add(self, actual: Any, expected: Any, rtol: float, atol: float) -> None:
         """Record a comparison of numbers, arrays or tensors of the running test."""
-        share = share_of(_array(actual), _array(expected), rtol, atol)
-        if share > self._current.value:
-            self._current = Share(share, _line())
+        value = share_of(_array(actual), _array(expected), rtol, atol)
+        if self._within.value < value <= 1:
+            self._within = Share(value, _line())
+        elif value > max(1, self._beyond.value):
+            self._beyond = Share(value, _line())
 
     def pytest_runtest_logstart(self) -> None:
-        self._current = Share(0, "")
+        self._within = self._beyond = Share(0, "")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the share of a test; one that passes by being unequal exceeds its tolerance."""
-        if report.when != "call" or not self._current.line:
-            return
-        if report.passed and self._current.value > 1:
-            return
-        kept = self.approximate if "approximate" in report.keywords else self.worst
-        kept[report.nodeid] = self._current
+        """Keep the share of a test that has run."""
+        share = self._beyond if report.failed and self._beyond.value else self._within
+        if report.when == "call" and share.value:
+            kept = self.approximate if "approximate" in report.keywords else self.worst
+            kept[report.nodeid] = share
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         for title, shares in (
