@@ -163,6 +163,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.race
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
@@ -181,7 +182,7 @@ def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["5\n", "10\n"]
         process.send_signal(getattr(signal, number))
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
     if number != "SIGKILL":
         assert "Resume with: seq2seq back-translate -m " in err
     assert sorted(path.name for path in folder.iterdir()) == ["a.journal", "mono.xx"]

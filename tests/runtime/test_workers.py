@@ -27,6 +27,7 @@ with worker_pool(2, int, ()) as pool:
 """
 
 
+@pytest.mark.race
 @pytest.mark.parametrize("state", ["starting", "busy"])
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
 def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
@@ -54,7 +55,7 @@ def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
         else:
             process.kill()
         # Returns once no worker has the pipes open.
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
