@@ -26,7 +26,7 @@ HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 
 @contextlib.contextmanager
 def connected(served: Served, content: bytes = b"") -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", served.port), timeout=120) as client:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=600) as client:
         client.sendall(content)
         yield client
 
@@ -141,7 +141,7 @@ def test_a_client_that_closes_both_sides_is_noticed(
     """A closed connection is half-closed to the server until it writes to it."""
     with serve(tiny_pairs) as served:
         with connected(served, post(1, version)):
-            assert endless.wait(120)
+            assert endless.wait(600)
         until(lambda: served.lines("waiting") == 0)
         assert served.lines("translated") == 0
 

@@ -87,7 +87,7 @@ async def held(queue: TranslationQueue, echo: Echo) -> "asyncio.Task[list[Transl
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -60,9 +60,10 @@ class Gate(NamedTuple):
     def program(self) -> list[str]:
         return ["-c", GATED, str(self.opened), str(self.started)]
 
-    def wait(self) -> None:
+    def wait(self, server: subprocess.Popen[str]) -> None:
         """Wait until a translation has started."""
         while not self.started.exists():
+            assert server.poll() is None
             time.sleep(0.01)
 
 
@@ -124,7 +125,7 @@ def test_accepted_requests_complete_after_a_signal(
     run = str(tiny_runs["luong"])
     with process("-m", run, program=gate.program()) as (started, served):
         with asking(served, {"text": lines}) as replies:
-            gate.wait()
+            gate.wait(started)
             started.send_signal(number)
             until_refused(served)
             gate.opened.touch()
@@ -142,7 +143,7 @@ def test_a_second_interruption_stops_at_once(gate: Gate, tiny_runs: dict[str, Pa
     run = str(tiny_runs["luong"])
     with process("-m", run, program=gate.program()) as (started, served):
         with asking(served, {"text": "ba."}) as replies:
-            gate.wait()
+            gate.wait(started)
             started.send_signal(signal.SIGINT)
             until_refused(served)  # so that the second signal is not merged with the first
             started.send_signal(signal.SIGINT)
