@@ -657,7 +657,7 @@ def test_one_process_opens_an_entry_while_another_builds_it(
         thread = threading.Thread(target=lambda: found.append(load_data(files, run)))
         started.append(thread)
         thread.start()
-        assert waiting.wait(60)
+        assert waiting.wait(600)
         return copy(*arguments)
 
     monkeypatch.setattr(token_cache, "copy_text", slow)

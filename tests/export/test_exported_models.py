@@ -496,7 +496,7 @@ def test_a_forked_process_translates(
     expected = [each.text for each in exported.translate(LINES[:9])]
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
-        signal.alarm(60)  # ends a process that waits for threads of its parent
+        signal.alarm(600)  # ends a process that waits for threads of its parent
         try:
             found = [each.text for each in exported.translate(LINES[:9])]
             os.write(writing, b"same" if found == expected else b"other")

@@ -236,7 +236,7 @@ class Trainings:
         overrides: Sequence[str] = EVENTFUL,
         *flags: str,
         fault: str = "none",
-        seconds: float = 300,
+        seconds: float = 600,
     ) -> TrainingResult:
         """Train; kill each process that has not ended after `seconds`."""
         self.calls += 1
