@@ -698,9 +698,12 @@ OVERFLOWS: dict[str, tuple[dict[str, Any], str]] = {
 def test_an_overflow_is_reported(
     model: dict[str, Any], weight: str, tiny_vocabularies: Vocabularies, tmp_path: Path, int8: bool
 ) -> None:
-    """The softmax of infinite scores is undefined."""
+    """The softmax of infinite scores is undefined.
+
+    Each weight is the largest or the smallest: their sums are infinite in any order.
+    """
     given = {"decoder": "bahdanau", "hidden_size": 96} | model
-    path = make_run(tmp_path / "run", tiny_vocabularies, factors={weight: 3e38}, model=given)
+    path = make_run(tmp_path / "run", tiny_vocabularies, factors={weight: math.inf}, model=given)
     for translator in both(path, int8=int8):
         for beam_size in (1, 3):
             with pytest.raises(RunError, match="log-probability nan, not a finite number"):
