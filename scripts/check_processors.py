@@ -99,7 +99,8 @@ def run(variant: Variant, paths: Sequence[str]) -> Result:
             cwd=ROOT,
             env=variables,
             stdout=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
         ) as process,
     ):
         assert process.stdout is not None
