@@ -19,12 +19,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: help demo docs notebooks test test-all browser-test check format lock clean gpu
+.PHONY: help demo docs notebooks test test-all test-processors browser-test check format lock clean gpu
 
 help:
 	@echo "make demo      train a small model, translate with it, draw its attention"
 	@echo "make test      make check, then the quick tests: about five minutes"
 	@echo "make test-all  make check, then every test without a GPU or a browser: under twenty"
+	@echo "make test-processors  the quick tests as on other processors and beside other work: hours"
 	@echo "make browser-test  the page of seq2seq serve in Chromium, which must be installed"
 	@echo "make check     formatting, lint, types and import contracts; changes nothing"
 	@echo "make docs      the documentation site in build/site, with every link checked"
@@ -44,7 +45,8 @@ demo: $(READY)
 
 # Both tiers leave out what needs a machine of its own; `thorough` is what only test-all runs.
 ELSEWHERE := not browser and not gpu and not load
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+# Its header names torch, its threads and the instruction set of the processor.
+PYTEST := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n 2 --dist worksteal
 
 test: check
 	@$(PYTEST) -m 'not thorough and $(ELSEWHERE)'
@@ -52,10 +54,14 @@ test: check
 test-all: check
 	@$(PYTEST) -m '$(ELSEWHERE)'
 
+# One variant: .venv/bin/python scripts/check_processors.py --variant avx2 tests/model
+test-processors: $(READY)
+	@$(BIN)/python scripts/check_processors.py
+
 # playwright is not one of the extras above: few need its 45 MB.
 browser-test: $(READY)
 	@$(PIP_INSTALL) --constraint $(LOCK) --editable '.[browser]'
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -rs -m browser tests/serving
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -rs -m browser tests/serving
 
 check: $(READY)
 	@$(BIN)/ruff format --quiet --check --output-format concise . || \
@@ -90,7 +96,7 @@ lock:
 gpu: $(READY)
 	@$(BIN)/python -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || \
 	  { echo "torch sees no CUDA device: check nvidia-smi and the torch build in .venv" >&2; exit 1; }
-	@$(BIN)/python -m pytest -q -m gpu -rs
+	@$(BIN)/python -m pytest -m gpu -rs
 	@$(BIN)/python scripts/benchmark_gpu.py --json runs/gpu.json
 	@$(BIN)/seq2seq download multi30k
 	@$(BIN)/seq2seq train configs/multi30k-en-de-luong.yaml run_dir=runs/multi30k-cuda --device cuda --overwrite

@@ -5,6 +5,8 @@ import os
 import random
 import signal
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 DECODERS = ("bahdanau", "luong", "none")
 os.environ.pop("SEQ2SEQ_CACHE", None)  # a variable of the user who runs the tests
-os.environ["OMP_NUM_THREADS"] = "1"  # the models of tests/searching.py are for one thread
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported
 sys.modules["torch.utils.tensorboard"] = None  # type: ignore[assignment]  # see `tensorboard`
 # No example fails because other programs keep the machine busy.
 settings.register_profile(
@@ -37,6 +39,14 @@ settings.register_profile(
 )
 settings.load_profile("busy")
 ONSETS, VOWELS = "bdgklmnprstvz", "aeiou"
+
+
+def pytest_report_header() -> str:
+    """Return what results of floating-point operations depend on."""
+    import torch
+
+    capability, threads = torch.backends.cpu.get_cpu_capability(), torch.get_num_threads()
+    return f"torch {torch.__version__}: {threads} thread(s), CPU capability {capability}"
 
 
 def toy_words(count: int) -> list[str]:
@@ -266,6 +276,24 @@ def served(tiny_pairs: "LanguagePairs") -> "Iterator[Served]":
 
     with serve(tiny_pairs) as found:
         yield found
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Let translations end by their cancellation alone; the event is set once one has started."""
+    from seq2seq.inference.translator import Translator
+    from seq2seq.runtime.cancellation import check_cancelled
+
+    started = threading.Event()
+
+    def translate(*_lines: object, **_options: object) -> None:
+        started.set()
+        while True:
+            check_cancelled()
+            time.sleep(0.01)
+
+    monkeypatch.setattr(Translator, "translate", translate)
+    return started
 
 
 @pytest.fixture

@@ -245,6 +245,9 @@ def test_a_batch_too_large_for_the_device_is_split_into_micro_batches(small_corp
         take_step(run, [batch(run)], 1e-3)
         run.progress.step = 2
         run.progress.losses.zero_()
+    with torch.no_grad():  # weights after Adam are equal by chance: it divides by any gradient
+        for mine, other in zip(parts.model.parameters(), full.model.parameters(), strict=True):
+            mine.copy_(other)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     resting = torch.cuda.memory_reserved()
@@ -260,7 +263,9 @@ def test_a_batch_too_large_for_the_device_is_split_into_micro_batches(small_corp
     assert 0 < parts.progress.max_micro_batch_positions < data.tgt_in.numel()
     torch.testing.assert_close(parts.progress.losses, full.progress.losses, rtol=1e-5, atol=0)
     for one, other in zip(parts.model.parameters(), full.model.parameters(), strict=True):
-        torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-5)
+        found, expected = gradient_of(one), gradient_of(other)
+        tolerance = 1e-4 * expected.abs().max().item()
+        torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
 
 
 # ------------------------------------------------------------------------------------- CUDA graphs

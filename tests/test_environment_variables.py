@@ -10,7 +10,7 @@ from pathlib import Path
 from seq2seq.cli import serve
 
 ROOT = Path(__file__).resolve().parents[1]
-OF_THE_SYSTEM = {"PATH"}
+OF_THE_SYSTEM = {"PATH", "PYTHONPATH"}
 OWN = re.compile("SEQ2SEQ_[A-Z_]+")
 SHELL = re.compile(r"\$\{([A-Z_]+):[-+]|^([A-Z_]+) \?=", re.MULTILINE)
 

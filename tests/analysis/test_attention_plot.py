@@ -355,4 +355,4 @@ def test_a_page_is_written_to_a_pipe(tmp_path: Path) -> None:
         read = reader.submit(pipe.read_bytes)
         write_attention([chain(3)], ["a"], pipe)
         write_attention([chain(3)], ["a"], expected)
-        assert read.result(timeout=60) == expected.read_bytes()
+        assert read.result(timeout=600) == expected.read_bytes()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import project_environment
 from tiers import one_quick
 
 from seq2seq.cli import input as input_lines
@@ -173,6 +174,7 @@ def test_files_of_other_names_are_written(here: Path, path: str) -> None:
     assert (here / path).read_bytes().count(b"\n") == 11
 
 
+@pytest.mark.race
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> None:
@@ -181,7 +183,7 @@ def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> No
         pytest.skip(f"{name} is ignored here, as by nohup")
     os.mkfifo(here / "slow")
     call = [sys.executable, "-m", "seq2seq", *["translate", "-m", "run", "-i", "slow", "-o", "out"]]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = project_environment()
     with subprocess.Popen(call, stderr=subprocess.PIPE, env=environment) as process:
         with (here / "slow").open("wb") as slow:
             slow.write(b"ba ba.\n")
@@ -190,12 +192,13 @@ def test_a_terminated_call_leaves_no_temporary_file(here: Path, name: str) -> No
                 assert process.poll() is None
                 time.sleep(0.05)
             process.send_signal(number)
-            assert process.wait(60) == 128 + number
+            assert process.wait(600) == 128 + number
         assert process.stderr is not None
         assert process.stderr.read() == b"seq2seq: error: interrupted\n"
     assert not [path.name for path in here.iterdir() if path.name.startswith("out")]
 
 
+@pytest.mark.race
 @one_quick("name", ["SIGTERM", "SIGINT"])
 def test_a_terminated_call_keeps_finished_translations(here: Path, name: str) -> None:
     number = getattr(signal, name)
@@ -203,7 +206,7 @@ def test_a_terminated_call_keeps_finished_translations(here: Path, name: str) ->
         pytest.skip(f"{name} is ignored here, as by nohup")
     os.mkfifo(here / "slow")
     options = ["translate", "-m", "run", "-i", "slow", "-o", "out", "--batch-size", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = project_environment()
     call = [sys.executable, "-m", "seq2seq", *options]
     with subprocess.Popen(call, stderr=subprocess.PIPE, env=environment) as process:
         with (here / "slow").open("wb") as slow:
@@ -214,7 +217,7 @@ def test_a_terminated_call_keeps_finished_translations(here: Path, name: str) ->
                 assert process.poll() is None
                 time.sleep(0.05)
             process.send_signal(number)
-            assert process.wait(60) == 128 + number
+            assert process.wait(600) == 128 + number
         assert process.stderr is not None
         error = process.stderr.read().decode()
     kept = (here / "out.incomplete").read_bytes()

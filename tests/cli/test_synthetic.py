@@ -1,6 +1,5 @@
 """`seq2seq distill` and `seq2seq back-translate`: corpora that `data.train` reads unchanged."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from conftest import toy_pairs
+from processes import project_environment
 from tiers import one_quick
 
 from seq2seq.cli import distill
@@ -163,6 +163,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.race
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
@@ -171,18 +172,17 @@ def test_an_interrupted_call_resumes_without_lost_or_repeated_lines(
     if not hasattr(signal, number):
         pytest.skip("this system has no such signal")
     command = ["back-translate", "-m", run, "-i", "mono.xx", "--device", "cpu", "-o", "a", "b"]
-    root = str(Path(distill.__file__).parents[2])
     with subprocess.Popen(
         [sys.executable, "-c", KILLED, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": root},
+        env=project_environment(),
     ) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["5\n", "10\n"]
         process.send_signal(getattr(signal, number))
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=600)
     if number != "SIGKILL":
         assert "Resume with: seq2seq back-translate -m " in err
     assert sorted(path.name for path in folder.iterdir()) == ["a.journal", "mono.xx"]

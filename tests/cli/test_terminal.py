@@ -230,7 +230,7 @@ def test_lines_are_translated_at_a_prompt(tiny_runs: dict[str, Path]) -> None:
         shown += _read_until(master, b".\r\n")  # the terminal's echo
         shown += _read_until(master, b"\r\n")
         os.write(master, b"\x04")  # Ctrl-D
-        assert process.wait(60) == 0
+        assert process.wait(600) == 0
     (wanted,) = Translator.load(tiny_runs["luong"], device="cpu").translate(["ba na\u0308."])
     assert "Type one sentence per line; end with Ctrl-D." in shown.decode()
     assert wanted.text in shown.decode()
@@ -247,7 +247,7 @@ def test_notes_on_a_typed_line_are_printed_at_once(tiny_runs: dict[str, Path]) -
         while not select.select([master], [], [], 3)[0]:
             process.send_signal(signal.SIGINT)
         end = _read_until(master, b"interrupted\r\n")
-        assert process.wait(60) == 130
+        assert process.wait(600) == 130
     assert b"note: longer than data.max_length; translated in parts: 1 line (1)" in shown
     assert end.decode().splitlines()[-1].endswith("seq2seq: error: interrupted")
 

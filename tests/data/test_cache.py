@@ -18,6 +18,7 @@ import pytest
 from conftest import run_until_killed, toy_pairs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from processes import project_environment
 from tiers import one_quick
 
 import scaling
@@ -635,7 +636,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, scaling.__file__, *map(str, places), *options, *overrides],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        env=project_environment(),
         check=True,
     )
     small, large = json.loads(report.read_text())
@@ -656,7 +657,7 @@ def test_one_process_opens_an_entry_while_another_builds_it(
         thread = threading.Thread(target=lambda: found.append(load_data(files, run)))
         started.append(thread)
         thread.start()
-        assert waiting.wait(60)
+        assert waiting.wait(600)
         return copy(*arguments)
 
     monkeypatch.setattr(token_cache, "copy_text", slow)

@@ -2,7 +2,6 @@
 
 import hashlib
 import itertools
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 from conftest import VOWELS, toy_pairs
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from processes import project_environment
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.spread import spread_rows
@@ -293,8 +293,7 @@ for each in vocabulary.model, repr(vocabulary.sample(src, 11)).encode():
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_another_process_trains_and_samples_identically(kind: Kind) -> None:
-    here = Path(__file__).parents[1]
-    settled = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here.parent), str(here)])}
+    settled = project_environment(Path(__file__).parents[1])
     command = [sys.executable, "-c", PROCESS, kind, str(SIZES[kind])]
     done = subprocess.run(command, env=settled, capture_output=True, check=True, text=True)
     vocabulary = train(kind, sampling=0.3).src

@@ -1,6 +1,7 @@
 """Traced graphs, run by ONNX Runtime, against the steps of the model at other sizes than traced."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -51,32 +52,56 @@ class Session:
         return dict(zip(self.outputs, results, strict=True))
 
 
-def check(model: Seq2Seq, src: torch.Tensor, tolerance: float = 1e-5) -> None:
-    """Assert equal log-probabilities and attention of several hypotheses over several steps."""
-    model = model.eval()
-    encoder, decoder = trace(copy.deepcopy(model).float())
-    encode, advance = Session(encoder), Session(decoder)
-    rows = torch.arange(len(src)).repeat_interleave(K)
+def input_ids(rows: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Return the inputs of each step; hypotheses of one sentence differ."""
+    for ids in TGT_IN.repeat_interleave(K, 0).unbind(1):
+        yield ids + rows % 2
+
+
+def steps_of(
+    model: Seq2Seq, src: torch.Tensor, rows: torch.Tensor
+) -> Iterator[dict[str, torch.Tensor | None]]:
+    """Return what a graph returns at each step, computed by the model."""
     memory, state = model.start(model.encode(src, LENGTHS))
     state = state.select(rows)
-    values = encode({"src": src.numpy(), "src_lengths": LENGTHS.numpy()})
-    names = [name.removeprefix("next_") for name in advance.outputs if "next_" in name]
-    values |= {name: values[name][rows.numpy()] for name in names}
-    for step_ids in TGT_IN.repeat_interleave(K, 0).unbind(1):
-        step_ids = step_ids + rows % 2  # hypotheses of one sentence differ
-        step = model.step(step_ids, state, memory)
+    for ids in input_ids(rows):
+        step = model.step(ids, state, memory)
         state = step.state
-        results = advance(values | {"ids": step_ids.numpy()})
-        expected = {
+        yield {
             "log_probs": model.project(step.outputs).log_softmax(-1),
             "attention_weights": step.attention_weights,
             "head_weights": step.head_weights,
         }
+
+
+def check(model: Seq2Seq, src: torch.Tensor, tolerance: float = 1e-5) -> None:
+    """Assert equal log-probabilities and attention of several hypotheses over several steps.
+
+    Rounding grows from step to step, by how much depends on the weights. torch's own float32 has
+    such an error, and sums in another order may have a few times as much.
+    """
+    model = model.eval()
+    single = copy.deepcopy(model).float()
+    encoder, decoder = trace(copy.deepcopy(single))
+    encode, advance = Session(encoder), Session(decoder)
+    rows = torch.arange(len(src)).repeat_interleave(K)
+    values = encode({"src": src.numpy(), "src_lengths": LENGTHS.numpy()})
+    names = [name.removeprefix("next_") for name in advance.outputs if "next_" in name]
+    values |= {name: values[name][rows.numpy()] for name in names}
+    steps = zip(
+        input_ids(rows), steps_of(model, src, rows), steps_of(single, src, rows), strict=True
+    )
+    for ids, expected, rounded in steps:
+        results = advance(values | {"ids": ids.numpy()})
         for name, tensor in expected.items():
-            assert (name in results) == (tensor is not None)
-            if tensor is not None:
+            other = rounded[name]
+            assert (name in results) == (tensor is not None) == (other is not None)
+            if tensor is not None and other is not None:
                 wanted = tensor.detach().numpy()
-                np.testing.assert_allclose(results[name], wanted, rtol=0, atol=tolerance)
+                error = np.abs(other.detach().numpy() - wanted).max()
+                np.testing.assert_allclose(
+                    results[name], wanted, rtol=0, atol=tolerance + 4 * error
+                )
         values |= {name: results[f"next_{name}"] for name in names}
 
 

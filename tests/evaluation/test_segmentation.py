@@ -1,6 +1,6 @@
 """The tokenizer follows the script of the references, not the language code."""
 
-import time
+from unittest import mock
 
 import pytest
 from sacrebleu.metrics.ter import TER
@@ -106,14 +106,14 @@ def test_ter_has_sacrebleus_asian_options(references: list[str]) -> None:
 )
 @pytest.mark.parametrize("side", [0, 1])
 def test_lines_too_long_for_ter_are_named_and_the_rest_is_scored(
-    line: str, segmentation: Segmentation, side: int
+    line: str, segmentation: Segmentation, side: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """TER, which would take minutes, is not even prepared."""
+    monkeypatch.setattr(metrics, "TER", mock.Mock(side_effect=AssertionError("TER was computed")))
     texts = [[line, "a b c d e"], [line, "a b c d e"]]
     texts[1 - side] = ["short", "a b c d e"]
-    began = time.process_time()
     scores = metrics.score(texts[0], texts[1:], segmentation=segmentation)
     test = metrics.compare(texts[0], texts[0], texts[1:], segmentation=segmentation)
-    assert time.process_time() - began < 10
     assert "ter" not in {**scores, **test}
     assert scores["chrf"].score > 0
     note = metrics.long_line_note([("hyp", texts[0]), ("ref", texts[1])], segmentation)

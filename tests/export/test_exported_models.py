@@ -4,6 +4,7 @@ import copy
 import errno
 import functools
 import json
+import math
 import os
 import pickle
 import signal
@@ -15,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import tiny_config, toy_pairs, toy_words
+from conftest import DECODERS, tiny_config, toy_pairs, toy_words
 from fuzz_lines import fuzz_lines
 from name_cases import name_pairs, some_names
-from tiers import one_quick
+from tiers import one_quick, quick_values
 
 from seq2seq.config.corpora import NamesConfig
 from seq2seq.config.schema import Config
@@ -59,14 +60,14 @@ def make_run(
     vocabularies: Vocabularies,
     seed: int = 0,
     source: SourceProfile = NO_PROFILE,
-    scale: float = 3,
+    scale: float = 2,
     factors: Mapping[str, float] | None = None,
     **sections: Any,
 ) -> Path:
     """Create a run with large random weights, whose translations depend on their source and end.
 
-    Large weights amplify rounding from step to step, more so in deep models. Some are multiplied
-    by further factors, but remain finite.
+    Larger weights amplify the rounding of different kernels from step to step, up to another
+    translation; so do deep models. Some are multiplied by further factors, but remain finite.
     """
     decoder = sections.get("model", {}).get("decoder", "luong")
     tree = tiny_config(folder, decoder).model_dump(mode="json", exclude_unset=True)
@@ -90,6 +91,28 @@ def make_run(
     return folder
 
 
+@pytest.fixture(scope="module")
+def moderate_runs(
+    tmp_path_factory: pytest.TempPathFactory, tiny_vocabularies: Vocabularies
+) -> dict[str, Path]:
+    """Create a run for each decoder whose weights are less large than those of `tiny_runs`."""
+    return {
+        decoder: make_run(
+            tmp_path_factory.mktemp(decoder) / "run",
+            tiny_vocabularies,
+            seed,
+            model={"decoder": decoder},
+        )
+        for seed, decoder in enumerate(DECODERS)
+    }
+
+
+@pytest.fixture(params=quick_values(DECODERS, 1))
+def moderate_run(moderate_runs: dict[str, Path], request: pytest.FixtureRequest) -> Path:
+    """Return each of the moderate runs in turn."""
+    return moderate_runs[request.param]
+
+
 def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list[Translator]:
     """Return the translator of runs by torch, and that of their export."""
     folder = runs[0].parent / f"{runs[0].name}-export-{len(runs)}{int8}"
@@ -107,25 +130,26 @@ def shortened(note: str) -> str:
 def check_same(
     found: Sequence[Translation], expected: Sequence[Translation], tolerance: float = TIE
 ) -> None:
-    """Assert equal texts, except one tie per 100 lines, and equal scores and attention weights.
+    """Assert equal texts, except one line of 50, and equal scores and attention weights.
 
-    A tie in the beam leads to other hypotheses, whose scores need not be near.
+    A tie leads to other hypotheses, whose scores need not be near.
     """
-    equal = 0
+    different = 0
     for ours, theirs in zip(found, expected, strict=True):
-        assert list(map(shortened, ours.notes)) == list(map(shortened, theirs.notes))
         assert ours.src_tokens == theirs.src_tokens
         assert len(ours.n_best) == len(theirs.n_best)
-        same = [each.tokens for each in ours.n_best] == [each.tokens for each in theirs.n_best]
-        equal += same
-        for one, other in zip(ours.n_best, theirs.n_best, strict=True) if same else ():
+        if [each.tokens for each in ours.n_best] != [each.tokens for each in theirs.n_best]:
+            different += 1
+            continue
+        assert list(map(shortened, ours.notes)) == list(map(shortened, theirs.notes))
+        for one, other in zip(ours.n_best, theirs.n_best, strict=True):
             assert one.text == other.text
             assert_close(one.score, other.score, tolerance)
             assert_close(one.log_probs, other.log_probs, tolerance)
             assert (one.attention is None) == (other.attention is None)
             if one.attention is not None:
                 assert_close(one.attention, other.attention, tolerance)
-    assert equal >= len(expected) - len(expected) // 100
+    assert different <= math.ceil(len(expected) / 50)
 
 
 def assert_close(found: Any, expected: Any, tolerance: float) -> None:
@@ -133,8 +157,8 @@ def assert_close(found: Any, expected: Any, tolerance: float) -> None:
 
 
 @one_quick(("beam_size", "n_best"), [(1, 1), (3, 1), (4, 4)])
-def test_an_export_translates_like_its_run(tiny_run: Path, beam_size: int, n_best: int) -> None:
-    run, exported = both(tiny_run)
+def test_an_export_translates_like_its_run(moderate_run: Path, beam_size: int, n_best: int) -> None:
+    run, exported = both(moderate_run)
     expected = run.translate(LINES, beam_size, n_best)
     check_same(exported.translate(LINES, beam_size, n_best), expected)
     assert len({each.text for each in expected}) > len(LINES) // 3  # they depend on their sources
@@ -162,8 +186,8 @@ def test_greedy_search_for_texts_alone_finds_the_same(tiny_run: Path, key: str, 
 
 
 @one_quick("beam_size", [1, 3])
-def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
-    run, exported = both(tiny_run)
+def test_prefixes_and_forbidden_words(moderate_run: Path, beam_size: int) -> None:
+    run, exported = both(moderate_run)
     words = sorted({word for each in run.translate(LINES[:40]) for word in each.text.split()})
     settings = SearchSettings(forbidden=tuple(words[:10]))
     expected, found = (
@@ -176,8 +200,8 @@ def test_prefixes_and_forbidden_words(tiny_run: Path, beam_size: int) -> None:
 
 
 @one_quick(("beam_size", "n_best"), [(1, 1), (3, 2)])
-def test_phrases_and_a_glossary(tiny_run: Path, beam_size: int, n_best: int) -> None:
-    run, exported = both(tiny_run)
+def test_phrases_and_a_glossary(moderate_run: Path, beam_size: int, n_best: int) -> None:
+    run, exported = both(moderate_run)
     words = toy_words(len(LINES))
     constraints = [
         [[], [word], [f"{word} {LINES[0].split()[0]}", word, word]][number % 3]
@@ -197,8 +221,10 @@ def test_phrases_and_a_glossary(tiny_run: Path, beam_size: int, n_best: int) -> 
 
 @one_quick("override", OVERRIDES)
 @one_quick("beam_size", [1, 3])
-def test_settings_of_the_config(tiny_runs: dict[str, Path], override: str, beam_size: int) -> None:
-    run, exported = both(tiny_runs["bahdanau"], overrides=[override])
+def test_settings_of_the_config(
+    moderate_runs: dict[str, Path], override: str, beam_size: int
+) -> None:
+    run, exported = both(moderate_runs["bahdanau"], overrides=[override])
     check_same(exported.translate(LINES, beam_size), run.translate(LINES, beam_size))
 
 
@@ -234,7 +260,8 @@ def run_of(
     @functools.cache
     def created(kind: str) -> Path:
         model = {"decoder": "bahdanau"} | MODELS[kind]
-        scale = 1 if model.get("cell") == "layer_norm_lstm" else 2  # gains would be scaled, too
+        # Gains would be scaled, too; and a deep GRU amplifies more than an LSTM.
+        scale = {"layer_norm_lstm": 0.7, "gru": 1.5}.get(str(model.get("cell")), 2)
         folder = tmp_path_factory.mktemp(kind) / "run"
         return make_run(folder, tiny_vocabularies, scale=scale, model=model)
 
@@ -471,7 +498,7 @@ def test_a_forked_process_translates(
     expected = [each.text for each in exported.translate(LINES[:9])]
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
-        signal.alarm(60)  # ends a process that waits for threads of its parent
+        signal.alarm(600)  # ends a process that waits for threads of its parent
         try:
             found = [each.text for each in exported.translate(LINES[:9])]
             os.write(writing, b"same" if found == expected else b"other")
@@ -673,9 +700,12 @@ OVERFLOWS: dict[str, tuple[dict[str, Any], str]] = {
 def test_an_overflow_is_reported(
     model: dict[str, Any], weight: str, tiny_vocabularies: Vocabularies, tmp_path: Path, int8: bool
 ) -> None:
-    """The softmax of infinite scores is undefined."""
+    """The softmax of infinite scores is undefined.
+
+    Each weight is the largest or the smallest: their sums are infinite in any order.
+    """
     given = {"decoder": "bahdanau", "hidden_size": 96} | model
-    path = make_run(tmp_path / "run", tiny_vocabularies, factors={weight: 3e38}, model=given)
+    path = make_run(tmp_path / "run", tiny_vocabularies, factors={weight: math.inf}, model=given)
     for translator in both(path, int8=int8):
         for beam_size in (1, 3):
             with pytest.raises(RunError, match="log-probability nan, not a finite number"):

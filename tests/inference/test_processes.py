@@ -39,7 +39,7 @@ def test_a_pickle_is_read_in_another_process(tiny_run: Path, tmp_path: Path) -> 
     code = "import pickle, sys; t = pickle.load(open(sys.argv[1], 'rb'))\n"
     code += "for each in t.translate(sys.argv[2:]): print(each.score)"
     call = [sys.executable, "-c", code, str(tmp_path / "pickle"), *LINES]
-    found = subprocess.run(call, capture_output=True, text=True, check=True, timeout=120).stdout
+    found = subprocess.run(call, capture_output=True, text=True, check=True, timeout=600).stdout
     assert found.split() == [str(each.score) for each in translator.translate(LINES)]
 
 
@@ -71,7 +71,7 @@ os._exit(found != (expected or found) or other != found)
     environment = {**os.environ, "OMP_NUM_THREADS": "2"}
     call = [sys.executable, "-c", code, str(tiny_runs["bahdanau"]), str(used), *LINES * 4]
     done = subprocess.run(
-        call, env=environment, capture_output=True, text=True, check=False, timeout=120
+        call, env=environment, capture_output=True, text=True, check=False, timeout=600
     )
     assert (done.returncode, done.stdout) == (0, "")
     assert "Traceback" not in done.stderr

@@ -53,6 +53,7 @@ def load(layer: nn.Linear, weight: np.ndarray) -> None:
             layer.bias.zero_()
 
 
+@pytest.mark.approximate
 def test_additive_attention_gives_the_published_scores_and_context() -> None:
     generator = np.random.RandomState(42)
     encoder_states, decoder_state = generator.randn(5, 16), generator.randn(1, 16)
@@ -76,6 +77,7 @@ def test_additive_attention_gives_the_published_scores_and_context() -> None:
     close(context[0, 0], torch.tensor(published, dtype=torch.float64), PRINTED)
 
 
+@pytest.mark.approximate
 def test_scaled_dot_attention_over_four_words_gives_the_published_outputs() -> None:
     words = torch.tensor([[[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]], dtype=torch.float64)
     generator = np.random.RandomState(42)
@@ -95,6 +97,7 @@ def test_scaled_dot_attention_over_four_words_gives_the_published_outputs() -> N
     close(context[0], torch.tensor(published, dtype=torch.float64), PRINTED)
 
 
+@pytest.mark.approximate
 def test_scaled_dot_attention_of_one_query_gives_the_published_scores_without_overflow() -> None:
     score = ScaledDotScore(query_size=10, output_size=10, attention_size=10).double()
     rows = np.arange(1, 11)[:, None] * np.ones((1, 10))

@@ -187,7 +187,7 @@ def test_a_process_can_wait_for_the_lock(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(run_lock.logger, "info", lambda _: waiting.set())
     with ThreadPoolExecutor() as pool:
         second = pool.submit(FolderLock, tmp_path, wait=True)
-        assert waiting.wait(60)
+        assert waiting.wait(600)
         assert not second.done()
         first.close()
         second.result().close()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from conftest import write_small_corpus
+from processes import project_environment
 from tiers import one_quick
 from torch import Tensor
 
@@ -235,7 +236,7 @@ class Trainings:
         overrides: Sequence[str] = EVENTFUL,
         *flags: str,
         fault: str = "none",
-        seconds: float = 300,
+        seconds: float = 600,
     ) -> TrainingResult:
         """Train; kill each process that has not ended after `seconds`."""
         self.calls += 1
@@ -572,7 +573,7 @@ def test_torchrun_restarts_a_run_from_its_saved_state(
             *[*trainings.command("restarted"), *EVENTFUL, "--resume"],
         ],
         cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        env=project_environment(),
         capture_output=True,
         encoding="utf-8",
         timeout=900,

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from processes import project_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 BUSY = """
@@ -26,6 +27,7 @@ with worker_pool(2, int, ()) as pool:
 """
 
 
+@pytest.mark.race
 @pytest.mark.parametrize("state", ["starting", "busy"])
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGINT"])
 def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
@@ -39,7 +41,7 @@ def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
         os.mkfifo(pipe)
     process = subprocess.Popen(
         [sys.executable, script, *pipes, *(["wait"] if state == "busy" else [])],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=project_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
@@ -53,7 +55,7 @@ def test_workers_exit_with_their_parent_and_leave_ctrl_c_to_it(
         else:
             process.kill()
         # Returns once no worker has the pipes open.
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -76,7 +78,7 @@ def test_workers_start_from_a_program_that_cannot_be_imported(tmp_path: Path, wa
     arguments = {"script": [str(tmp_path / "script.py")], "-c": ["-c", ASKED], "-": ["-"]}[way]
     done = subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=project_environment(),
         input=ASKED,
         capture_output=True,
         encoding="utf-8",

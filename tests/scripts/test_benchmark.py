@@ -38,7 +38,6 @@ def test_the_counted_flops_equal_those_of_torch(case: Case) -> None:
 
 
 def test_the_peak_is_a_positive_rate() -> None:
-    torch.set_num_threads(1)
     precision = torch.get_float32_matmul_precision()
     try:
         with pytest.MonkeyPatch.context() as patch:

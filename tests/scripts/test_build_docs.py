@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from processes import project_environment
 
 import build_docs
 from documentation.command_line import command_line_page, command_parsers
@@ -171,7 +172,7 @@ def test_a_tutorial_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     from documentation.notebooks import execute
 
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PYTHONPATH", project_environment()["PYTHONPATH"])
     notebook = nbformat.read(ROOT / f"docs/tutorials/{name}.ipynb", as_version=4)
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)  # as stored by run_notebooks.py

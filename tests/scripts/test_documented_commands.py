@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
+from processes import project_environment
 
 from seq2seq.cli.main import main
 from seq2seq.cli.parser import parse
@@ -313,8 +314,7 @@ def test_the_commands_of_a_guide_run(
     lines = [line for line in command_lines(page) if not any(each in line.text for each in NEEDS)]
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     monkeypatch.setenv("PATH", path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", project_environment()["PYTHONPATH"])
     assert lines
     for line in lines:
         words = list(programs(line.text))

@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import json
-import os
 import re
 import shutil
 import signal
@@ -12,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import yaml
+from processes import project_environment
 from tiers import one_quick
 
 pytest.importorskip("fastapi")
@@ -27,12 +28,56 @@ from served import Reply, Served
 from seq2seq.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
+# Translations wait until a file exists, unless they are cancelled, and create another before.
+GATED = """
+import sys, time
+from pathlib import Path
+from seq2seq.__main__ import main
+from seq2seq.inference.translator import Translator
+from seq2seq.runtime.cancellation import check_cancelled
+
+gate, started = Path(sys.argv.pop(1)), Path(sys.argv.pop(1))
+translate = Translator.translate
+
+def gated(*arguments, **options):
+    started.touch()
+    while not gate.exists():
+        check_cancelled()
+        time.sleep(0.01)
+    return translate(*arguments, **options)
+
+Translator.translate = gated
+sys.exit(main())
+"""
+
+
+class Gate(NamedTuple):
+    """Files by which a test holds the translations of a server."""
+
+    opened: Path
+    started: Path
+
+    def program(self) -> list[str]:
+        return ["-c", GATED, str(self.opened), str(self.started)]
+
+    def wait(self, server: subprocess.Popen[str]) -> None:
+        """Wait until a translation has started."""
+        while not self.started.exists():
+            assert server.poll() is None
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path / "opened", tmp_path / "started")
 
 
 @contextmanager
-def process(*options: str) -> Iterator[tuple[subprocess.Popen[str], Served]]:
-    command = [sys.executable, "-m", "seq2seq", "serve", "--port", "0", *options]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+def process(
+    *options: str, program: Sequence[str] = ("-m", "seq2seq")
+) -> Iterator[tuple[subprocess.Popen[str], Served]]:
+    command = [sys.executable, *program, "serve", "--port", "0", *options]
+    environment = project_environment()
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, encoding="utf-8", env=environment
     ) as started:
@@ -55,54 +100,56 @@ def until_refused(served: Served) -> None:
             time.sleep(0.01)
 
 
+@contextmanager
+def asking(served: Served, fields: dict[str, object]) -> Iterator[list[Reply]]:
+    """Ask for a translation in a thread; after the block, the list has its reply, if any."""
+    replies: list[Reply] = []
+
+    def ask() -> None:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            replies.append(served.call("/v1/translate", fields))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    yield replies
+    thread.join()
+
+
+@pytest.mark.race
 @one_quick("number", [signal.SIGTERM, signal.SIGINT])
 def test_accepted_requests_complete_after_a_signal(
-    number: signal.Signals, tiny_runs: dict[str, Path]
+    number: signal.Signals, gate: Gate, tiny_runs: dict[str, Path]
 ) -> None:
     """New connections are refused meanwhile; the exit code is 0."""
-    lines = [f"ba {n}." for n in range(600)]
-    options = ("--timeout", "600", "--max-characters", "100000")
-    with process("-m", str(tiny_runs["luong"]), *options) as (started, served):
-        replies = []
-        fields = {"text": lines, "beam_size": 20, "attention": False}
-        thread = threading.Thread(
-            target=lambda: replies.append(served.call("/v1/translate", fields))
-        )
-        thread.start()
-        while not served.lines("waiting"):
-            time.sleep(0.01)
-        started.send_signal(number)
-        thread.join()
+    lines = [f"ba {n}." for n in range(9)]
+    run = str(tiny_runs["luong"])
+    with process("-m", run, program=gate.program()) as (started, served):
+        with asking(served, {"text": lines}) as replies:
+            gate.wait(started)
+            started.send_signal(number)
+            until_refused(served)
+            gate.opened.touch()
         assert len(replies[0].json["translations"]) == len(lines)
-        _, err = started.communicate(timeout=60)
+        _, err = started.communicate(timeout=600)
         assert started.returncode == 0
         assert err == "stopped; all accepted requests have been answered\n"
         with pytest.raises(OSError, match="refused"):
             served.call("/health")
 
 
+@pytest.mark.race
 @pytest.mark.thorough
-def test_a_second_interruption_stops_at_once(tiny_runs: dict[str, Path]) -> None:
-    options = ("--max-characters", "1000000")
-    with process("-m", str(tiny_runs["luong"]), *options) as (started, served):
-        fields = {"text": [f"ba {n}." for n in range(1000)], "beam_size": 100}
-        answers: list[Reply] = []
-
-        def ask() -> None:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                answers.append(served.call("/v1/translate", fields))
-
-        thread = threading.Thread(target=ask)
-        thread.start()
-        while not served.lines("waiting"):
-            time.sleep(0.01)
-        started.send_signal(signal.SIGINT)
-        until_refused(served)  # so that the second signal is not merged with the first
-        started.send_signal(signal.SIGINT)
-        _, err = started.communicate(timeout=60)
-        thread.join()
+def test_a_second_interruption_stops_at_once(gate: Gate, tiny_runs: dict[str, Path]) -> None:
+    run = str(tiny_runs["luong"])
+    with process("-m", run, program=gate.program()) as (started, served):
+        with asking(served, {"text": "ba."}) as replies:
+            gate.wait(started)
+            started.send_signal(signal.SIGINT)
+            until_refused(served)  # so that the second signal is not merged with the first
+            started.send_signal(signal.SIGINT)
+            _, err = started.communicate(timeout=600)
         assert (started.returncode, err) == (130, "seq2seq: error: interrupted\n")
-        assert [answer.status for answer in answers] in ([], [503])
+        assert [reply.status for reply in replies] in ([], [503])
 
 
 def with_languages(run: Path, folder: Path, src: str, tgt: str) -> Path:
@@ -263,7 +310,7 @@ def test_requirements_on_all_translations(tiny_runs: dict[str, Path], tmp_path: 
         sampled = {"text": "ba lo.", "sampling": {"samples": 2}}
         assert served.call("/v1/translate", sampled, {"Authorization": "Bearer a1"}).status == 200
         started.send_signal(signal.SIGTERM)
-        _, err = started.communicate(timeout=60)
+        _, err = started.communicate(timeout=600)
     requests = [entry for line in err.splitlines() if "path" in (entry := json.loads(line))]
     assert [(entry["path"], entry["status"], entry["client"]) for entry in requests] == [
         ("/translate", 200, "weblate"),

@@ -169,13 +169,13 @@ def test_other_requests_are_answered_while_one_is_prepared_or_formatted(
 
     def held(*arguments: Any) -> Any:
         started.set()
-        replies.append(answered.wait(60))
+        replies.append(answered.wait(600))
         return function(*arguments)
 
     monkeypatch.setattr(v1, name, held)
     with ThreadPoolExecutor(1) as pool:
         reply = pool.submit(served.call, PATH, {"text": "ba", "glossary": [["ba", "mo"]]})
-        assert started.wait(60)
+        assert started.wait(600)
         assert served.call("/health").status == 200
         answered.set()
         assert reply.result().status == 200

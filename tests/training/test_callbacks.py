@@ -205,6 +205,6 @@ print(light, names, isinstance(config, seq2seq.Config))
 def test_python_prints_nothing_and_imports_lazily(small_corpus: Path) -> None:
     """Run in a new process, where no test has configured logging."""
     call = [sys.executable, "-c", PROGRAM, str(small_corpus)]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600)
     names = ["Config", "Translator", "load_config", "train"]
     assert (done.stdout, done.stderr) == (f"[] {names} True\n", "")

@@ -1,5 +1,6 @@
 """Steps as CUDA graphs run them, without capture: rounded batches, tensors that stay the same."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from seq2seq.training.loss import batch_loss
 from seq2seq.training.mixture_loss import LossWeights
 from seq2seq.training.preparation import prepare
 from seq2seq.training.session import TrainingSession
+from seq2seq.training.step import _update
 
 CASES_OF = {
     "smoothed": [*FAMILY, *GNMT[:2], *UNITS[1:3]],
@@ -102,29 +104,81 @@ class Static(TrainingSession):
 CONFIGS = {
     "averaged": ["training.average=0.9", "training.decay=linear"],
     "accumulated": ["training.batch_tokens=200", "training.accumulate=3"],
-    "sampled inputs": ["training.scheduled_sampling={linear: 12}", "training.optimizer=sgd"],
+    "sampled inputs": ["training.scheduled_sampling={linear: 12}"],
     "copying": ["model.copy=true", "vocabulary.joint=true", "vocabulary.sampling=0.2"],
 }
 
 
+def usual_and_static(corpus: Path, overrides: Sequence[str]) -> list[TrainingSession]:
+    """Return two sessions with equal weights."""
+    sessions = []
+    for kind in (TrainingSession, Static):
+        run = (f"run_dir={corpus.parent / kind.__name__}", "model.dropout=0")
+        session, _ = prepare(load_config(corpus, (*run, *overrides)), choose_device("cpu"))
+        session.__class__ = kind
+        sessions.append(session)
+    return sessions
+
+
+def tensors_of(session: TrainingSession) -> list[Tensor]:
+    """Return all that a step changes but the gradients: weights, their averages and moments."""
+    states = [value for state in session.optimizer.state.values() for value in state.values()]
+    return [*named_weights(session.model).values(), *session.averages.values(), *states]
+
+
+def gradients_of(session: TrainingSession) -> dict[str, Tensor]:
+    """Return the gradients; one that is missing is zero."""
+    return {
+        name: torch.zeros_like(weight) if weight.grad is None else weight.grad.clone()
+        for name, weight in session.model.named_parameters()
+    }
+
+
 @one_quick("name", CONFIGS)
 @pytest.mark.usefixtures("short_sentences")
-def test_static_steps_equal_the_usual_ones(small_corpus: Path, name: str) -> None:
-    results = []
-    for kind in (TrainingSession, Static):
-        overrides = (f"run_dir={small_corpus.parent / kind.__name__}", "model.dropout=0")
-        config = load_config(small_corpus, (*overrides, *CONFIGS[name]))
-        session, _ = prepare(config, choose_device("cpu"))
-        session.__class__ = kind
-        losses = []
-        for step in range(10):
-            rows = [torch.arange(step % 7, 100, 9 + n).numpy() for n in range(2)]
+def test_static_steps_have_the_losses_and_gradients_of_the_usual_ones(
+    small_corpus: Path, name: str
+) -> None:
+    """Each step starts from equal weights: Adam divides by gradients that may be all rounding."""
+    usual, static = usual_and_static(small_corpus, CONFIGS[name])
+    for step in range(10):
+        rows = [torch.arange(step % 7, 100, 9 + n).numpy() for n in range(2)]
+        for session in (usual, static):
             session.progress.step += 1
             take_step(session, own_batches(session, rows), 1e-2)
-            losses.append(session.progress.losses.clone())
-        assert session.progress.skipped_steps() == []
-        results.append((losses, named_weights(session.model), session.averages))
-    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(static.progress.losses, usual.progress.losses, rtol=1e-5, atol=0)
+        expected = gradients_of(usual)
+        for parameter, gradient in gradients_of(static).items():
+            tolerance = 1e-4 * expected[parameter].abs().max().item()
+            torch.testing.assert_close(
+                gradient, expected[parameter], rtol=0, atol=tolerance, msg=parameter
+            )
+        for mine, other in zip(tensors_of(static), tensors_of(usual), strict=True):
+            mine.copy_(other)
+    assert usual.progress.skipped_steps() == static.progress.skipped_steps() == []
+
+
+@pytest.mark.usefixtures("short_sentences")
+def test_equal_gradients_give_equal_static_updates(small_corpus: Path) -> None:
+    """Bitwise, at a learning rate that float32 has."""
+    usual, static = usual_and_static(small_corpus, CONFIGS["averaged"])
+    rows = [torch.arange(0, 100, 9).numpy()]
+    for session in (usual, static):
+        session.progress.step = 1
+        take_step(session, own_batches(session, rows), 1e-2)
+    tensors = zip(tensors_of(static), tensors_of(usual), strict=True)
+    for mine, other in tensors:
+        mine.copy_(other)
+    generator = torch.Generator().manual_seed(3)
+    for weight, other in zip(static.model.parameters(), usual.model.parameters(), strict=True):
+        weight.grad = torch.randn(weight.shape, generator=generator)
+        other.grad = weight.grad.clone()
+    before = [tensor.clone() for tensor in tensors_of(usual)]
+    sums, tokens, rates = torch.ones(2), torch.tensor(3.0), (2**-7, 0.25)
+    _update(usual, rates, sums, tokens)
+    _update(static, torch.tensor(rates), sums, tokens)
+    assert all(map(torch.equal, tensors_of(static), tensors_of(usual)))
+    assert not any(map(torch.equal, tensors_of(usual), before))
 
 
 def test_a_static_step_keeps_the_tensors_that_graphs_read(small_corpus: Path) -> None:

@@ -53,6 +53,7 @@ class Training:
             self.validate()
 
 
+@pytest.mark.approximate
 @pytest.mark.parametrize("first_step", [0, 30])
 @pytest.mark.parametrize("limits", [{"max_epochs": 7}, {"max_steps": 64}, {"validate_every": 9}])
 def test_an_estimate_by_steps_is_near_after_validations(
@@ -69,6 +70,7 @@ def test_an_estimate_by_steps_is_near_after_validations(
     assert (left.last_step, left.exact) == (training.step, True)
 
 
+@pytest.mark.approximate
 @pytest.mark.parametrize("steps", [None, 5000])
 def test_an_estimate_by_time_is_the_time_to_the_limit(
     monkeypatch: pytest.MonkeyPatch, steps: int | None

@@ -53,7 +53,7 @@ def test_in_a_notebook_nothing_is_red_and_a_curve_is_drawn(small_corpus: Path) -
         "run.translator.translate('ba').plot()"
     )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
-    NotebookClient(notebook, timeout=120).execute()
+    NotebookClient(notebook, timeout=600).execute()
     outputs = notebook.cells[0].outputs
     assert {output.get("name") for output in outputs} <= {"stdout", None}
     text = "".join(output.get("text", "") for output in outputs)

@@ -1,0 +1,25 @@
+"""Growth of the time of a call, measured so that other work on the machine matters little."""
+
+import time
+from collections.abc import Callable
+
+ROUNDS = 5
+LINEAR = 3.0  # halfway, in octaves, between the ratios of linear and quadratic time: 2 and 4
+
+
+def growth(call: Callable[[int], object], size: int) -> float:
+    """Return the CPU time of a call for twice a size over that for the size.
+
+    Both are measured in turn; the shortest times count. Rounds end once the ratio is linear.
+    """
+    shortest = {size: float("inf"), 2 * size: float("inf")}
+    ratio = float("inf")
+    for _ in range(ROUNDS):
+        for each in shortest:
+            start = time.process_time()
+            call(each)
+            shortest[each] = min(shortest[each], time.process_time() - start)
+        ratio = shortest[2 * size] / shortest[size]
+        if ratio < LINEAR:
+            break
+    return ratio

@@ -1,0 +1,16 @@
+"""Variables of the programs that tests start."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def project_environment(*folders: Path) -> dict[str, str]:
+    """Return this process's variables, with the project and further folders on PYTHONPATH.
+
+    What is there already stays: this process may find its packages by it alone.
+    """
+    given = os.environ.get("PYTHONPATH")
+    parts = [ROOT, *folders, *([given] if given else [])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, parts))}
