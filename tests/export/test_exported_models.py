@@ -101,6 +101,7 @@ def moderate_runs(
             tmp_path_factory.mktemp(decoder) / "run",
             tiny_vocabularies,
             seed,
+            scale=1.5,
             model={"decoder": decoder},
         )
         for seed, decoder in enumerate(DECODERS)
