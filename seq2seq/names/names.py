@@ -214,9 +214,10 @@ class Names:
     ) -> str:
         """Return the spelling of a name's words in the target's script: given, or the model's."""
         words = name.split(" ")
-        return " ".join(" ".join(spellings_of(word)) or self._spell_word(word)[0] for word in words)
+        return " ".join(" ".join(spellings_of(word)) or self.spell_word(word)[0] for word in words)
 
-    def _spell_word(self, word: str) -> tuple[str, bool]:
+    def spell_word(self, word: str) -> tuple[str, bool]:
+        """Return the spelling of a name of one word, and whether it is reliable."""
         pair = self.pairs.get(word) or (word.isupper() and self.pairs.get(word.capitalize()))
         if pair:
             return pair.stem, True
@@ -238,7 +239,7 @@ class Names:
             name = masked.names[mark]
             spelling = masked.given.get(mark) or self.spelling(name)
             words = () if mark in masked.given else name.split(" ")
-            written = "" if all(self._spell_word(word)[1] for word in words) else f" ({name})"
+            written = "" if all(self.spell_word(word)[1] for word in words) else f" ({name})"
             text = f"{before}{space}{spelling}{after[:end]}{written}{after[end:]}"
         return text
 

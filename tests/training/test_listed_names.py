@@ -43,12 +43,12 @@ def test_a_resumed_run_needs_neither_the_list_nor_an_equal_one(tmp_path: Path) -
     listed, other = tmp_path / "names.txt", tmp_path / "other.txt"
     listed.write_text("".join(f"{spelled(name)}\n" for name in NAMES[:9]), encoding="utf-8")
     other.write_text("\u0915\u092e\u0932\n", encoding="utf-8")
-    uninterrupted = train(configured(tmp_path, "a", 8, listed), "cpu")
+    uninterrupted = train(configured(tmp_path, "a", 12, listed), "cpu")
     run = train(configured(tmp_path, "b", 4, listed), "cpu")
     stored = (run / "vocabulary" / "names.json").read_bytes()
     listed.unlink()
-    train(configured(tmp_path, "b", 6, listed), "cpu", resume=True)
-    train(configured(tmp_path, "b", 8, other), "cpu", resume=True)
+    train(configured(tmp_path, "b", 8, listed), "cpu", resume=True)
+    train(configured(tmp_path, "b", 12, other), "cpu", resume=True)
     for name in (METRICS, BEST):
         assert (run / name).read_bytes() == (uninterrupted / name).read_bytes()
     assert (run / "vocabulary" / "names.json").read_bytes() == stored
