@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.data.lines import read_lines
-from seq2seq.data.name_list import read_names
+from seq2seq.data.vocabulary.name_list import read_names
 from seq2seq.data.vocabulary.vocabulary import normalized
 from seq2seq.names.names import FREQUENT, Names, learn_names
 from seq2seq.names.words import source_words

@@ -8,7 +8,7 @@ import pytest
 from name_cases import name_pairs, some_names, spelled
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.name_list import read_names
+from seq2seq.data.vocabulary.name_list import read_names
 from seq2seq.data.vocabulary.training import train_vocabularies, vocabulary_notes
 from seq2seq.data.vocabulary.vocabulary import checksums_of, load_vocabularies, save_vocabularies
 from seq2seq.names.names import Names, learn_names

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sentencepiece
 
-from seq2seq.data.name_list import read_names
 from seq2seq.data.spread import spread
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary import vocabulary
+from seq2seq.data.vocabulary.name_list import read_names
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.names.names import learn_names
 from seq2seq.names.words import PLACEHOLDERS, any_of
