@@ -67,7 +67,7 @@ def test_names_of_another_script_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_listed_name_is_spelled_as_listed() -> None:
-    """Of two spellings that sound alike, here by the length of a vowel, the listed one wins."""
+    """Prefer the listed one of two spellings that differ in the length of a vowel."""
     pairs = [(name.lower(), spelled(name)) for name in some_names(120, seed=1)]
     words = [spelling for _, spelling in pairs]
     unlisted = {name: Speller(pairs, words).spell(name) for name in ("kanila", "girona")}
