@@ -2,17 +2,20 @@
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BeforeValidator,
     Field,
+    GetJsonSchemaHandler,
     PlainSerializer,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
+from pydantic_core import core_schema
 
 from seq2seq.config import fields
 from seq2seq.config.fields import Bool, Count, FilePath, Fraction, NonEmptyStr, NotNegative, key
@@ -194,6 +197,32 @@ class NamesConfig(fields.Shorthand):
         description="placeholders, spelled in the target's script, or invented names in training"
     )
     rate: Fraction = key(0.5, "probability to replace a name that both sides share")
+    list: FilePath | None = key(
+        None, "for placeholders: further names in the target's script, one a line"
+    )
+
+    @classmethod
+    def expand(cls, value: object) -> object:
+        """Return the keys that a value sets; `{placeholders: FILE}` sets the list."""
+        if isinstance(value, Mapping) and value.keys() == {"placeholders"}:
+            return {"kind": "placeholders", "list": value["placeholders"]}
+        return super().expand(value)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = super().__get_pydantic_json_schema__(core, handler)
+        _, pair, complete = schema["anyOf"]
+        pair["properties"] = {**pair["properties"], "placeholders": complete["properties"]["list"]}
+        return schema
+
+    @field_validator("list")
+    @classmethod
+    def _check_list(cls, path: Path | None, info: ValidationInfo) -> Path | None:
+        if path is not None and info.data.get("kind") == "invented":
+            raise ValueError("belongs to placeholders, which are spelled with its help")
+        return path
 
 
 class VocabularyConfig(fields.Section):
@@ -221,9 +250,10 @@ class VocabularyConfig(fields.Section):
     )
     names: NamesConfig | None = key(
         None,
-        "placeholders: translate names as placeholders, spelled in the target's script; invented, "
-        "or {invented: 0.3}: replace names that both sides share by invented ones in training, "
-        "with this probability",
+        "placeholders: translate names as placeholders, spelled in the target's script, or "
+        "{placeholders: FILE}: with the help of a list of names, one a line; invented, or "
+        "{invented: 0.3}: replace names that both sides share by invented ones in training, with "
+        "this probability",
     )
 
     @field_validator("joint")
@@ -258,6 +288,11 @@ class VocabularyConfig(fields.Section):
     def masks_names(self) -> bool:
         """Return whether names are placeholders in the text of the vocabulary."""
         return self.names is not None and self.names.kind == "placeholders"
+
+    @property
+    def listed_names(self) -> Path | None:
+        """Return the file of further names in the target's script, if any."""
+        return self.names.list if self.names is not None and self.masks_names else None
 
     @property
     def invented_names(self) -> float:

@@ -42,6 +42,7 @@ _FREE = (
     "data.test.",
     "decoding.",
     "vocabulary.model.",  # checksums of the vocabulary are recorded
+    "vocabulary.names.list.",
     "training.max_minutes.",
     "training.patience.",
     "training.metric.min_improvement.",
@@ -196,10 +197,14 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
         "valid": changed(data.valid),
         "test": data.test and changed(data.test),
     }
+    models: dict[str, object] = {"model": tuple(map(change, vocabulary.model))}
+    if vocabulary.names is not None and vocabulary.names.list is not None:
+        path = change(vocabulary.names.list)
+        models["names"] = vocabulary.names.model_copy(update={"list": path})
     changes = {
         "data": data.model_copy(update=files),
         "run_dir": change(config.run_dir),
-        "vocabulary": vocabulary.model_copy(update={"model": tuple(map(change, vocabulary.model))}),
+        "vocabulary": vocabulary.model_copy(update=models),
     }
     return config.model_copy(update=changes)
 

@@ -169,6 +169,8 @@ class TrainingData:
             settings["tags"] = list(self.tags)
         if config.model:
             settings["model"] = training.checksums_of_models(config)
+        if config.listed_names is not None:
+            settings["names"]["list"] = training.checksum_of_names(config.listed_names)
         entry = self._load(_VOCABULARY, {"config": settings}, build)
         vocabularies = vocabulary.load_vocabularies(entry.path, config.sampling)
         self.notes += training.vocabulary_notes(config, vocabularies)

@@ -19,7 +19,15 @@ from seq2seq.names.detection import NameDetector
 from seq2seq.names.mining import NameMiner, NamePair
 from seq2seq.names.sounds import ends_stem, starts_unit, units_of
 from seq2seq.names.speller import Speller
-from seq2seq.names.words import PLACEHOLDERS, SourceWord, any_of, inside, is_letter, target_words
+from seq2seq.names.words import (
+    PLACEHOLDERS,
+    SourceWord,
+    any_of,
+    inside,
+    is_letter,
+    script_of,
+    target_words,
+)
 from seq2seq.runtime.errors import UserError
 
 MIN_NAMES = 10  # least number of different names to learn from
@@ -27,6 +35,7 @@ FREQUENT = 20  # occurrences from which the model may learn a name as a word
 MAX_WORDS = 200_000  # source words kept
 MAX_TARGET_WORDS = 30_000  # kept for the speller
 MAX_MASKED = 100_000  # pairs kept, for the next epoch
+_MIN_SCRIPT = 0.01  # least share of a script in the letters of the target
 FORMAT = 1
 Span = tuple[int, int]  # start and end in a text
 _INITIALS = re.compile(r"(?<!\w)(?:[^\W\d_]\. ?)+\Z")
@@ -67,7 +76,7 @@ class Names:
     @cached_property
     def _speller(self) -> Speller:
         pairs = [(name.lower(), pair.stem) for name, pair in self.pairs.items()]
-        return Speller(pairs, self.content["words"])
+        return Speller(pairs, self.content["words"], self.content.get("listed", []))
 
     def mask(self, text: str) -> list[Masked]:
         """Replace the names of a normalized source text, with their initials, by placeholders.
@@ -205,9 +214,10 @@ class Names:
     ) -> str:
         """Return the spelling of a name's words in the target's script: given, or the model's."""
         words = name.split(" ")
-        return " ".join(" ".join(spellings_of(word)) or self._spell_word(word)[0] for word in words)
+        return " ".join(" ".join(spellings_of(word)) or self.spell_word(word)[0] for word in words)
 
-    def _spell_word(self, word: str) -> tuple[str, bool]:
+    def spell_word(self, word: str) -> tuple[str, bool]:
+        """Return the spelling of a name of one word, and whether it is reliable."""
         pair = self.pairs.get(word) or (word.isupper() and self.pairs.get(word.capitalize()))
         if pair:
             return pair.stem, True
@@ -229,7 +239,7 @@ class Names:
             name = masked.names[mark]
             spelling = masked.given.get(mark) or self.spelling(name)
             words = () if mark in masked.given else name.split(" ")
-            written = "" if all(self._spell_word(word)[1] for word in words) else f" ({name})"
+            written = "" if all(self.spell_word(word)[1] for word in words) else f" ({name})"
             text = f"{before}{space}{spelling}{after[:end]}{written}{after[end:]}"
         return text
 
@@ -255,8 +265,16 @@ class Names:
             raise ValueError(f"not a file of names ({error!r})") from None
 
 
-def learn_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] = ()) -> Names:
-    """Learn to detect and spell names of normalized text; raises UserError if it has hardly any."""
+def learn_names(
+    src: Sequence[str],
+    tgt: Sequence[str],
+    symbols: Sequence[str] = (),
+    listed: Mapping[str, str] = MappingProxyType({}),
+) -> Names:
+    """Learn to detect and spell names of normalized text; raises UserError if it has hardly any.
+
+    `listed`: further names in the target's script, and the places of each, for messages.
+    """
     if symbols:
         src, tgt = ([any_of(symbols).sub(" ", text) for text in side] for side in (src, tgt))
     miner = NameMiner(src, tgt)
@@ -267,6 +285,7 @@ def learn_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] =
             "training text, too few to learn from; set it to null"
         )
     target = Counter(match[0] for line in tgt for match in target_words(line))
+    _check_scripts(listed, target)
     common = dict(counts.lower.most_common(MAX_WORDS))
     capitalised = dict(counts.capitalised.most_common(MAX_WORDS))
     return Names(
@@ -277,8 +296,28 @@ def learn_names(src: Sequence[str], tgt: Sequence[str], symbols: Sequence[str] =
             "capitalised": {word: n for word, n in capitalised.items() if word not in pairs},
             "words": [word for word, _ in target.most_common(MAX_TARGET_WORDS)],
             **({"symbols": list(symbols)} if symbols else {}),
+            **({"listed": list(listed)} if listed else {}),
         }
     )
+
+
+def _check_scripts(listed: Mapping[str, str], words: Counter[str]) -> None:
+    """Raise UserError for a listed name of another script than the target's words."""
+    letters = Counter[str]()
+    for word, count in words.items() if listed else ():
+        letters.update(dict.fromkeys(word, count))
+    scripts = Counter[str]()
+    for letter, count in letters.items():
+        scripts[script_of(letter)] += count
+    least = _MIN_SCRIPT * scripts.total()
+    known = {script for script, count in scripts.items() if count >= least}
+    for name, place in listed.items():
+        if not known.issuperset(map(script_of, filter(str.isalpha, name))):
+            written = " and ".join(sorted(script.capitalize() for script in known if script))
+            raise UserError(
+                f"{place}: {name} is not in the script of the target text ({written}). "
+                "List names as the target language writes them."
+            )
 
 
 def _runs(text: str, words: Sequence[SourceWord]) -> Iterator[list[SourceWord]]:

@@ -7,8 +7,9 @@ A noisy channel: the spelling y of a name x maximises
 where P(y) is a 4-gram model of the target's words, to a power, and P(x | y) the product of the
 letters that each unit is romanized as, given its neighbours. Unicode's names of letters say how
 they sound. The penalties are for units that names have less often than other words, as they come
-with loan words and endings: retroflex letters, and long vowels in some places. The weights were
-fitted to spellings of 172 Indian names.
+with loan words and endings: retroflex letters, vowels of English, and long vowels in some places.
+The weights were fitted to spellings of 172 Indian names; docs/results/names.md has what each part
+gives on others.
 """
 
 import json
@@ -16,23 +17,27 @@ import math
 import unicodedata
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.names.sounds import MAX_LETTERS, Unit, ends_stem, units_of
 
 BEAM = 60
+NAME_WEIGHT = 3.0  # of a name, relative to another word
 ALTERNATIVES = 30  # spellings whose probabilities sum to 1
 _ALPHABET = 100  # units, for smoothing
 _FOURGRAM, _CHANNEL = 0.36, 1.27  # weights of the models
 _RETROFLEX = {"T": 2.9, "D": 2.9, "N": 1.6, "L": 2.1, "S": -0.5}  # by the letter that is doubled
-_LONG_VOWEL = 2.3
+_LONG_VOWEL, _ENGLISH_VOWEL = 2.3, 2.8
 _INITIAL_A, _INNER_A = 1.57, 0.8  # long a, in the first letter and after the first syllable
+_INHERENT, _FINAL_INHERENT = 0.8, 0.005  # probabilities that an inherent vowel is written
+_USUAL = 0.3  # least probability of the second romanization of a unit
 _ROMANIZATION = json.loads(Path(__file__).with_name("romanization.json").read_text("utf-8"))
 _VOWELS: Mapping[str, dict[str, float]] = _ROMANIZATION["vowels"]
 _CONSONANTS: Mapping[str, dict[str, float]] = _ROMANIZATION["consonants"]
 _NASALS = ("SIGN ANUSVARA", "SIGN CANDRABINDU")
+_LABIALS = ("P", "PH", "B", "BH", "M")
 _JOINERS = {"\u200c", "\u200d"}
 START, END = "<s>", "</s>"
 Symbol = Hashable
@@ -117,13 +122,15 @@ class _Partial(NamedTuple):
 class NativeSpeller:
     """Spells names, given the words of the target."""
 
-    def __init__(self, words: Iterable[str]) -> None:
+    def __init__(self, words: Iterable[str], names: Iterable[str] = ()) -> None:
+        """`names`: some in the target's script, which count more than words."""
         self._fourgrams = NgramModel(4, _ALPHABET)
         units: set[Unit] = set()
-        for word in words:
+        weighted = chain(zip(words, repeat(1.0)), zip(names, repeat(NAME_WEIGHT)))
+        for word, weight in weighted:
             spelling = units_of(word)
             if all(map(is_indic, spelling)):
-                self._fourgrams.add(spelling)
+                self._fourgrams.add(spelling, weight)
                 units.update(unit for unit in spelling if not _JOINERS & set(unit))
         self._units: dict[str, list[Unit]] = {}
         for unit in sorted(units):
@@ -152,16 +159,19 @@ class NativeSpeller:
         spellings = (("".join(end.units), score + self._extension(end, END)) for end, score in ends)
         return normalized(spellings, ALTERNATIVES)
 
-    def romanized(self, word: str) -> str | None:
-        """Return the most probable letters of a word; None in other scripts."""
+    def romanizations(self, word: str) -> list[str]:
+        """Return the usual letters of a word, such as "dipali" and "deepalee", if it is Indic."""
         units = units_of(word)
         if not all(map(is_indic, units)):
-            return None
-        letters = []
+            return []
+        usual: list[str] = []
+        second: list[str] = []
         for unit, following in zip(units, [*units[1:], None], strict=True):
             probs = letters_of(unit, following)
-            letters.append(max(probs, key=lambda text: (probs[text], text), default=""))
-        return "".join(letters)
+            best = sorted(probs, key=lambda text: (-probs[text], text)) or [""]
+            usual.append(best[0])
+            second.append(best[1] if len(best) > 1 and probs[best[1]] >= _USUAL else best[0])
+        return list(dict.fromkeys(["".join(usual), "".join(second)]))
 
     def _extension(self, partial: _Partial, unit: Unit) -> float:
         """Return the score of the last letters and of the next unit, which may be the end."""
@@ -226,13 +236,16 @@ def letters_of(unit: Unit, following: Unit | None) -> dict[str, float]:
     """Return the probability of each romanization of a unit, given the unit that follows it."""
     sound = _sound_of(unit)
     if sound.is_nasal:
-        return {"n": 0.3, "m": 0.3} if following is None else {"n": 0.98, "m": 0.02}
+        if following is None:
+            return {"n": 0.3, "m": 0.3}
+        is_labial = _sound_of(following).consonant in _LABIALS
+        return {"m": 0.9, "n": 0.1} if is_labial else {"n": 0.98, "m": 0.02}
     if vowel := _VOWELS.get(sound.vowel):
         return vowel
     consonant = _romanized(sound.consonant)
     if not ends_stem(unit) or (following is not None and _sound_of(following).is_sign):
         return consonant
-    share = 0.005 if following is None else 0.999  # written part of inherent vowels
+    share = _FINAL_INHERENT if following is None else _INHERENT
     return {
         letters + vowel: prob * part
         for letters, prob in consonant.items()
@@ -252,6 +265,8 @@ def _penalty(units: tuple[Unit, ...], following: Unit | None) -> float:
     if consonant:
         is_doubled = consonant[1:2] == consonant[0]
         return _RETROFLEX.get(consonant[0], 0.0) if is_doubled else 0.0
+    if vowel.startswith("CANDRA "):
+        return _ENGLISH_VOWEL
     if vowel == "AA" and len(units) == 1:
         return _INITIAL_A
     if following is None:

@@ -62,6 +62,12 @@ def _consonants(letters: str) -> str:
     return "".join(letter for letter, _ in groupby(letters) if letter not in _VOWELS)
 
 
+def _is_alike(chunk: Chunk, sound: str) -> bool:
+    """Return whether letters have a name's consonants, or begin it: Georgian `an` is a."""
+    is_start = bool(chunk) and sound.startswith(chunk)
+    return is_start or _consonants(chunk) == _consonants(sound)
+
+
 class SoundModel:
     """Emission probabilities of letters given a unit."""
 
@@ -83,7 +89,7 @@ class SoundModel:
         if value is None:
             name = unicodedata.name(unit[0], "")  # such as "DEVANAGARI LETTER KA"
             sound = name.split()[-1].lower() if name and not _joins(unit[0]) else ""
-            is_alike = _consonants(chunk) == _consonants(sound) if sound else not chunk
+            is_alike = _is_alike(chunk, sound) if sound else not chunk
             prior = 0.25 * is_alike + _RARE_CHUNK / 26.0 ** max(0, len(chunk) - 1)
             counts = self._counts.get(unit)
             if counts:

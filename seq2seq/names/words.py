@@ -60,6 +60,13 @@ def target_words(line: str) -> Iterator[re.Match[str]]:
     yield from _patterns()[1].finditer(line)
 
 
+@cache
+def script_of(letter: str) -> str:
+    """Return the script in a letter's Unicode name, such as DEVANAGARI; "" for marks of several."""
+    name = unicodedata.name(letter, "") if letter.isalpha() else ""
+    return re.split("[ -]", name)[0]
+
+
 def is_letter(character: str) -> bool:
     """Return whether a character belongs to words."""
     return _patterns()[1].fullmatch(character) is not None

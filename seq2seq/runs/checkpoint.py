@@ -158,6 +158,9 @@ def read_warm_start(folder: Path, config: Config) -> LoadedRun:
     models = config.vocabulary.model
     if models and models != run.config.vocabulary.model:
         changes.append("vocabulary.model: the run has its own vocabulary")
+    listed = config.vocabulary.listed_names
+    if listed and listed != run.config.vocabulary.listed_names:
+        changes.append("vocabulary.names: the run has its own names")
     if changes:
         lines = ["its weights do not fit the config; set these keys to its values:"]
         lines += [f"  {change}" for change in changes]

@@ -243,7 +243,11 @@ def test_keys_with_a_value_are_listed_once() -> None:
         ("training.decay=plateau", {"name": "plateau", "factor": 0.5}),
         ("training.metric={chrf: 2}", {"name": "chrf", "min_improvement": 2.0}),
         ("training.scheduled_sampling={linear: 9}", {"schedule": "linear", "steps": 9}),
-        ("vocabulary.names={invented: 0.3}", {"kind": "invented", "rate": 0.3}),
+        ("vocabulary.names={invented: 0.3}", {"kind": "invented", "rate": 0.3, "list": None}),
+        (
+            "vocabulary.names={placeholders: names.txt}",
+            {"kind": "placeholders", "rate": 0.5, "list": "names.txt"},
+        ),
         ("model.score={scaled_dot: 8}", {"name": "scaled_dot", "heads": 8}),
         ("model.window={local_p: 5}", {"kind": "local_p", "width": 5}),
     ],
@@ -265,7 +269,8 @@ def test_a_single_value_or_a_pair_stands_for_a_map(
     ("override", "message"),
     [
         ("training.decay={cosine: 0.7}", "training.decay (override): factor belongs to plateau"),
-        ("vocabulary.names={placeholders: 0.1}", "rate belongs to invented"),
+        ("vocabulary.names={kind: placeholders, rate: 0.1}", "rate belongs to invented"),
+        ("vocabulary.names={kind: invented, list: a.txt}", "belongs to placeholders"),
         ("model.score={dot: 4}", "model.score (override): heads belongs to scaled_dot"),
         ("training.optimizer={name: adam, wieght_decay: 1}", "did you mean 'weight_decay'?"),
         ("training.optimizer={adamw: 1, sgd: 1}", "takes one name, such as {adamw: '1'}"),

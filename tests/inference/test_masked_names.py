@@ -44,6 +44,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pairs = name_pairs(KNOWN, count, seed=len(split))
         text = "".join(f"{pair.src}\t{pair.tgt}\n" for pair in pairs)
         (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
+    listed = folder / "names.txt"
+    listed.write_text("".join(f"{spelled(name)}\n" for name in UNKNOWN[::9]), encoding="utf-8")
     config = folder / "config.yaml"
     config.write_text(
         f"""\
@@ -55,7 +57,7 @@ data:
   train: {{file: {folder.as_posix()}/train.tsv}}
   valid: {{file: {folder.as_posix()}/valid.tsv}}
   max_length: 30
-vocabulary: {{size: 310, names: placeholders, sampling: 0.5}}
+vocabulary: {{size: 310, names: {{placeholders: {listed.as_posix()}}}, sampling: 0.5}}
 model: {{embedding_size: 24, hidden_size: 32, dropout: 0.1}}
 training: {{max_steps: 120, batch_tokens: 400, learning_rate: 1e-2, validate_every: 60, keep: 2,
            precision: float32}}

@@ -19,6 +19,7 @@ import sentencepiece
 from seq2seq.data.spread import spread
 from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary import vocabulary
+from seq2seq.data.vocabulary.name_list import read_names
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.names.names import learn_names
 from seq2seq.names.words import PLACEHOLDERS, any_of
@@ -53,7 +54,8 @@ def train_vocabularies(
     names = None
     if config.masks_names:
         src, tgt = ([vocabulary.normalized(text) for text in side] for side in (src, tgt))
-        names = learn_names(src, tgt, config.symbols)
+        listed = {} if config.listed_names is None else read_names(config.listed_names)
+        names = learn_names(src, tgt, config.symbols, listed)
         src, tgt = vocabulary.mask_names(names, src, tgt)
     if config.model:
         return existing_vocabularies(config, tags)._replace(names=names)
@@ -149,11 +151,21 @@ def _size_error(error: str, side: str) -> str:
 
 
 def vocabulary_notes(config: "VocabularyConfig", vocabularies: Vocabularies) -> list[str]:
-    """Say, for the log, which sizes `auto` chose."""
+    """Say, for the log, which sizes `auto` chose, and whether listed names have a use."""
+    notes, names = list[str](), vocabularies.names
+    if config.listed_names is not None and names is not None:
+        count = f"{len(names.content['listed']):,} names of {config.listed_names}"
+        use = (
+            "have no use, as both languages write names alike" if names.copies else "help to spell"
+        )
+        notes = [f"vocabulary.names: {count} {use}" + " others" * (not names.copies)]
     if config.model or config.size is not None:
-        return []
+        return notes
     sizes = [len(vocabularies.src), *([] if vocabularies.joint else [len(vocabularies.tgt)])]
-    return [f"vocabulary.size: auto chose {' and '.join(f'{size:,}' for size in sizes)} tokens"]
+    return [
+        *notes,
+        f"vocabulary.size: auto chose {' and '.join(f'{size:,}' for size in sizes)} tokens",
+    ]
 
 
 class Token(NamedTuple):
@@ -175,6 +187,11 @@ def existing_vocabularies(config: "VocabularyConfig", tags: Sequence[str] = ()) 
 def checksums_of_models(config: "VocabularyConfig") -> list[str]:
     """Return the SHA-256 of the files of the models."""
     return [hashlib.sha256(_content(path)).hexdigest() for path in config.model]
+
+
+def checksum_of_names(path: Path) -> str:
+    """Return the SHA-256 of the names in a list; raises UserError as `read_names` does."""
+    return hashlib.sha256("\n".join(read_names(path)).encode()).hexdigest()
 
 
 def _read(path: Path, config: "VocabularyConfig", tags: Sequence[str] = ()) -> Vocabulary:
