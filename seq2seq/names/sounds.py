@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 MAX_LETTERS = 4  # most letters of the source word that one unit emits
@@ -63,9 +63,18 @@ def _consonants(letters: str) -> str:
 
 
 def _is_alike(chunk: Chunk, sound: str) -> bool:
-    """Return whether letters have a name's consonants, or begin it: Georgian `an` is a."""
-    is_start = bool(chunk) and sound.startswith(chunk)
-    return is_start or _consonants(chunk) == _consonants(sound)
+    """Return whether letters have the consonants of a letter's name, or those that it begins with.
+
+    Unicode calls Devanagari letters `ka` and `kha`, but Georgian ones `an` and `ban`.
+    """
+    return _consonants(chunk) == _consonants(sound) or chunk == _initial(sound)
+
+
+@cache
+def _initial(sound: str) -> str:
+    """Return the vowels or the consonants with which the name of a letter begins."""
+    is_vowel = sound[0] in _VOWELS
+    return "".join(takewhile(lambda letter: (letter in _VOWELS) == is_vowel, sound))
 
 
 class SoundModel:
