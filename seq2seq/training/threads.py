@@ -1,7 +1,7 @@
 """Number of CPU threads of a training: chosen once, by timing steps, and kept by the run.
 
-A second thread may save a fourth of the time. Where another program needs its core, threads wait
-for each other, and steps may take several times as long. The number decides the last bits of sums,
+A second thread may save a third of the time. Where another program needs its core, threads wait for
+each other, and steps may take several times as long. The number decides the last bits of sums,
 so that a resumed run keeps it.
 """
 
