@@ -57,10 +57,24 @@ def check_fork(is_forked: bool) -> None:
         raise UserError(f"{text} by multiprocessing.get_context('spawn'), or use the CPU")
 
 
+_is_forked = False
+
+
 @cache
 def _use_one_thread_after_fork() -> None:
     """Set one thread in forked processes, which would wait for this one's threads for ever."""
-    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    os.register_at_fork(after_in_child=_use_one_thread)
+
+
+def _use_one_thread() -> None:
+    global _is_forked
+    _is_forked = True
+    torch.set_num_threads(1)
+
+
+def may_use_threads() -> bool:
+    """Return whether this process may compute in several threads: not if it was forked."""
+    return not _is_forked
 
 
 def product_is_exact(product: Callable[[Tensor, Tensor], Tensor]) -> bool:

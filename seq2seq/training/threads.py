@@ -16,6 +16,7 @@ import torch
 
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runtime.console import counted
+from seq2seq.runtime.device import may_use_threads
 from seq2seq.training.batches import own_batches
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import compute_gradient
@@ -57,12 +58,14 @@ def restored_threads() -> Iterator[None]:
 def settle_threads(session: TrainingSession) -> list[str]:
     """Set the number of threads of a run and record it; return notes for the log.
 
-    OMP_NUM_THREADS decides; else the number is that of the run so far, or of the comparison. A new
-    run has one thread or all, whichever computes a gradient sooner.
+    OMP_NUM_THREADS decides, and a forked process has one thread; else the number is that of the run
+    so far, or of the comparison. A new run has one thread or all, whichever computes a gradient
+    sooner.
     """
     progress, notes = session.progress, list[str]()
     shared = _shared.get() or _Shared(0)
-    if session.device.type == "cpu" and session.group.size == 1 and VARIABLE not in os.environ:
+    is_free = VARIABLE not in os.environ and may_use_threads()
+    if session.device.type == "cpu" and session.group.size == 1 and is_free:
         if known := progress.threads or shared.number:
             torch.set_num_threads(known)
         elif not progress.step:

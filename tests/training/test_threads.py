@@ -144,6 +144,21 @@ def test_an_option_decides(
     assert "2 threads" in out + err
 
 
+def test_a_forked_process_has_one_thread(
+    small_corpus: Path, measured: Measure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The threads of its parent do not exist in it: several would wait for ever."""
+    numbers = measured(2.0, 1.0)
+    config = load_config(small_corpus, ["training.max_steps=6"])
+    train_until(config, 3, monkeypatch)
+    assert recorded(config) == 2
+    numbers.clear()
+    monkeypatch.setattr("seq2seq.runtime.device._is_forked", True)
+    torch.set_num_threads(1)
+    train(config, "cpu", resume=True)
+    assert (recorded(config), numbers) == (1, [])
+
+
 def test_training_that_becomes_slow_is_noted_once() -> None:
     slowness = Slowness()
     speeds = [100.0, 90.0, 34.0, 33.0, 5.0]
