@@ -1,5 +1,6 @@
 """Cross-validation of spellings of names on a toy language pair, and lists of names."""
 
+import gettext
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from name_cases import name_pairs, some_names, spelled
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 import faker_names
 import measure_names
+import pycountry_names
 
 PAIRS = name_pairs(some_names(120, seed=1), 600, seed=2)
 
@@ -49,3 +51,21 @@ def test_tables_of_names_become_words_of_a_script() -> None:
     names = set(faker_names.names_of(tables))
     assert names == {"कमल", "नाईक", "晃", "アキラ", "Akira"}
     assert {name for name in names if faker_names.is_of(name, "KATAKANA")} == {"アキラ"}
+
+
+class Catalogue(gettext.NullTranslations):
+    """Translations of some names; others remain."""
+
+    def gettext(self, message: str) -> str:
+        """Return the translation of a name."""
+        return {"Goa": "गोवा", "Agra": "आग्रा", "A\tB": "क"}.get(message, message)
+
+
+def test_names_that_a_catalogue_translates_become_pairs() -> None:
+    entries = [
+        {"name": "Goa", "common_name": "Agra", "alpha_2": "Goa", "parent_code": None},
+        {"name": "Kerala"},
+        {"name": "A\tB"},
+    ]
+    pairs = list(pycountry_names.translated(entries, Catalogue()))
+    assert pairs == [("Goa", "गोवा"), ("Agra", "आग्रा")]
