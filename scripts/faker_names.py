@@ -10,7 +10,6 @@ letters: the locale ja_JP has each name in kanji, katakana and Latin letters.
 """
 
 import argparse
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,12 +37,15 @@ def main() -> None:
 def provider(locale: str) -> object:
     """Return Faker's tables of the names of persons in a locale."""
     try:
-        found: object = importlib.import_module(f"faker.providers.person.{locale}").Provider
-    except ModuleNotFoundError as error:
-        if error.name == "faker":
-            raise SystemExit("faker is not installed. Run `pip install faker`.") from None
+        from faker import Faker
+    except ModuleNotFoundError:
+        raise SystemExit("faker is not installed. Run `pip install faker`.") from None
+    try:
+        (generator,) = Faker(locale).factories
+    except AttributeError:
         raise SystemExit(f"{locale}: Faker has no names of this locale.") from None
-    return found
+    tables: object = next(p for p in generator.providers if "person" in type(p).__module__)
+    return tables
 
 
 def names_of(tables: object) -> Iterator[str]:

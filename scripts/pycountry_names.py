@@ -9,7 +9,6 @@ which has the translations of Debian's iso-codes, is needed by this script alone
 
 import argparse
 import gettext
-import importlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -38,12 +37,12 @@ def main() -> None:
 def translations(language: str) -> Iterator[tuple[str, str]]:
     """Yield the names that pycountry translates into a language."""
     try:
-        database = importlib.import_module("pycountry")
+        import pycountry
     except ModuleNotFoundError:
         raise SystemExit("pycountry is not installed. Run `pip install pycountry`.") from None
     for domain, table in CATALOGUES.items():
-        catalogue = gettext.translation(domain, database.LOCALES_DIR, [language], fallback=True)
-        entries = [dict(entry) for entry in getattr(database, table)]
+        catalogue = gettext.translation(domain, pycountry.LOCALES_DIR, [language], fallback=True)
+        entries = [dict(entry) for entry in getattr(pycountry, table)]
         yield from translated(entries, catalogue)
 
 

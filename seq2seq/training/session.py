@@ -41,7 +41,7 @@ class SessionData(NamedTuple):
     ) -> "SessionData":
         """Return the data with the record of an earlier text, too, whose habits the weights have.
 
-        Those that this text alone has are pending: validation adopts them (`training.habits`).
+        Those that this text alone has are pending: validation adopts them.
         """
         joined = joined_profile.joined([source, self.source])
         in_use = joined_profile.without_new_habits(joined, source)
