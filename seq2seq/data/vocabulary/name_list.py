@@ -23,8 +23,8 @@ def read_names(path: Path) -> dict[str, str]:
         others = {character for character in text if not is_letter(character)}
         if not is_blank(text) and (not words or others - _BETWEEN):
             raise UserError(
-                f"{place}: {text!r} is not a name. Give one name a line, in letters of the target "
-                "language's script, without a translation."
+                f"{place}: {text[:60]!r} is not a name. Give one name a line, in letters of the "
+                "target language's script, without a translation."
             )
         for word in words:
             names.setdefault(word, place)
