@@ -244,9 +244,8 @@ def test_an_excerpt_equals_the_source() -> None:
 # ------------------------------------------------------------------------------------------ README
 
 
-def test_the_readme_is_short_and_its_links_lead_to_files() -> None:
+def test_the_links_of_the_readme_lead_to_files() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 130
     links = [part.partition(")")[0] for part in text.split("](")[1:]]
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link.partition("#")[0]).is_file()] == []
