@@ -22,7 +22,8 @@ from seq2seq.names.native_speller import END, History, NativeSpeller, NgramModel
 from seq2seq.names.sounds import MAX_LETTERS, Link, SoundModel, ends_stem, starts_unit, units_of
 
 BEAM = 12
-RELIABLE, RELIABLE_LISTED = 0.8, 0.95  # least probabilities of a reliable spelling
+# least probabilities of a reliable spelling: by two models, by the joint one, of a listed name
+RELIABLE, RELIABLE_ALONE, RELIABLE_LISTED = 0.8, 0.95, 0.95
 _LISTED = 8.0  # factor of a listed name
 _ORDER, _LM_ORDER, _LETTER_ORDER = 3, 5, 4
 _LINKS, _UNITS, _LETTERS = 3000, 100, 30  # sizes of the alphabets, for smoothing
@@ -85,8 +86,9 @@ class Speller:
     def spell(self, name: str) -> tuple[str, bool] | None:
         """Return the best spelling of a name in lower case, and whether it is reliable.
 
-        It is if both models give it a high probability and it is no word of the target, to which
-        they are biased, or if it is listed and clearly the best. None for unknown letters.
+        It is if both models give it a high probability, or the joint one alone a higher one, and it
+        is no word of the target, to which they are biased, or if it is listed and clearly the best.
+        None for unknown letters.
         """
         as_foreign, as_native = self.as_foreign(name), self.native.spellings(name)
         spellings = self._mixture(name, as_foreign, as_native)
@@ -95,8 +97,10 @@ class Speller:
         text = max(spellings, key=lambda spelling: (spellings[spelling], spelling))
         if text in self._listed and spellings[text] >= RELIABLE_LISTED:
             return text, True
-        probs = [as_foreign.get(text, 0.0), as_native.get(text, 0.0) if as_native else 1.0]
-        return text, min(probs) >= RELIABLE and text not in self._words
+        is_certain = as_foreign.get(text, 0.0) >= (RELIABLE if as_native else RELIABLE_ALONE)
+        if as_native:
+            is_certain = is_certain and as_native.get(text, 0.0) >= RELIABLE
+        return text, is_certain and text not in self._words
 
     def as_foreign(self, name: str) -> dict[str, float]:
         """Return the best spellings of a lower-case name, if any, by the joint model."""
