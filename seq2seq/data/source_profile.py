@@ -5,7 +5,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import islice, takewhile
 
 from seq2seq.data import sentences as forms
@@ -13,7 +13,7 @@ from seq2seq.data.copied_words import CopyHabits, copy_habits, numbers_of, share
 from seq2seq.data.sentences import Affixes, has_letters, split_affixes, split_sentences
 from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
-from seq2seq.names.words import any_of
+from seq2seq.names.words import any_of, script_of
 
 MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100
@@ -337,12 +337,7 @@ def scripts_of(line: str) -> Iterator[str]:
     if not line.isascii():
         line = "".join(character for character in line if unicodedata.category(character)[0] != "M")
     for word in _WORDS_OR_IDEOGRAPHS.findall(line):
-        yield "LATIN" if word.isascii() else _script(word[0])
-
-
-@cache
-def _script(letter: str) -> str:
-    return unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "UNKNOWN").split()[0]
+        yield "LATIN" if word.isascii() else script_of(word[0])
 
 
 @dataclass(frozen=True)

@@ -308,12 +308,13 @@ def _check_scripts(listed: Mapping[str, str], words: Counter[str]) -> None:
         letters.update(dict.fromkeys(word, count))
     scripts = Counter[str]()
     for letter, count in letters.items():
-        scripts[script_of(letter)] += count
+        if letter.isalpha():  # marks may belong to several scripts
+            scripts[script_of(letter)] += count
     least = _MIN_SCRIPT * scripts.total()
     known = {script for script, count in scripts.items() if count >= least}
     for name, place in listed.items():
         if not known.issuperset(map(script_of, filter(str.isalpha, name))):
-            written = " and ".join(sorted(script.capitalize() for script in known if script))
+            written = " and ".join(sorted(script.capitalize() for script in known))
             raise UserError(
                 f"{place}: {name} is not in the script of the target text ({written}). "
                 "List names as the target language writes them."

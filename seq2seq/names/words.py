@@ -62,8 +62,8 @@ def target_words(line: str) -> Iterator[re.Match[str]]:
 
 @cache
 def script_of(letter: str) -> str:
-    """Return the script in a letter's Unicode name, such as DEVANAGARI; "" for marks of several."""
-    name = unicodedata.name(letter, "") if letter.isalpha() else ""
+    """Return the first word of a letter's Unicode name, its script, such as DEVANAGARI."""
+    name = unicodedata.name(unicodedata.normalize("NFKC", letter)[0], "UNKNOWN")
     return re.split("[ -]", name)[0]
 
 
