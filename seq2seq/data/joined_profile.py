@@ -1,13 +1,14 @@
-"""The record of several training texts: that of a run and of the runs that it starts from.
+"""The source profile of several training texts, such as those of a run and of its warm start.
 
-Characters, scripts, abbreviations and words of all texts are known. A text may have a habit, such
-as lines in lower case or without a final mark, that weights trained on another text lack; HABITS
-are the fields that decide how a line is changed before search.
+What any of the texts has is known: characters, scripts, abbreviations, words. A text may also have
+a habit, such as lines in lower case or without a final mark, that weights trained on another one
+have not learned: HABITS are the fields that decide how a line is changed before search.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from functools import reduce
+from operator import and_, or_
 from typing import Any
 
 from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
@@ -23,21 +24,21 @@ HABITS = {
 
 
 def joined(profiles: Iterable[SourceProfile]) -> SourceProfile:
-    """Return the record of several texts; those that nothing is recorded of do not count."""
+    """Return the profile of all texts; a text without a profile does not count."""
     known = (profile for profile in profiles if profile != NO_PROFILE)
     return reduce(_join, known, NO_PROFILE)
 
 
-def without_new_habits(record: SourceProfile, base: SourceProfile) -> SourceProfile:
-    """Return the record of several texts with the habits of one of them."""
+def without_new_habits(profile: SourceProfile, base: SourceProfile) -> SourceProfile:
+    """Return the profile of several texts with the habits of one of them."""
     if base == NO_PROFILE:
-        return record
-    return replace(record, **{name: getattr(base, name) for name in HABITS})
+        return profile
+    return replace(profile, **{name: getattr(base, name) for name in HABITS})
 
 
-def new_habits(record: SourceProfile, base: SourceProfile) -> list[str]:
-    """Return the fields of the habits that a record of several texts has and that of one lacks."""
-    return [name for name in HABITS if getattr(record, name) != getattr(base, name)]
+def new_habits(profile: SourceProfile, base: SourceProfile) -> list[str]:
+    """Return the HABITS in which the profile of several texts differs from that of one."""
+    return [name for name in HABITS if getattr(profile, name) != getattr(base, name)]
 
 
 def _join(first: SourceProfile, second: SourceProfile) -> SourceProfile:
@@ -50,48 +51,36 @@ def _join(first: SourceProfile, second: SourceProfile) -> SourceProfile:
     return SourceProfile(**values)
 
 
-def _union(first: list[str], second: list[str]) -> list[str]:
+def _union(first: Sequence[str], second: Sequence[str]) -> list[str]:
     return list(dict.fromkeys((*first, *second)))
 
 
-def _known_union(first: list[str], second: list[str]) -> list[str]:
+def _known_union(first: Sequence[str], second: Sequence[str]) -> list[str]:
     """Return the entries of both, or none if those of one are unknown."""
     return _union(first, second) if first and second else []
 
 
-def _characters(first: str, second: str) -> str:
-    """Return the characters of both, or none if those of one are unknown."""
-    return "".join(sorted({*first, *second})) if first and second else ""
-
-
-def _either(first: bool, second: bool) -> bool:
-    return first or second
-
-
-def _both(first: bool, second: bool) -> bool:
-    return first and second
-
-
+# Each field of the profile of two texts, by that of either.
 _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "sentences": max,
-    "abbreviations": lambda first, second: sorted({*first, *second}),
-    "capitals": _either,
+    "abbreviations": lambda first, second: sorted(_union(first, second)),
+    "capitals": or_,
     "scripts": lambda first, second: sorted(_known_union(first, second)),
-    "knows_tags": _both,
+    "knows_tags": and_,
     "tags": _union,
     "translated": _union,
     "copied_forms": _union,
     "translated_forms": _union,
     "final_marks": _known_union,  # none: lines without one are usual
-    "characters": _characters,
-    "wordless": _either,
-    "heads": _either,
-    "tails": _either,
-    "begins_in_capitals": _both,
-    "titles": _either,
-    "lower": _either,
-    "tagged": _both,
-    "numbers": _both,
+    "characters": lambda first, second: "".join(sorted(_known_union(first, second))),
+    "wordless": or_,
+    "heads": or_,
+    "tails": or_,
+    "begins_in_capitals": and_,
+    "titles": or_,
+    "lower": or_,
+    "tagged": and_,
+    "numbers": and_,
     "src_words": _union,
     "tgt_words": _union,
 }

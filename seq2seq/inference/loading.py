@@ -149,7 +149,7 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
     from seq2seq.engines.onnx.engine import OnnxEngine
     from seq2seq.engines.onnx.network import load_network
     from seq2seq.runs.graphs import check_runs, from_graphs
-    from seq2seq.runs.run_config import stored_run, with_joined_record
+    from seq2seq.runs.run_config import stored_run, with_joined_profile
 
     runs = [stored_run(path) for path in paths]
     check_runs(runs)
@@ -158,7 +158,7 @@ def _stored(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any] | No
         if (network := from_graphs(run, partial(load_network, int8=options.int8))) is None:
             return None
         networks.append(network)
-    return {"engine": OnnxEngine(networks), **_of_run(with_joined_record(runs), options)}
+    return {"engine": OnnxEngine(networks), **_of_run(with_joined_profile(runs), options)}
 
 
 def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
         from seq2seq.engines.torch.ensemble import Ensemble
         from seq2seq.runs.checkpoint import load_model
         from seq2seq.runs.graphs import check_runs
-        from seq2seq.runs.run_config import with_joined_record
+        from seq2seq.runs.run_config import with_joined_profile
         from seq2seq.runtime.device import choose_device
 
     device = choose_device(options.device)
@@ -183,7 +183,7 @@ def _by_torch(paths: Sequence[Path], options: ModelOptions) -> dict[str, Any]:
     check_runs(runs)
     models = [run.model.half() if options.float16 else run.model for run in runs]
     engine = TorchEngine(models[0] if len(models) == 1 else Ensemble(models), device)
-    return {"engine": engine, "device": device, **_of_run(with_joined_record(runs), options)}
+    return {"engine": engine, "device": device, **_of_run(with_joined_profile(runs), options)}
 
 
 def _of_run(run: "StoredRun", options: ModelOptions) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import topk_graph
 from seq2seq.engines.onnx.network import quantized
 from seq2seq.runs import engine_folder, layout, tensor_file
-from seq2seq.runs.run_config import StoredRun, stored_run, with_joined_record
+from seq2seq.runs.run_config import StoredRun, stored_run, with_joined_profile
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, argument, needs_train
 from seq2seq.runtime.files import atomic_write, made_folders, write_errors
@@ -93,7 +93,7 @@ def export_runs(folders: Sequence[Path], folder: Path, int8: bool = False) -> li
         suffix = f"-{number}" if len(runs) > 1 else ""
         models.append({part: f"{part}{suffix}.onnx" for part in graphs._fields})
         files |= zip(models[-1].values(), graphs, strict=True)
-    description = _description(with_joined_record(runs))
+    description = _description(with_joined_profile(runs))
     description |= {"models": models, "int8": int8, "sha256": engine_folder.checksums(files)}
     _write_export(folder, files, runs[0].vocabularies, description)
     return [folder / name for name in (layout.DESCRIPTION, *files, layout.VOCABULARY)]

@@ -89,8 +89,8 @@ class StoredRun:
 R = TypeVar("R", bound=StoredRun)
 
 
-def with_joined_record(runs: Sequence[R]) -> R:
-    """Return the first of runs that are combined, with the record of the training texts of all."""
+def with_joined_profile(runs: Sequence[R]) -> R:
+    """Return the first of runs that are combined, with length limit and source profile of all."""
     limit = reduce(LengthLimit.joined, (run.limit for run in runs))
     return replace(runs[0], limit=limit, source=joined(run.source for run in runs))
 

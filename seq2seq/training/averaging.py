@@ -18,7 +18,7 @@ from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
 from seq2seq.runs.checkpoint import LoadedRun, weights_header
 from seq2seq.runs.engine_folder import check_fit
-from seq2seq.runs.run_config import provenance_of, that_change_weights, with_joined_record
+from seq2seq.runs.run_config import provenance_of, that_change_weights, with_joined_profile
 from seq2seq.runtime.console import one_line, progress_bar
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import RunError, UserError, argument
@@ -59,7 +59,7 @@ def average(  # noqa: PLR0913
     model = average_models([run.model for run in checkpoints])
     names = [f"{run.path}, step {run.step}" for run in checkpoints]
     names.append(f"{folder}, the average of {len(paths)}")
-    averaged = replace(with_joined_record(checkpoints), model=model)
+    averaged = replace(with_joined_profile(checkpoints), model=model)
     scores = []
     for name, run in zip(names, (*checkpoints, averaged), strict=True):
         scores.append(None if valid is None else _bleu(run, valid))
@@ -177,7 +177,7 @@ def save_average(
 
     Nothing is left if it cannot be written. Raises UserError if another process wrote there since.
     """
-    first = with_joined_record(checkpoints)
+    first = with_joined_profile(checkpoints)
     vocabularies, config = first.vocabularies, first.config
     provenance = provenance_of(config, vocabularies, model_keys_only=True)
     provenance["averaged"] = [
