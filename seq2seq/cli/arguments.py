@@ -21,6 +21,7 @@ from seq2seq.runtime import console, process_group
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.files import check_paths
+from seq2seq.runtime.threads import VARIABLE
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config, ParallelFiles
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translator import Translator
 
 MAX_COUNT = 1_000_000  # upper limit of every count on the command line
+MAX_THREADS = 1_024  # OpenMP ends the process where the system refuses it a thread
 _OPTIONS = {  # by arguments with another name
     "beam_size": "-b",
     "head_attention": "--heads",
@@ -156,7 +158,14 @@ def add_device(parser: argparse.ArgumentParser) -> None:
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
     text = "CPU threads (default: one or all, whichever is faster at the start)"
-    parser.add_argument("--threads", type=count, metavar="N", help=text)
+    parser.add_argument("--threads", type=_thread_count, metavar="N", help=text)
+
+
+def _thread_count(text: str) -> int:
+    number = count(text)
+    if number > MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"must be at most {MAX_THREADS}, not {text}")
+    return number
 
 
 def set_threads(number: int | None) -> None:
@@ -165,7 +174,7 @@ def set_threads(number: int | None) -> None:
     Has to be called before torch is imported.
     """
     if number is not None:
-        os.environ["OMP_NUM_THREADS"] = str(number)
+        os.environ[VARIABLE] = str(number)
 
 
 def count(text: str, least: int = 1) -> int:

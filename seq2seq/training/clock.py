@@ -7,6 +7,8 @@ from tqdm import tqdm
 
 from seq2seq.config.schema import TrainingConfig
 
+SLOW = 1 / 3  # share of the best speed, below which other programs may need the threads' cores
+
 
 class Clock:
     """Time trained, over all processes of a run, speed in target tokens, and time left."""
@@ -21,7 +23,8 @@ class Clock:
         self._process_began = self._window = time.monotonic()
         self._tokens = 0
         self.steps = 0  # counted by this process
-        self.best_speed = 0.0  # target tokens per second, of all that were asked for
+        self._best_speed = 0.0  # target tokens per second
+        self._was_slow = False
 
     @property
     def seconds(self) -> float:
@@ -54,8 +57,14 @@ class Clock:
         now = time.monotonic()
         speed = self._tokens / max(now - self._window, 1e-9)
         self._window, self._tokens = now, 0
-        self.best_speed = max(self.best_speed, speed)
+        self._best_speed = max(self._best_speed, speed)
         return speed
+
+    def becomes_slow(self, speed: float) -> bool:
+        """Return whether a speed is below SLOW of the best one, for the first time."""
+        becomes_slow = not self._was_slow and speed < SLOW * self._best_speed
+        self._was_slow |= becomes_slow
+        return becomes_slow
 
 
 class TimeLeft(NamedTuple):

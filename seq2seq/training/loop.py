@@ -33,6 +33,11 @@ from seq2seq.training.stopping import StopSync, met_limit, stop_signals
 from seq2seq.training.threads import restored_threads
 from seq2seq.training.validation import best_note, validate
 
+_SLOW = (
+    "less than a third of the speed before; if other programs keep the processor busy, stop and "
+    "resume with OMP_NUM_THREADS=1 (last digits will differ)"
+)
+
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C or SIGTERM, after the state was saved; `done` if training had finished by itself."""
@@ -243,8 +248,8 @@ def report(session: TrainingSession, reporter: Reporter, clock: Clock, rate: flo
     reporter.log_step(
         progress.step, f"epoch {progress.epoch + 1}, {losses}, {speed:,.0f} tok/s{left}"
     )
-    if progress.threads > 1 and (slow := session.slowness.note(speed, clock.best_speed)):
-        reporter.log(f"note: step {progress.step}: {slow}")
+    if progress.threads > 1 and clock.becomes_slow(speed):
+        reporter.log(f"note: step {progress.step}: {_SLOW}")
     return figures.get("train_loss")
 
 

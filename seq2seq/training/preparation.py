@@ -53,13 +53,12 @@ def prepare(
     session = new_session(config, device, data, start)
     session.group, session.lock = group, folder.lock
     session.verify_lock()
-    threads = settle_threads(session) if state is None else list[str]()
     if state is None:
         run_folder.clear(config.run_dir)
         checkpoint.create_run(config.run_dir, config, data.vocabularies)
         session.save_state()  # from here on, a resumed run always finds a state
     repairs = [] if state is None else _reopen(session, state)
-    threads += [] if state is None else settle_threads(session)
+    threads = settle_threads(session)
     notes = [*_describe(session, source.blank), *threads, *source.notes, *repairs]
     notes += [] if start is None else [start_note(start, config)]
     if pending := pending_habits(session.data):

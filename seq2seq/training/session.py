@@ -39,9 +39,9 @@ class SessionData(NamedTuple):
     def joined_with(
         self, limit: source_profile.LengthLimit, source: source_profile.SourceProfile
     ) -> "SessionData":
-        """Return the data with the record of an earlier text, too, whose habits the weights have.
+        """Return the data with limit and profile of an earlier text, too, whose habits remain.
 
-        Those that this text alone has are pending: validation adopts them.
+        Habits that this text alone has are pending: validation adopts them.
         """
         joined = joined_profile.joined([source, self.source])
         in_use = joined_profile.without_new_habits(joined, source)
@@ -51,23 +51,6 @@ class SessionData(NamedTuple):
 def pending_habits(data: SessionData) -> list[str]:
     """Return the habits of the text, as in HABITS, that weights of another run have not learned."""
     return [] if data.joined is None else joined_profile.new_habits(data.joined, data.source)
-
-
-class Slowness:
-    """Notes, once, that several threads have become slow, as when another program needs a core."""
-
-    SHARE = 1 / 3  # of the best speed
-
-    def __init__(self) -> None:
-        self._is_noted = False
-
-    def note(self, speed: float, best: float) -> str | None:
-        """Return a note if a speed is far below the best one for the first time."""
-        if self._is_noted or speed >= self.SHARE * best:
-            return None
-        self._is_noted = True
-        text = "less than a third of the speed before; if other programs keep the processor busy"
-        return f"{text}, stop and resume with OMP_NUM_THREADS=1 (last digits will differ)"
 
 
 @dataclass
@@ -84,7 +67,6 @@ class TrainingSession:
     group: process_group.ProcessGroup = process_group.SINGLE_PROCESS
     lock: locks.FolderLock | None = None  # on the run folder, in the process that writes there
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
-    slowness: Slowness = field(default_factory=Slowness)
 
     def tensors(self) -> StateTensors:
         """Return the tensors that a training state records."""
@@ -227,9 +209,8 @@ def restore(session: TrainingSession, state: TrainingState) -> list[str]:
     training_state.restore_tensors(state, session.tensors())
     progress.move_to(session.device, config.training.log_every)
     session.progress = progress
-    if session.data.joined is not None:
-        source = training_state.recorded_source(state)
-        session.data = session.data._replace(source=source or session.data.source)
+    if (source := training_state.recorded_source(state)) is not None:
+        session.data = session.data._replace(source=source)
     vocabularies = session.data.vocabularies
     if progress.best_score < 0 or checkpoint.best_is_intact(config.run_dir, config, vocabularies):
         return []

@@ -1,15 +1,13 @@
-"""Number of CPU threads of a training: chosen once, by timing steps, and kept by the run.
+"""Number of CPU threads of a training: chosen once, by timing gradients, and kept by the run.
 
 A second thread may save a third of the time. Where another program needs its core, threads wait for
-each other, and steps may take several times as long. The number decides the last bits of sums,
-so that a resumed run keeps it.
+each other, and steps may take several times as long. The number decides the last bits of sums, so
+that a resumed run keeps it.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from time import perf_counter
 
 import torch
@@ -17,32 +15,12 @@ import torch
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.device import may_use_threads
+from seq2seq.runtime.threads import VARIABLE, shared_threads
 from seq2seq.training.batches import own_batches
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import compute_gradient
 
 ROUNDS = 2  # in which each number of threads computes a gradient
-VARIABLE = "OMP_NUM_THREADS"
-
-
-@dataclass
-class _Shared:
-    """Number of threads of all trainings of a comparison; 0: the first one chooses it."""
-
-    number: int
-
-
-_shared: ContextVar[_Shared | None] = ContextVar("_shared", default=None)
-
-
-@contextmanager
-def same_threads(number: int = 0) -> Iterator[None]:
-    """Let all trainings inside have one number of threads; 0: that of the first."""
-    token = _shared.set(_Shared(number))
-    try:
-        yield
-    finally:
-        _shared.reset(token)
 
 
 @contextmanager
@@ -62,10 +40,9 @@ def settle_threads(session: TrainingSession) -> list[str]:
     so far, or of the comparison. A new run has one thread or all, whichever computes a gradient
     sooner.
     """
-    progress, notes = session.progress, list[str]()
-    shared = _shared.get() or _Shared(0)
-    is_free = VARIABLE not in os.environ and may_use_threads()
-    if session.device.type == "cpu" and session.group.size == 1 and is_free:
+    progress, shared = session.progress, shared_threads()
+    notes = list[str]()
+    if _may_choose(session):
         if known := progress.threads or shared.number:
             torch.set_num_threads(known)
         elif not progress.step:
@@ -78,6 +55,11 @@ def settle_threads(session: TrainingSession) -> list[str]:
     return notes
 
 
+def _may_choose(session: TrainingSession) -> bool:
+    is_alone = session.device.type == "cpu" and session.group.size == 1
+    return is_alone and VARIABLE not in os.environ and may_use_threads()
+
+
 def choose_threads(session: TrainingSession) -> list[str]:
     """Set one thread or all, whichever computes the gradient of a step sooner; return a note.
 
@@ -86,18 +68,25 @@ def choose_threads(session: TrainingSession) -> list[str]:
     number = torch.get_num_threads()
     if number == 1:
         return []
+    alone, together = gradient_seconds(session, [1, number])
+    torch.set_num_threads(number if together < alone else 1)
+    text = f"a gradient takes one thread {alone:.2g} s, {number} threads {together:.2g} s"
+    return [f"{counted(torch.get_num_threads(), 'thread')}: {text}; {VARIABLE} decides otherwise"]
+
+
+def gradient_seconds(session: TrainingSession, numbers: Sequence[int]) -> list[float]:
+    """Return the seconds in which each number of threads computes the gradient of the first step.
+
+    They take turns, so that other work meets all; the shortest time of each counts.
+    """
     settings = session.config.training
     order = EpochOrder(session.data.train, settings.batch_tokens, session.config.seed, 0)
     batches = own_batches(session, order[: settings.accumulate])
     compute_gradient(session, batches)  # allocates
-    seconds: dict[int, list[float]] = {1: [], number: []}
-    for _ in range(ROUNDS):
-        for threads, measured in seconds.items():
-            torch.set_num_threads(threads)
-            began = perf_counter()
-            compute_gradient(session, batches)
-            measured.append(perf_counter() - began)
-    alone, together = min(seconds[1]), min(seconds[number])
-    torch.set_num_threads(number if together < alone else 1)
-    text = f"a gradient takes one thread {alone:.2g} s, {number} threads {together:.2g} s"
-    return [f"{counted(torch.get_num_threads(), 'thread')}: {text}; {VARIABLE} decides otherwise"]
+    seconds: dict[int, list[float]] = {number: [] for number in numbers}
+    for number in [*numbers] * ROUNDS:
+        torch.set_num_threads(number)
+        began = perf_counter()
+        compute_gradient(session, batches)
+        seconds[number].append(perf_counter() - began)
+    return [min(measured) for measured in seconds.values()]

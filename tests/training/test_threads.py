@@ -14,8 +14,8 @@ from seq2seq.runs.layout import BEST, LOG
 from seq2seq.runs.run_folder import read_progress
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.training import threads
-from seq2seq.training.loop import train
-from seq2seq.training.session import Slowness
+from seq2seq.training.clock import Clock
+from seq2seq.training.loop import _SLOW, train
 from seq2seq.training.step import compute_gradient
 
 pytestmark = pytest.mark.usefixtures("no_engine", "short_sentences")
@@ -48,6 +48,13 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> Measure:
         return numbers
 
     return measure
+
+
+def interrupted(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    """Train half of a run; return its config."""
+    config = load_config(corpus, ["training.max_steps=6"])
+    train_until(config, 3, monkeypatch)
+    return config
 
 
 def recorded(config: Config) -> int:
@@ -87,8 +94,7 @@ def test_a_resumed_run_repeats_the_number(
     small_corpus: Path, measured: Measure, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = measured(1.0, 2.0)
-    config = load_config(small_corpus, ["training.max_steps=6"])
-    train_until(config, 3, monkeypatch)
+    config = interrupted(small_corpus, monkeypatch)
     assert recorded(config) == 1
     numbers.clear()
     monkeypatch.setattr(threads, "choose_threads", lambda _: pytest.fail("chosen again"))
@@ -102,8 +108,7 @@ def test_the_user_decides(
 ) -> None:
     numbers = measured(1.0, 2.0)
     monkeypatch.setenv(threads.VARIABLE, "2")
-    config = load_config(small_corpus, ["training.max_steps=6"])
-    train_until(config, 3, monkeypatch)
+    config = interrupted(small_corpus, monkeypatch)
     assert recorded(config) == 2
     torch.set_num_threads(1)
     train(config, "cpu", resume=True)
@@ -149,8 +154,7 @@ def test_a_forked_process_has_one_thread(
 ) -> None:
     """The threads of its parent do not exist in it: several would wait for ever."""
     numbers = measured(2.0, 1.0)
-    config = load_config(small_corpus, ["training.max_steps=6"])
-    train_until(config, 3, monkeypatch)
+    config = interrupted(small_corpus, monkeypatch)
     assert recorded(config) == 2
     numbers.clear()
     monkeypatch.setattr("seq2seq.runtime.device._is_forked", True)
@@ -159,9 +163,14 @@ def test_a_forked_process_has_one_thread(
     assert (recorded(config), numbers) == (1, [])
 
 
-def test_training_that_becomes_slow_is_noted_once() -> None:
-    slowness = Slowness()
-    speeds = [100.0, 90.0, 34.0, 33.0, 5.0]
-    notes = [slowness.note(speed, 100.0) for speed in speeds]
-    assert [note is not None for note in notes] == [False, False, False, True, False]
-    assert "OMP_NUM_THREADS=1" in str(notes[3])
+def test_training_that_becomes_slow_is_noted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    clock = Clock(0.0)
+    is_noted = []
+    for tokens in (100, 90, 34, 33, 5):
+        clock.count(tokens)
+        now += 1
+        is_noted.append(clock.becomes_slow(clock.speed()))
+    assert is_noted == [False, False, False, True, False]
+    assert "OMP_NUM_THREADS=1" in _SLOW

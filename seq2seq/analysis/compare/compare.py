@@ -18,6 +18,7 @@ from seq2seq.runs.run_folder import (
 )
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
+from seq2seq.runtime.threads import same_threads
 from seq2seq.training.stopping import is_finished
 
 
@@ -37,7 +38,10 @@ def compare(
     fails for another reason or all do, and Interrupted as `train` does.
     """
     task, states = _check(plan, split, device, beam, lowercase)
-    return score_all(plan, task, states, _train_all(plan, states, device))
+    recorded = (state.counters.threads for state in states.values())
+    with same_threads(next(filter(None, recorded), 0)):
+        failures = _train_all(plan, states, device)
+    return score_all(plan, task, states, failures)
 
 
 def _check(
@@ -119,17 +123,6 @@ def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]
 
 def _train_all(plan: Plan, states: dict[Path, SavedProgress], device: str) -> dict[Path, str]:
     """Train the runs that are not finished; remove their old states. Returns why runs failed."""
-    untrained = [c for c in plan.run_configs() if not _is_trained(c, states.get(c.run_dir))]
-    if not untrained:
-        return _train_each(plan, states, device)
-    from seq2seq.training.threads import same_threads
-
-    recorded = [state.counters.threads for state in states.values()]
-    with same_threads(next(filter(None, recorded), 0)):  # results that are compared
-        return _train_each(plan, states, device)
-
-
-def _train_each(plan: Plan, states: dict[Path, SavedProgress], device: str) -> dict[Path, str]:
     configs, failures = plan.run_configs(), dict[Path, str]()
     for number, config in enumerate(configs, start=1):
         if _is_trained(config, states.get(config.run_dir)):
