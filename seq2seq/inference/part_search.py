@@ -100,7 +100,7 @@ class PartSearch:
     def _repair(self, parts: list[Part], lists: Lists) -> None:
         """Search the parts again, once, whose best translations lack what they must have."""
         repaired = {
-            number: better
+            number: replace(better, left_out_rules=())
             for number, (part, candidates) in enumerate(zip(parts, lists, strict=True))
             if (better := self._repaired(part, candidates)) != part
         }

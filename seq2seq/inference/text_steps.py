@@ -172,6 +172,8 @@ class LineSteps:
 
         Those before the first part with letters are set aside with it.
         """
+        if line.prefix or line.phrases:
+            return
         parts = list[Part]()
         head = ""
         for part in line.parts:
@@ -179,7 +181,7 @@ class LineSteps:
             if part.lacks_mark:
                 text = self._source.without_final_mark(text)
             written = f"{part.head}{text.strip()}{part.tail}"
-            if not self._source.copies(text) or line.prefix or line.phrases:
+            if not self._source.copies(text):
                 part.head, head = f"{head}{part.head}", ""
                 parts.append(part)
             elif parts:

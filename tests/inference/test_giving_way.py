@@ -80,11 +80,13 @@ def test_one_rule_after_the_other_gives_way() -> None:
         "required phrases",
         "names",
     ]
-    states = [
-        (o.no_repeat_ngram, o.min_length, len(p.terms), p.lexical.total, len(o.kept_ids))
-        for p, o in searches.values()
-    ]
-    assert states == [(0, 2, 1, 2, 2), (0, 0, 1, 2, 2), (0, 0, 0, 1, 2), (0, 0, 0, 0, 2), (0,) * 5]
+    parts = [weaker for weaker, _ in searches.values()]
+    weaker_options = [options for _, options in searches.values()]
+    assert [options.no_repeat_ngram for options in weaker_options] == [0, 0, 0, 0, 0]
+    assert [options.min_length for options in weaker_options] == [2, 0, 0, 0, 0]
+    assert [len(part.terms) for part in parts] == [1, 1, 0, 0, 0]
+    assert [part.lexical.total for part in parts] == [2, 2, 1, 0, 0]
+    assert [len(options.kept_ids) for options in weaker_options] == [2, 2, 2, 2, 0]
     assert list(weaker_searches(Part(Masked("text", {})), SearchOptions(2))) == []
 
 
