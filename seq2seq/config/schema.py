@@ -197,14 +197,14 @@ def with_paths(config: Config, change: Callable[[Path], Path]) -> Config:
         "valid": changed(data.valid),
         "test": data.test and changed(data.test),
     }
-    models: dict[str, object] = {"model": tuple(map(change, vocabulary.model))}
+    updates: dict[str, object] = {"model": tuple(map(change, vocabulary.model))}
     if vocabulary.names is not None and vocabulary.names.list is not None:
         path = change(vocabulary.names.list)
-        models["names"] = vocabulary.names.model_copy(update={"list": path})
+        updates["names"] = vocabulary.names.model_copy(update={"list": path})
     changes = {
         "data": data.model_copy(update=files),
         "run_dir": change(config.run_dir),
-        "vocabulary": vocabulary.model_copy(update=models),
+        "vocabulary": vocabulary.model_copy(update=updates),
     }
     return config.model_copy(update=changes)
 

@@ -4,7 +4,6 @@ A config or a run folder may come from a stranger, and importing a module runs i
 """
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,8 +12,6 @@ from importlib import import_module
 from types import MappingProxyType, ModuleType
 
 VARIABLE = "SEQ2SEQ_SCORES"  # names with spaces between, for servers and workers
-
-_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 # The class of each name, or None for one to be imported.
 _trusted: ContextVar[Mapping[str, type | None]] = ContextVar(
@@ -48,7 +45,8 @@ def trusted_scores(scores: Iterable[str | type]) -> Iterator[list[str | type]]:
 
 def is_score_name(text: str) -> bool:
     """Return whether a text has the form `package.module:Class`."""
-    return _NAME.fullmatch(text) is not None
+    module, _, kind = text.partition(":")
+    return text.isascii() and all(map(str.isidentifier, (*module.split("."), kind)))
 
 
 def is_trusted(name: str) -> bool:

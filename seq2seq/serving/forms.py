@@ -22,9 +22,11 @@ _SLICE = 1 << 12  # bytes that are parsed before other requests have their turn
 _PLAIN = {"", "7bit", "8bit", "binary"}  # Content-Transfer-Encoding of bytes as they are
 
 Form = dict[str, list[str]]
-Receive = Callable[[Callable[[bytes], Awaitable[None]]], Awaitable[None]]  # passes a body on
+Take = Callable[[bytes], Awaitable[None]]
+Receive = Callable[[Take], Awaitable[None]]  # calls `Take` with each part of a body that arrives
 
-logging.getLogger("python_multipart").addHandler(logging.NullHandler())  # quotes the request
+# Its warnings quote the request: without a handler they would reach stderr.
+logging.getLogger("python_multipart").addHandler(logging.NullHandler())
 
 
 async def read_multipart(content_type: str, receive: Receive) -> dict[str, object]:
@@ -111,6 +113,8 @@ class _MultipartForm:
         if not self._is_complete:
             raise _refusal(f"is not valid {MULTIPART} (its last boundary is missing)")
         return self._form
+
+    # Called by the parser: for each part its headers, in pieces, then its content, in pieces.
 
     def _begin_part(self) -> None:
         self._parts += 1

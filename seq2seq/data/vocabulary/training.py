@@ -154,18 +154,16 @@ def vocabulary_notes(config: "VocabularyConfig", vocabularies: Vocabularies) -> 
     """Say, for the log, which sizes `auto` chose, and whether listed names have a use."""
     notes, names = list[str](), vocabularies.names
     if config.listed_names is not None and names is not None:
+        use = "help to spell others"
+        if names.copies:
+            use = "have no use, as both languages write names alike"
         count = f"{len(names.content['listed']):,} names of {config.listed_names}"
-        use = (
-            "have no use, as both languages write names alike" if names.copies else "help to spell"
-        )
-        notes = [f"vocabulary.names: {count} {use}" + " others" * (not names.copies)]
-    if config.model or config.size is not None:
-        return notes
-    sizes = [len(vocabularies.src), *([] if vocabularies.joint else [len(vocabularies.tgt)])]
-    return [
-        *notes,
-        f"vocabulary.size: auto chose {' and '.join(f'{size:,}' for size in sizes)} tokens",
-    ]
+        notes.append(f"vocabulary.names: {count} {use}")
+    if not config.model and config.size is None:
+        sizes = [len(vocabularies.src), *([] if vocabularies.joint else [len(vocabularies.tgt)])]
+        written = " and ".join(f"{size:,}" for size in sizes)
+        notes.append(f"vocabulary.size: auto chose {written} tokens")
+    return notes
 
 
 class Token(NamedTuple):
