@@ -3,7 +3,6 @@
 import argparse
 import gc
 import math
-import os
 import re
 import shlex
 import signal
@@ -21,7 +20,6 @@ from seq2seq.runtime import console, process_group
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import is_table
 from seq2seq.runtime.files import check_paths
-from seq2seq.runtime.threads import VARIABLE
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config, ParallelFiles
@@ -166,15 +164,6 @@ def _thread_count(text: str) -> int:
     if number > MAX_THREADS:
         raise argparse.ArgumentTypeError(f"must be at most {MAX_THREADS}, not {text}")
     return number
-
-
-def set_threads(number: int | None) -> None:
-    """Set the number of CPU threads of this process and its children, as OMP_NUM_THREADS does.
-
-    Has to be called before torch is imported.
-    """
-    if number is not None:
-        os.environ[VARIABLE] = str(number)
 
 
 def count(text: str, least: int = 1) -> int:

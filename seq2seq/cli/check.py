@@ -8,6 +8,7 @@ from typing import Any
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, write_json
 from seq2seq.runtime.console import say
+from seq2seq.runtime.threads import set_threads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,8 @@ def run(options: argparse.Namespace) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
     runs = [config.run_dir, *([options.init_from] if options.init_from else [])]
     check_output(options.json, options.config, *config.data.paths(), runs=runs)
-    arguments.set_threads(options.threads)
+    if options.threads is not None:
+        set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.analysis.check.check import check
 

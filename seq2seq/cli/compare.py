@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
 from seq2seq.cli.output import check_output, write_report
-from seq2seq.runtime import console, errors, files, process_group
+from seq2seq.runtime import console, errors, files, process_group, threads
 
 if TYPE_CHECKING:
     from seq2seq.analysis.compare.scoring import ComparisonResult, ScoredOutput, VariantResult
@@ -50,7 +50,8 @@ def run(options: argparse.Namespace) -> int:
     configs = [Path(word) for word in options.overrides if not arguments.is_override(word)]
     if not configs:
         raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
-    arguments.set_threads(options.threads)
+    if options.threads is not None:
+        threads.set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.analysis.compare.compare import compare
         from seq2seq.analysis.compare.results import write_figures

@@ -20,6 +20,7 @@ from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, source
 from seq2seq.runtime.console import counted, duration, logger, say
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import made_folders, part_of, same_file
+from seq2seq.runtime.threads import set_threads
 
 if TYPE_CHECKING:
     from seq2seq.analysis.recipe import Recipe
@@ -68,7 +69,8 @@ def run(options: argparse.Namespace) -> int:
     inputs = [path for files in texts.values() for path in files.paths.values()]
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
-    arguments.set_threads(options.threads)
+    if options.threads is not None:
+        set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.analysis.recipe import choose, measure_text
         from seq2seq.runtime.device import choose_device

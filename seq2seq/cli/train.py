@@ -13,6 +13,7 @@ import shlex
 from seq2seq.cli import arguments
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.process_group import is_main_process, world_size
+from seq2seq.runtime.threads import set_threads
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
-    arguments.set_threads(options.threads)
+    if options.threads is not None:
+        set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.training.loop import Interrupted, train
 

@@ -1,11 +1,28 @@
 """The number of CPU threads that the user asks for, or that several trainings share."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-VARIABLE = "OMP_NUM_THREADS"  # decides, for torch and for search
+VARIABLE = "OMP_NUM_THREADS"  # for torch and for search
+
+
+def are_threads_set() -> bool:
+    """Return whether the user decides the number, in whatever form OpenMP understands."""
+    return VARIABLE in os.environ
+
+
+def requested_threads() -> int | None:
+    """Return the number that the user asks for, None without one."""
+    number = os.environ.get(VARIABLE, "")
+    return int(number) or None if number.isdecimal() else None
+
+
+def set_threads(number: int) -> None:
+    """Set the number of this process and its children; call it before torch is imported."""
+    os.environ[VARIABLE] = str(number)
 
 
 @dataclass

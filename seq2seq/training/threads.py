@@ -5,7 +5,6 @@ each other, and steps may take several times as long. The number decides the las
 that a resumed run keeps it.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
@@ -15,7 +14,7 @@ import torch
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.device import may_use_threads
-from seq2seq.runtime.threads import VARIABLE, shared_threads
+from seq2seq.runtime.threads import VARIABLE, are_threads_set, shared_threads
 from seq2seq.training.batches import own_batches
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import compute_gradient
@@ -57,7 +56,7 @@ def settle_threads(session: TrainingSession) -> list[str]:
 
 def _may_choose(session: TrainingSession) -> bool:
     is_alone = session.device.type == "cpu" and session.group.size == 1
-    return is_alone and VARIABLE not in os.environ and may_use_threads()
+    return is_alone and not are_threads_set() and may_use_threads()
 
 
 def choose_threads(session: TrainingSession) -> list[str]:

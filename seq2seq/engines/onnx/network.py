@@ -20,7 +20,7 @@ from seq2seq.engines.onnx import int8 as quantizing
 from seq2seq.engines.onnx.checks import GraphError
 from seq2seq.engines.onnx.graph import FLOAT, INT32, PRODUCT, UINT8, Graph, bounds_of, declare, make
 from seq2seq.runtime.errors import RunError
-from seq2seq.runtime.threads import VARIABLE
+from seq2seq.runtime.threads import requested_threads
 
 
 class Arrays(dict[str, Array]):
@@ -151,9 +151,8 @@ def computed(graph: InferenceSession, names: Sequence[str] | None, inputs: Array
 
 def threads() -> int:
     """Return the number of threads: OMP_NUM_THREADS, or that of the processors."""
-    number = os.environ.get(VARIABLE, "")
-    if number.isdecimal() and int(number):
-        return int(number)
+    if number := requested_threads():
+        return number
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
