@@ -61,7 +61,7 @@ test-processors: $(READY)
 # playwright is not one of the extras above: few need its 45 MB.
 browser-test: $(READY)
 	@$(PIP_INSTALL) --constraint $(LOCK) --editable '.[browser]'
-	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -rs -m browser tests/serving
+	@OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -rs -m browser tests/tools/serving
 
 check: $(READY)
 	@$(BIN)/ruff format --quiet --check --output-format concise . || \

@@ -2,7 +2,7 @@
 
 import sys
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 if __name__ == "__main__":
     sys.exit(main(["translate", *sys.argv[1:]]))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from served import Served
 
     from seq2seq.data.padding import Batch
-    from seq2seq.serving.service import LanguagePairs
+    from seq2seq.tools.serving.service import LanguagePairs
     from seq2seq.training.session import TrainingSession
 
 DECODERS = ("bahdanau", "luong", "none")
@@ -129,8 +129,8 @@ def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure the speed of training by no more steps than necessary."""
-    monkeypatch.setattr("seq2seq.analysis.check.forecast.MAX_STEPS", 2)
-    monkeypatch.setattr("seq2seq.analysis.check.forecast.WARM_UP_STEPS", 1)
+    monkeypatch.setattr("seq2seq.tools.analysis.check.forecast.MAX_STEPS", 2)
+    monkeypatch.setattr("seq2seq.tools.analysis.check.forecast.WARM_UP_STEPS", 1)
 
 
 @pytest.fixture(scope="session")
@@ -264,7 +264,7 @@ def tiny_run(request: pytest.FixtureRequest, tiny_runs: dict[str, Path]) -> Path
 def tiny_pairs(tiny_runs: dict[str, Path]) -> "LanguagePairs":
     """Load the run with Bahdanau's decoder as a server does."""
     pytest.importorskip("fastapi")
-    from seq2seq.serving.service import load_pairs
+    from seq2seq.tools.serving.service import load_pairs
 
     return load_pairs([str(tiny_runs["bahdanau"])], ModelOptions("cpu"))
 

@@ -15,7 +15,7 @@ from simulated_device import DEVICE, CpuOnly, DeviceMismatch, Float64, Simulated
 from tiers import one_quick
 from torch import Tensor
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.padding import Batch, make_batch
 from seq2seq.engines.torch import engine as torch_engine
 from seq2seq.model import recurrent

@@ -44,7 +44,7 @@ PROGRAM = """
 import os, signal, sys
 sys.modules["torch.utils.tensorboard"] = None
 from seq2seq.training import loop as training
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 taken, at = training.train_step, int(sys.argv.pop(1))
 def step(run, batches, rate):

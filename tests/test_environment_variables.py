@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from seq2seq.cli import serve
+from seq2seq.tools.commands import serve
 
 ROOT = Path(__file__).resolve().parents[1]
 OF_THE_SYSTEM = {"PATH", "PYTHONPATH"}

@@ -42,7 +42,7 @@ def output_of(program: str) -> list[str]:
 def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys\n"
-        "from seq2seq.cli.main import main\n"
+        "from seq2seq.__main__ import main\n"
         "sys.argv = ['seq2seq', '--help']\n"
         "try:\n"
         "    code = main()\n"
@@ -116,7 +116,7 @@ class Watcher(MetaPathFinder):
             Watcher.collecting = gc.isenabled()
 
 sys.meta_path.insert(0, Watcher())
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 code = main(json.loads(sys.argv[1]))
 loaded = sorted(set(json.loads(sys.argv[2])) & set(sys.modules))
 print(json.dumps([code, Watcher.collecting, loaded]))

@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Iterator
 
 from documentation.markdown import escape
-from seq2seq.cli.parser import COMMANDS, Parser, command_module, describe
+from seq2seq.__main__ import GROUPS
+from seq2seq.cli.parser import Parser, command_module, commands_of, describe
 
 _INTRODUCTION = """# Command line
 
@@ -18,16 +19,19 @@ full: abbreviations are refused. Options may precede or follow other arguments.
 
 def command_line_page() -> str:
     """Return the page in Markdown: a section for each command."""
-    rows = [f"| [`{name}`](#seq2seq-{name}) | {text} |" for name, text in COMMANDS.items()]
+    rows = [
+        f"| [`{name}`](#seq2seq-{name}) | {summary} |"
+        for name, (_, summary) in commands_of(GROUPS).items()
+    ]
     sections = [_section(name, parser) for name, parser in command_parsers()]
     return _INTRODUCTION + "\n".join(rows) + "\n\n" + "\n\n".join(sections) + "\n"
 
 
 def command_parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yield each command with its parser, in the order of `seq2seq --help`."""
-    for name in COMMANDS:
+    for name, (package, _) in commands_of(GROUPS).items():
         parser = Parser(prog=f"seq2seq {name}", add_help=False)
-        describe(parser, command_module(name))
+        describe(parser, command_module(name, package))
         yield name, parser
 
 

@@ -7,11 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
 from seq2seq.cli.arguments import named_scores, option
-from seq2seq.cli.parser import COMMANDS, parse
+from seq2seq.cli.parser import Groups, commands_of, parse
 from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import console, logger
@@ -23,8 +24,8 @@ _MEMORY = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a subcommand and return its exit code.
+def main(groups: Groups, arguments: Sequence[str]) -> int:
+    """Run a subcommand of the groups and return its exit code.
 
     The code is 0 on success, 2 for a mistake of the user found before any work, 1 for a later
     failure, and 128 plus the signal number after an interruption: 129, 130 (Ctrl-C) or 143.
@@ -32,13 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _replace_closed_streams()
     _limit_spinning()
     with errors.arguments_spelled(option), console():
-        return _run(sys.argv[1:] if arguments is None else arguments)
+        return _run(groups, arguments)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(groups: Groups, arguments: Sequence[str]) -> int:
     try:
-        options = parse(arguments)
-        options.call = main  # for commands that run others
+        options = parse(arguments, groups)
+        options.call = partial(main, groups)  # for commands that run others
         with trusted_scores(named_scores(options)):
             code: int = options.run(options)
         sys.stdout.flush()
@@ -51,7 +52,7 @@ def _run(arguments: Sequence[str]) -> int:
             return 128 + int(signal_number)
         return _fail(["interrupted"], 128 + next(iter(stop.args), signal.SIGINT))
     except ModuleNotFoundError as error:
-        called = next((word for word in arguments if word in COMMANDS), "seq2seq")
+        called = next((word for word in arguments if word in commands_of(groups)), "seq2seq")
         if (message := errors.missing_extra(error, called)) is None:
             raise
         return _fail(message.lines, 2)

@@ -2,11 +2,11 @@
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NoReturn
 
 from seq2seq import __version__
@@ -14,38 +14,9 @@ from seq2seq.cli.arguments import is_override
 from seq2seq.runtime.errors import UserError, did_you_mean
 from seq2seq.runtime.files import check_paths
 
-GROUPS = {  # headings and their commands: modules beside this one, with _ for -
-    "start": {
-        "demo": "train, translate and evaluate on the corpora that come with the package",
-        "download": "fetch a public parallel corpus",
-        "split": "divide a parallel text into train, valid and test without leaks",
-        "init": "write a config that suits a text, this machine and the time for training",
-        "check": "inspect the data and the training cost of a config",
-        "configs": "list the configs that come with the package, or copy some",
-        "explain": "describe a key of the config",
-        "schema": "print the JSON schema of a config, for editors",
-    },
-    "train": {
-        "train": "train a model from a YAML config",
-        "compare": "train and score variants of a config on the same data and seeds",
-        "runs": "list the runs in a folder with their scores",
-        "average": "average the weights of several checkpoints",
-        "distill": "translate training text by a teacher, for a student (knowledge distillation)",
-        "back-translate": "make a training corpus from monolingual text of the target language",
-    },
-    "translate and evaluate": {
-        "translate": "translate text, line by line",
-        "evaluate": "compute BLEU, chrF and TER of a run or of existing translations",
-        "score": "compute the log-probabilities of given translations",
-        "attention": "plot the attention weights of translations",
-        "report": "write one page about a run: scores, curves, sentences, attention",
-    },
-    "share": {
-        "serve": "serve a web page and an HTTP API that translate",
-        "export": "write a trained model as ONNX, to translate without torch",
-    },
-}
-COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+# Headings, and their commands by name: the package of each, and what it does. Its module there has
+# `add_arguments(parser)` and `run(options)`.
+Groups = Mapping[str, Mapping[str, tuple[str, str]]]
 
 _SIMILAR = 0.75  # minimum ratio of matching characters of an option and the suggested one
 _KEYS = "`seq2seq explain` lists all keys, `seq2seq explain training.decay` describes one."
@@ -104,8 +75,14 @@ def _is_option(argument: str) -> bool:
     return argument.startswith("-") and " " not in argument
 
 
-def command_module(name: str) -> ModuleType:
-    return import_module(f"seq2seq.cli.{name.replace('-', '_')}")
+def commands_of(groups: Groups) -> dict[str, tuple[str, str]]:
+    """Return the commands of all groups."""
+    return {name: command for group in groups.values() for name, command in group.items()}
+
+
+def command_module(name: str, package: str) -> ModuleType:
+    """Import the module of a command."""
+    return import_module(f"{package}.{name.replace('-', '_')}")
 
 
 def describe(parser: argparse.ArgumentParser, module: ModuleType) -> None:
@@ -118,15 +95,17 @@ def describe(parser: argparse.ArgumentParser, module: ModuleType) -> None:
 class _MainParser(Parser):
     """Parser of `seq2seq` itself, whose help lists the commands in groups."""
 
+    groups: Groups = MappingProxyType({})
+
     def format_help(self) -> str:
         """Return the help, with a heading above the first command of each group."""
         text = super().format_help().replace("\ncommands:\n  COMMAND\n", "")
-        for heading, group in GROUPS.items():
+        for heading, group in self.groups.items():
             text = re.sub(rf"^(?=    {next(iter(group))} )", f"\n{heading}:\n", text, flags=re.M)
         return text
 
 
-def parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str], groups: Groups) -> argparse.Namespace:
     """Parse the arguments; `run` is the function of the subcommand. Raises UserError."""
     if not arguments or arguments[0] == "help":
         arguments = [*(word for word in arguments[1:2] if word != "help"), "--help"]
@@ -135,17 +114,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         description="Attention-based recurrent machine translation.",
         epilog="`seq2seq help COMMAND` describes a command.",
     )
+    parser.groups = groups
     parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
-    commands = parser.add_subparsers(
+    subparsers = parser.add_subparsers(
         title="commands", required=True, dest="command", metavar="COMMAND", parser_class=Parser
     )
-    called = next((word for word in arguments if word in COMMANDS), None)
-    for name, summary in COMMANDS.items():
-        command = commands.add_parser(name, help=summary)
+    commands = commands_of(groups)
+    called = next((word for word in arguments if word in commands), None)
+    for name, (package, summary) in commands.items():
+        subparser = subparsers.add_parser(name, help=summary)
         if name == called:  # others may need packages that are not installed
-            module = command_module(name)
-            describe(command, module)
-            command.set_defaults(run=module.run)
+            module = command_module(name, package)
+            describe(subparser, module)
+            subparser.set_defaults(run=module.run)
     options, unread = parser.parse_known_args(arguments)
     options.arguments = list(arguments)
     if "decoding" in options:
@@ -155,7 +136,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
             options.text = [word for word in options.text if not _DECODING.match(word)]
     repeated = next((name for name in ("overrides", "text") if name in options), None)
     if any(map(_is_option, unread)) or (unread and repeated is None):
-        commands.choices[options.command].refuse(unread)
+        subparsers.choices[options.command].refuse(unread)
     if unread and repeated:  # after an option
         setattr(options, repeated, [*getattr(options, repeated), *unread])
     check_paths(*_paths(options))

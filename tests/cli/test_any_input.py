@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tiers import quick_values
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.file_types import recognise
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import write_small_corpus
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 INVISIBLE = (
     "\u200b",

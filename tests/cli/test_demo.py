@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.__main__ import main
 from seq2seq.cli import schema
 from seq2seq.cli.demo import DEMOS, _preparation
-from seq2seq.cli.main import main
 from seq2seq.runtime.console import printable
 
 SENTENCES = DEMOS["en-fr"].sentences

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 SRT = (
     "1\r\n00:00:01,000 --> 00:00:02,000\r\nbuda <i>ki</i> ba.\r\n\r\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("short_sentences")
 

@@ -17,8 +17,8 @@ import torch
 from conftest import create_tiny_run, toy_pairs
 from torch import nn
 
-from seq2seq.cli.main import main
-from seq2seq.cli.parser import COMMANDS, command_module
+from seq2seq.__main__ import GROUPS, main
+from seq2seq.cli.parser import command_module, commands_of
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.source_profile import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
@@ -38,6 +38,7 @@ from seq2seq.runs.run_config import provenance_of
 from seq2seq.runtime.errors import UserError
 from seq2seq.training.trained_run import train
 
+COMMANDS = commands_of(GROUPS)
 pytestmark = pytest.mark.usefixtures("short_sentences")
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -279,9 +280,10 @@ def test_every_command_that_takes_a_model_has_the_option() -> None:
 
     without = {"configs", "demo", "download", "explain", "init", "runs", "schema", "split"}
     for command in COMMANDS.keys() - without:
-        source = Path(str(command_module(command).__file__)).read_text(encoding="utf-8")
+        module = command_module(command, COMMANDS[command][0])
+        source = Path(str(module.__file__)).read_text(encoding="utf-8")
         assert re.search(r"add_scores|add_model_options|add_corpus", source), command
-    options = parse(["check", "c.yaml", "--score", "a:B", "--score", "c.d:E"])
+    options = parse(["check", "c.yaml", "--score", "a:B", "--score", "c.d:E"], GROUPS)
     assert options.scores == ["a:B", "c.d:E"]
 
 
@@ -514,7 +516,7 @@ def test_the_server_reads_the_variable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("fastapi")
-    from seq2seq.serving.service import load_pairs
+    from seq2seq.tools.serving.service import load_pairs
 
     file_with_the_score(small_corpus)
     with trusted_scores(["my_scores:Cosine"]):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import load_config
 from seq2seq.runs.layout import BEST, CONFIG, LOG

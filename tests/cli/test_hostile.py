@@ -21,7 +21,7 @@ import torch
 from conftest import write_small_corpus
 from safetensors.torch import save
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.runs import tensor_file
 from seq2seq.runs.layout import (

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.__main__ import GROUPS, main
 from seq2seq.cli.explain import explanations
-from seq2seq.cli.main import main
-from seq2seq.cli.parser import COMMANDS, GROUPS
+from seq2seq.cli.parser import commands_of
 from seq2seq.config.document import shipped_configs
 from seq2seq.config.fields import section_class
 from seq2seq.config.schema import Config, json_schema, load_config
 from seq2seq.runtime.errors import UserError
 
+COMMANDS = commands_of(GROUPS)
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -28,8 +28,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from tiers import one_quick
 
+from seq2seq.__main__ import main
 from seq2seq.cli.arguments import frozen_objects
-from seq2seq.cli.main import main
 from seq2seq.config.schema import Config
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError
@@ -964,7 +964,7 @@ def test_check_prints_each_part_before_it_computes_the_next(
 
     config = small_corpus, "--device", "cpu"
     complete = call("check", *config).lines
-    monkeypatch.setattr(f"seq2seq.analysis.check.{part}", fail)
+    monkeypatch.setattr(f"seq2seq.tools.analysis.check.{part}", fail)
     result = call("check", *config)
     assert (result.code, result.err) == (1, "seq2seq: error: the next part\n")
     lines = list(filter(None, result.lines))
@@ -1176,7 +1176,7 @@ def test_a_signal_saves_the_run_and_resume_continues_it(
 )
 def test_threads_spin_briefly_by_default(given: dict[str, str], expected: str | None) -> None:
     program = (
-        "import os, sys\nfrom seq2seq.cli.main import main\n"
+        "import os, sys\nfrom seq2seq.__main__ import main\n"
         "try: main(['--version'])\nexcept SystemExit: pass\n"
         "print(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import write_small_corpus
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.runs.run_config import stored_run
 
 NOTE = "note: no final punctuation mark, unlike the training text; translated as if there were one"

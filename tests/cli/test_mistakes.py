@@ -15,7 +15,7 @@ import yaml
 from conftest import copy_with_vocabularies, toy_pairs
 from safetensors.torch import save_file
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 

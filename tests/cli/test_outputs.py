@@ -17,8 +17,8 @@ import pytest
 from processes import project_environment
 from tiers import one_quick
 
+from seq2seq.__main__ import main
 from seq2seq.cli import input as input_lines
-from seq2seq.cli.main import main
 from seq2seq.cli.output import open_output
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
@@ -314,7 +314,7 @@ def test_an_open_descriptor_is_written_where_it_stands(
     tiny_runs: dict[str, Path], tmp_path: Path, name: str
 ) -> None:
     """Other programs write to it before and after."""
-    program = "from seq2seq.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+    program = "from seq2seq.__main__ import main; import sys; sys.exit(main(sys.argv[1:]))"
     log = tmp_path / "job.log"
     with log.open("wb") as file:
         for text in (b"header\n", b""):

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.cli.main import main
-from seq2seq.cli.parser import COMMANDS, Parser, command_module
+from seq2seq.__main__ import GROUPS, main
+from seq2seq.cli.parser import Parser, command_module, commands_of
+
+COMMANDS = commands_of(GROUPS)
 
 ARGUMENTS = {
     "demo": [],
@@ -36,7 +38,7 @@ ARGUMENTS = {
 
 def long_options(command: str) -> list[tuple[str, argparse.Action]]:
     parser = Parser(prog=f"seq2seq {command}")
-    command_module(command).add_arguments(parser)
+    command_module(command, COMMANDS[command][0]).add_arguments(parser)
     return [
         (option, action)
         for option, action in parser._option_string_actions.items()

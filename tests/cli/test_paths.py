@@ -11,7 +11,7 @@ import pytest
 from conftest import write_small_corpus
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import BEST, CONFIG, LAST, PREVIOUS

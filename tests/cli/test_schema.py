@@ -9,8 +9,8 @@ import pydantic
 import pytest
 import yaml
 
+from seq2seq.__main__ import main
 from seq2seq.cli import schema
-from seq2seq.cli.main import main
 from seq2seq.config.schema import VARIANTS, json_schema
 
 ROOT = Path(__file__).resolve().parents[2]

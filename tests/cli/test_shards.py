@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES = ["buda ki.", "more ta", "", "zu ba?", "ki more zu ba", "\ufeffta", "bu"]

@@ -16,7 +16,7 @@ import pytest
 from conftest import copy_with_vocabularies, tiny_config, toy_pairs, write_small_corpus
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.inference.translator import Translator

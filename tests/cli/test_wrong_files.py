@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from seq2seq.__main__ import main
 from seq2seq.cli import translate as translate_command
-from seq2seq.cli.main import main
 
 TEXT = "buda ki.\n" * 20
 

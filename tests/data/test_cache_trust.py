@@ -22,7 +22,7 @@ from test_cache import (
     write_files,
 )
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data import token_cache
 from seq2seq.data.token_cache import MANIFEST, UNRECORDED
 from seq2seq.data.training_data import FOLDER, cache_of, training_data

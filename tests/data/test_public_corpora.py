@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data import public_corpora
 from seq2seq.data.public_corpora import read_pairs, split_pairs
 from seq2seq.runtime.errors import RunError

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.inference.loading import ModelOptions
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs
@@ -32,7 +32,7 @@ class Absent(MetaPathFinder):
 sys.meta_path.insert(0, Absent())
 """
 COMMAND_LINE = """
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -163,7 +163,7 @@ def test_the_demo_writes_nothing_if_it_cannot_train(tmp_path: Path) -> None:
 
 
 def test_a_server_accepts_an_exported_model(tiny_runs: dict[str, Path], exported: Path) -> None:
-    from seq2seq.serving.service import load_pairs
+    from seq2seq.tools.serving.service import load_pairs
 
     pairs = load_pairs([str(exported)], ModelOptions(overrides=["decoding.beam_size=2"]))
     run = load_pairs(

@@ -10,7 +10,7 @@ from searching import requests_of, row_search, search
 from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import SearchSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import DECODERS, toy_pairs
 
-from seq2seq.cli.main import main as cli
+from seq2seq.__main__ import main as cli
 from seq2seq.inference.translator import Translator
 
 LINES, _ = toy_pairs(40, seed=5)

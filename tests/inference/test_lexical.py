@@ -27,7 +27,7 @@ from test_search import (
 )
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.requirements import Requirements

@@ -9,7 +9,7 @@ import pytest
 from name_cases import name_pairs, some_names, spelled
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary

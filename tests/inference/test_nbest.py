@@ -13,7 +13,7 @@ from searching import search
 from test_search import CPU, MAKERS, SOURCES, Oracle, ask, random_sources
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.inference import nbest as nbest_module
 from seq2seq.inference.nbest import Candidate, fill, merged
 from seq2seq.inference.search.interface import Hypothesis, SearchOptions
@@ -190,7 +190,7 @@ def test_json_of_a_long_line_has_a_matrix_per_part(
 
 MEASURE = """
 import resource, sys
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 code = main(sys.argv[1:])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 sys.exit(code)

@@ -11,7 +11,7 @@ from searching import search
 from test_search import CPU, SOURCES, Oracle
 from torch import Tensor
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.inference.search.interface import NonFiniteError, SearchOptions
 from seq2seq.inference.translator import Translator

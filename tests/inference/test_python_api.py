@@ -14,7 +14,7 @@ from tiers import one_quick
 
 import seq2seq
 from seq2seq import Config, Translator, load_config, train
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import read_config_file
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.engines.engine import Sampling

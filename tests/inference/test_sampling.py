@@ -16,7 +16,7 @@ from searching import requests_of, row_search, search
 from test_search import CPU, MAKERS, Oracle, ask, random_sources
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Sampling
 from seq2seq.engines.torch.engine import draw, truncated

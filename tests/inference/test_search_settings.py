@@ -15,7 +15,7 @@ from conftest import toy_pairs
 from searching import search
 from test_search import CPU, MAKERS, SOURCES, Oracle, all_hypotheses, ask, random_sources
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, Ids, Vocabularies
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.search.forbidden import Forbidden

@@ -7,7 +7,7 @@ import torch
 from conftest import toy_pairs, train_until
 from test_scoring import Respelled
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.scoring import score_lines

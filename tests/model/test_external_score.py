@@ -11,7 +11,7 @@ import torch
 from conftest import create_tiny_run, tiny_config, toy_pairs
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, ConfigError, ModelConfig, load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.translator import Translator

@@ -41,7 +41,7 @@ COMMANDS = (
 )
 IN_PROCESS = """
 import sys
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 for command in sys.argv[1:]:
     assert main(command.split()) == 0, command
     assert "torch" not in sys.modules, f"torch is imported by {command}"
@@ -96,7 +96,7 @@ def test_no_command_imports_torch_on_a_cpu(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_report_and_a_server_import_no_torch() -> None:
-    modules = "seq2seq.analysis.report.page, seq2seq.serving.app"
+    modules = "seq2seq.tools.analysis.report.page, seq2seq.tools.serving.app"
     code = f"import sys, {modules}\nassert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 

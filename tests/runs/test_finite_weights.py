@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.source_profile import LengthLimit
 from seq2seq.runs.checkpoint import (
     best_is_intact,
@@ -20,7 +20,7 @@ from seq2seq.runs.layout import BEST, LAST, PREVIOUS
 from seq2seq.runs.tensor_file import read_file, save_tensors
 from seq2seq.runs.training_state import Progress, StateTensors, read_state, save_state
 from seq2seq.runtime.errors import DamagedFile, RunError, UserError
-from seq2seq.training.averaging import load_checkpoints
+from seq2seq.tools.averaging import load_checkpoints
 
 CPU = torch.device("cpu")
 VALUES = [float("nan"), float("inf"), -float("inf")]

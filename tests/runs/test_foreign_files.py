@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from conftest import write_small_corpus
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, save_vocabularies
 from seq2seq.runs.layout import (

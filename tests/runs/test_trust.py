@@ -10,7 +10,7 @@ import torch
 from conftest import write_small_corpus
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS, PREVIOUS

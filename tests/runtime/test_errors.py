@@ -6,8 +6,9 @@ from types import ModuleType
 
 import pytest
 
+from seq2seq.__main__ import GROUPS
 from seq2seq.cli.arguments import option
-from seq2seq.cli.parser import COMMANDS, Parser, command_module
+from seq2seq.cli.parser import Parser, command_module, commands_of
 from seq2seq.runtime.errors import UserError, argument, arguments_spelled
 
 PACKAGE = Path(__file__).resolve().parents[2] / "seq2seq"
@@ -38,13 +39,16 @@ def test_an_error_spells_its_argument_as_its_caller_does(
 
 
 def test_options_are_spelled_by_the_command_line_alone() -> None:
-    parsers = [subparser(name, command_module(name)) for name in COMMANDS]
+    parsers = [
+        subparser(name, command_module(name, package))
+        for name, (package, _) in commands_of(GROUPS).items()
+    ]
     options = {text for parser in parsers for text in parser._option_string_actions} - {"-h", "-m"}
     spelled = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(options))})(?![\w-])")
     named = {
         f"{path.relative_to(PACKAGE)}: {match}"
         for path in PACKAGE.rglob("*.[py]*")
-        if path.suffix in (".py", ".yaml") and path.relative_to(PACKAGE).parts[0] != "cli"
+        if path.suffix in (".py", ".yaml") and not {"cli", "commands"}.intersection(path.parts)
         for match in spelled.findall(COMMAND.sub("", path.read_text("utf-8")))
     }
     assert not named

@@ -20,7 +20,7 @@ from processes import project_environment
 from tiers import one_quick
 from torch import Tensor
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runs.tensor_file import read_header, read_tensors
 from seq2seq.runtime import process_group as ranks
@@ -45,7 +45,7 @@ from seq2seq.training import loop as training
 from seq2seq.training import step as step_module
 from seq2seq.training import validation
 from seq2seq.training.loss import Losses
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 torch.set_num_threads(1)
 taken, scored, read = training.train_step, validation.score_by, preparation.valid_text
@@ -545,7 +545,7 @@ KILLED_ONCE = """
 import os, signal, sys
 sys.modules["torch.utils.tensorboard"] = None
 from seq2seq.training import loop as training
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 taken = training.train_step
 

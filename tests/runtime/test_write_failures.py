@@ -14,7 +14,7 @@ import pytest
 from conftest import write_small_corpus
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.runs.layout import (
     BEST,
     CONFIG,
@@ -345,7 +345,7 @@ def test_a_limit_on_file_sizes_is_reported_in_one_line(
     run = tmp_path / "run"
     program = (
         "import resource, sys\n"
-        "from seq2seq.cli.main import main\n"
+        "from seq2seq.__main__ import main\n"
         "sys.modules['torch.utils.tensorboard'] = None\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
         "sys.exit(main(sys.argv[1:]))\n"

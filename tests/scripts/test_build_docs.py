@@ -19,7 +19,8 @@ import build_docs
 from documentation.command_line import command_line_page, command_parsers
 from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
-from seq2seq.cli.parser import COMMANDS
+from seq2seq.__main__ import GROUPS
+from seq2seq.cli.parser import commands_of
 from seq2seq.config.schema import json_schema, load_config
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.translation import Translation, translation_as_json
@@ -51,7 +52,7 @@ def test_every_page_is_in_the_navigation_once(tmp_path: Path) -> None:
 
 def test_every_option_is_on_the_command_line_page() -> None:
     page = command_line_page()
-    assert [name for name, _ in command_parsers()] == list(COMMANDS)
+    assert [name for name, _ in command_parsers()] == list(commands_of(GROUPS))
     for name, parser in command_parsers():
         section = page.partition(f"\n## seq2seq {name}\n")[2].partition("\n## ")[0]
         options = [each for action in parser._actions for each in action.option_strings]

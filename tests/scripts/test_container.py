@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from seq2seq.cli import serve
+from seq2seq.tools.commands import serve
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")

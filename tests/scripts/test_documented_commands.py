@@ -18,7 +18,7 @@ import pytest
 import yaml
 from processes import project_environment
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import GROUPS, main
 from seq2seq.cli.parser import parse
 from seq2seq.config.schema import load_config
 from seq2seq.data.public_corpora import unpack_demo_corpora
@@ -56,7 +56,7 @@ GUIDES = [
     "docs/explanation/exact-resume.md",
 ]
 NEEDS = {  # needs more than a computer without a network
-    "seq2seq init": "the measured speed of a full-size model: tests/cli/test_init.py",
+    "seq2seq init": "the measured speed of a full-size model: tests/tools/commands/test_init.py",
     "seq2seq demo": "two minutes: tests/cli/test_demo.py",
     "runs/demo": "the demo's run",
     "configs/": "the corpora of a clone, or hours",
@@ -67,8 +67,8 @@ NEEDS = {  # needs more than a computer without a network
     "source .venv": "an environment of its own",
     "measure_export": "a network and half an hour",
     "--nnodes 2": "two machines",
-    "seq2seq serve": "runs until a signal: tests/serving/test_serve_command.py",
-    "curl": "a server; tests/serving/test_documented_calls.py",
+    "seq2seq serve": "runs until a signal: tests/tools/serving/test_serve_command.py",
+    "curl": "a server; tests/tools/serving/test_documented_calls.py",
     "docker": "containers; tests/scripts/test_container.py",
 }
 
@@ -211,7 +211,7 @@ def check_seq2seq(arguments: list[str]) -> None:
     if arguments[0].startswith("--"):
         assert arguments == ["--version"]
         return
-    options = parse([each for each in arguments if each != "--help"])
+    options = parse([each for each in arguments if each != "--help"], GROUPS)
     configs = [each for each in arguments if each.startswith("configs/")]
     assert [each for each in configs if not (ROOT / each).is_file()] == []
     if arguments[0] in ("train", "check") and configs:

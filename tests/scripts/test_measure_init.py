@@ -8,10 +8,10 @@ import pytest
 
 import measure_init
 from measure_init import CORPORA, print_table, write_config
-from seq2seq.analysis import recipe
-from seq2seq.analysis.check.forecast import Forecast
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config, read_config_file
+from seq2seq.tools.analysis import recipe
+from seq2seq.tools.analysis.check.forecast import Forecast
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
@@ -34,7 +34,7 @@ def test_manual_and_default_configs_load(tmp_path: Path, corpus: str, minutes: f
 def test_a_config_of_init_for_a_small_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It runs here, at a given speed, as tests/cli/test_init.py measures that of a model."""
+    """It runs here, at a given speed, as test_init.py measures that of a model."""
     speed = Forecast("cpu", 1, 1, None, None, 10, None, 5, 100.0, 1.0)
     monkeypatch.setattr(recipe, "forecast", lambda _session: speed)
     monkeypatch.setattr(measure_init, "seq2seq", lambda *words: main([*map(str, words)]))

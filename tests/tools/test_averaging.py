@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from seq2seq.training.averaging import average_weights
+from seq2seq.tools.averaging import average_weights
 
 
 def test_the_mean_equals_that_of_exact_numbers() -> None:

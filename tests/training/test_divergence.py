@@ -11,7 +11,7 @@ import torch
 from tiers import one_quick
 from torch import Tensor
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.padding import Batch
 from seq2seq.model.seq2seq import Seq2Seq

@@ -46,7 +46,7 @@ import json, os, signal, sys
 from pathlib import Path
 sys.modules["torch.utils.tensorboard"] = None
 import seq2seq.training.loop
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 def counted(function, left):
     def call(*arguments, **options):

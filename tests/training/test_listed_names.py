@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from name_cases import name_pairs, some_names, spelled
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST, METRICS
 

@@ -22,7 +22,7 @@ from safetensors import safe_open
 from tiers import one_quick
 from torch import Tensor
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, TrainingConfig, load_config
 from seq2seq.data.batching import EpochOrder
 from seq2seq.data.corpus import read_pairs
@@ -830,8 +830,8 @@ def base_prints() -> dict[str, tuple[bytes, list[bytes]]]:
     return {}
 
 
-# keys tested in test_batches.py, test_scheduled_sampling.py, tests/cli/test_average.py and
-# test_save_every.py
+# keys tested in test_batches.py, test_scheduled_sampling.py, test_save_every.py and
+# tests/tools/commands/test_average.py
 TESTED_ELSEWHERE = {
     "training.batch_workers",
     "training.scheduled_sampling",

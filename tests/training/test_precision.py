@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import EpochOrder
 from seq2seq.runs.layout import BEST, LOG, METRICS

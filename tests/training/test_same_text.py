@@ -9,7 +9,7 @@ import pytest
 from conftest import write_small_corpus
 from tiers import one_quick
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.corpus import ParallelText, checksum_of_text, read_pairs, usable
 from seq2seq.data.training_data import training_data

@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import train_until
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.runs.layout import BEST, LOG
 from seq2seq.runs.run_folder import read_progress

@@ -87,9 +87,9 @@ def _translations(
     options: argparse.Namespace, texts: _Texts, translator: "Translator"
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
-    from seq2seq.analysis.attention.plot import translation_by_words
     from seq2seq.inference.scoring import attend
     from seq2seq.inference.settings import SearchSettings
+    from seq2seq.tools.analysis.attention.plot import translation_by_words
 
     by_words = options.words and options.suffix != ".align"  # which needs the tokens
     settings = SearchSettings(head_attention=options.heads)
@@ -109,7 +109,7 @@ def _translations(
 
 def _check(options: argparse.Namespace) -> None:
     """Raise UserError for an output that cannot be written and for options that do not match."""
-    from seq2seq.analysis.attention.plot import check_plot_path
+    from seq2seq.tools.analysis.attention.plot import check_plot_path
 
     if options.text and (options.input or options.ref):
         raise UserError("attention: TEXT cannot be used with -i or -r")
@@ -131,7 +131,7 @@ def _check(options: argparse.Namespace) -> None:
 def _write(
     options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
 ) -> list[str]:
-    from seq2seq.analysis.attention.plot import as_text, write_attention
+    from seq2seq.tools.analysis.attention.plot import as_text, write_attention
 
     if options.suffix == ".json":
         _write_json(options.output, translations)
@@ -164,8 +164,13 @@ def _write_alignments(
     options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
-    from seq2seq.analysis.attention.alignment import align, alignment_error_rate, pharaoh, read_gold
-    from seq2seq.analysis.attention.plot import map_of
+    from seq2seq.tools.analysis.attention.alignment import (
+        align,
+        alignment_error_rate,
+        pharaoh,
+        read_gold,
+    )
+    from seq2seq.tools.analysis.attention.plot import map_of
 
     gold = read_gold(options.gold) if options.gold else None
     if gold is not None and len(gold) != len(sources):

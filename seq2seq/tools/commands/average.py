@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     with arguments.frozen_objects():
-        from seq2seq.training.averaging import average
+        from seq2seq.tools.averaging import average
     how = options.device, options.last, options.overwrite, say
     for note in average(options.runs, options.output, *how):
         logger.info(note)

@@ -11,7 +11,8 @@ examples, with a model from German to English for one from English to German:
 import argparse
 from pathlib import Path
 
-from seq2seq.cli import arguments, distill
+from seq2seq.cli import arguments
+from seq2seq.tools.commands import distill
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

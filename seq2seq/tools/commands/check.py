@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
     if options.threads is not None:
         set_threads(options.threads)
     with arguments.frozen_objects():
-        from seq2seq.analysis.check.check import check
+        from seq2seq.tools.analysis.check.check import check
 
     tree: dict[str, Any] = {"name": config.name}
     printed = str(options.json) != "-"

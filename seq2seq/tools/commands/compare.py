@@ -17,7 +17,7 @@ from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime import console, errors, files, process_group, threads
 
 if TYPE_CHECKING:
-    from seq2seq.analysis.compare.scoring import ComparisonResult, ScoredOutput, VariantResult
+    from seq2seq.tools.analysis.compare.scoring import ComparisonResult, ScoredOutput, VariantResult
 
 _SPLIT_NOTES = {
     "valid": "use valid to choose a variant, although it has already chosen the best checkpoints; "
@@ -53,10 +53,10 @@ def run(options: argparse.Namespace) -> int:
     if options.threads is not None:
         threads.set_threads(options.threads)
     with arguments.frozen_objects():
-        from seq2seq.analysis.compare.compare import compare
-        from seq2seq.analysis.compare.results import write_figures
-        from seq2seq.analysis.compare.variants import read_plan
         from seq2seq.evaluation.bootstrap import seed_name
+        from seq2seq.tools.analysis.compare.compare import compare
+        from seq2seq.tools.analysis.compare.results import write_figures
+        from seq2seq.tools.analysis.compare.variants import read_plan
 
     plan = read_plan(configs, overrides, options.seeds, options.output)
     runs = [config.run_dir for config in plan.run_configs()]
@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 def as_text(result: "ComparisonResult") -> str:
     """Format a table of variants, one of source lengths, and a legend."""
-    from seq2seq.analysis.compare.results import tables_of
+    from seq2seq.tools.analysis.compare.results import tables_of
 
     task, seeds = result.task, result.plan.seeds
     beam = "beam size of the config" if task.beam is None else f"beam size {task.beam}"
@@ -151,8 +151,8 @@ def as_json(result: "ComparisonResult") -> dict[str, Any]:
 
 
 def _variant(result: "ComparisonResult", variant: "VariantResult") -> dict[str, Any]:
-    from seq2seq.analysis.compare.scoring import bleu_scores
     from seq2seq.evaluation.bootstrap import deviation
+    from seq2seq.tools.analysis.compare.scoring import bleu_scores
 
     scores = bleu_scores(variant.runs)
     config = variant.variant.config.model_dump(mode="json", exclude={"name", "run_dir", "seed"})

@@ -20,8 +20,8 @@ from seq2seq.runtime.files import write_errors
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import ParallelFiles
-    from seq2seq.inference.synthetic import Journal, SyntheticCorpus
     from seq2seq.inference.translator import Translator
+    from seq2seq.tools.corpora.synthetic import Journal, SyntheticCorpus
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,8 @@ def write_corpus(options: argparse.Namespace, translates_targets: bool = False) 
     with arguments.frozen_objects():
         from seq2seq.config.fields import show_flow
         from seq2seq.inference.settings import SearchSettings
-        from seq2seq.inference.synthetic import Journal, SyntheticCorpus
         from seq2seq.runs.run_config import read_config
+        from seq2seq.tools.corpora.synthetic import Journal, SyntheticCorpus
 
     config = read_config(Path(options.model[0]))
     text = options.input or _training_text(config.data.train, options.model[0])

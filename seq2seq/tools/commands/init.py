@@ -23,8 +23,8 @@ from seq2seq.runtime.files import made_folders, part_of, same_file
 from seq2seq.runtime.threads import set_threads
 
 if TYPE_CHECKING:
-    from seq2seq.analysis.recipe import Recipe
     from seq2seq.config.schema import DataConfig, ParallelFiles
+    from seq2seq.tools.analysis.recipe import Recipe
 
 _SEED = 1
 
@@ -72,8 +72,8 @@ def run(options: argparse.Namespace) -> int:
     if options.threads is not None:
         set_threads(options.threads)
     with arguments.frozen_objects():
-        from seq2seq.analysis.recipe import choose, measure_text
         from seq2seq.runtime.device import choose_device
+        from seq2seq.tools.analysis.recipe import choose, measure_text
 
     device = choose_device(options.device)
     _data(options, {"valid": texts["train"], **texts})  # raises before any file is written
@@ -113,7 +113,7 @@ def _hold_out(
 ) -> "dict[str, ParallelFiles]":
     """Divide a text; return the files of train and valid, in a new folder; raises UserError."""
     from seq2seq.config.schema import ParallelFiles
-    from seq2seq.data import splitting
+    from seq2seq.tools.corpora import splitting
 
     folder, sides = options.config.with_name(f"{options.config.stem}-data"), _sides(options)
     outputs = {part: [folder / f"{part}.{side}" for side in sides] for part in ("train", "valid")}
@@ -139,7 +139,7 @@ def _sides(options: argparse.Namespace) -> tuple[str, str]:
 
 
 def _write(path: Path, data: "DataConfig", recipe: "Recipe") -> None:
-    from seq2seq.analysis.recipe import as_yaml
+    from seq2seq.tools.analysis.recipe import as_yaml
 
     with open_output(path) as output:
         output.write(as_yaml(path, data, recipe))

@@ -33,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     run_folder = options.run_folder
     with arguments.frozen_objects():
-        from seq2seq.analysis.report.facts import gather
-        from seq2seq.analysis.report.page import page
         from seq2seq.runs.layout import PAGE
         from seq2seq.runs.run_config import read_config
+        from seq2seq.tools.analysis.report.facts import gather
+        from seq2seq.tools.analysis.report.page import page
 
     path = options.output or run_folder / PAGE
     config = read_config(run_folder)

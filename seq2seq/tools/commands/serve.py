@@ -23,7 +23,7 @@ from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling
 
 if TYPE_CHECKING:
-    from seq2seq.serving.access import Client
+    from seq2seq.tools.serving.access import Client
 
 _CLIENT = re.compile(r"([!-~]+)(?:\s+(\S+))?(?:\s+(\d+))?")
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -101,9 +101,9 @@ def run(options: argparse.Namespace) -> int:
         reason = "a request of that size would never be accepted"
         raise UserError(f"--max-queue {options.max_queue}: {text}; {reason}")
     with arguments.frozen_objects():
-        from seq2seq.serving.access import Access, Limits, log_json
-        from seq2seq.serving.app import address_of, create_app, listen, server_for
-        from seq2seq.serving.service import load_pairs
+        from seq2seq.tools.serving.access import Access, Limits, log_json
+        from seq2seq.tools.serving.app import address_of, create_app, listen, server_for
+        from seq2seq.tools.serving.service import load_pairs
     if options.log_format == "json":
         log_json()
     settings = arguments.requirements(options)
@@ -155,7 +155,7 @@ def _host(text: str) -> str:
 
 def _clients(path: Path | None) -> "dict[str, Client]":
     """Return the clients of a file by their tokens, which headers can hold; raises UserError."""
-    from seq2seq.serving.access import Client
+    from seq2seq.tools.serving.access import Client
 
     clients: dict[str, Client] = {}
     empty = path is None or (path.is_file() and not path.stat().st_size)

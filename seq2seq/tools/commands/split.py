@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from seq2seq.data.corpus import iter_pairs, source_name
-    from seq2seq.data.splitting import PARTS, divide, write_parts
+    from seq2seq.tools.corpora.splitting import PARTS, divide, write_parts
 
     files = arguments.parallel_files("split", "-i", options.input, options.columns)
     sizes = {"valid": options.valid, "test": options.test}

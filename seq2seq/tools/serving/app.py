@@ -21,10 +21,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq import __version__
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.runtime.errors import UserError, argument
-from seq2seq.serving import libretranslate, page, v1
-from seq2seq.serving.access import HANDLED, MAX_CONNECTIONS, Access, Guard, Limits, on_error
-from seq2seq.serving.service import LanguagePairs, Service
-from seq2seq.serving.translation_queue import TranslationQueue
+from seq2seq.tools.serving import libretranslate, page, v1
+from seq2seq.tools.serving.access import HANDLED, MAX_CONNECTIONS, Access, Guard, Limits, on_error
+from seq2seq.tools.serving.service import LanguagePairs, Service
+from seq2seq.tools.serving.translation_queue import TranslationQueue
 
 MAX_HEAD = 1 << 15  # bytes of a request line with its headers
 IDLE = 30.0  # seconds until a request has begun and its headers are complete

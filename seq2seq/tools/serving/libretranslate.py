@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field
 
 from seq2seq.data.languages import language_name
 from seq2seq.runtime.file_types import DocumentFormat
-from seq2seq.serving import forms
-from seq2seq.serving import service as requests
-from seq2seq.serving.access import RESPONSES, Client
-from seq2seq.serving.service import AUTO, Body, Service
-from seq2seq.serving.translation_queue import QueuedLine, Search
+from seq2seq.tools.serving import forms
+from seq2seq.tools.serving import service as requests
+from seq2seq.tools.serving.access import RESPONSES, Client
+from seq2seq.tools.serving.service import AUTO, Body, Service
+from seq2seq.tools.serving.translation_queue import QueuedLine, Search
 
 _FORMS = forms.URLENCODED, forms.MULTIPART
 

@@ -16,7 +16,7 @@ from seq2seq.inference.attention_map import style
 from seq2seq.runs.layout import LOG, METRICS, SAMPLES
 from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runtime.console import one_line
-from seq2seq.serving.service import Service
+from seq2seq.tools.serving.service import Service
 
 FOLDER = Path(__file__).with_name("templates")
 _ATTENTION = "attention.css"  # palette of all attention maps

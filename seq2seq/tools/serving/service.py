@@ -21,8 +21,8 @@ from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
-from seq2seq.serving.access import Access, Client, Limits
-from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
+from seq2seq.tools.serving.access import Access, Client, Limits
+from seq2seq.tools.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 AUTO = "auto"  # LibreTranslate's code for an unknown source language
 JSON = "application/json"

@@ -18,10 +18,10 @@ from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.runtime.files import json_text
-from seq2seq.serving import service as requests
-from seq2seq.serving.access import RESPONSES
-from seq2seq.serving.service import JSON, Items, LanguagePair, Service, Texts
-from seq2seq.serving.translation_queue import QueuedLine, Search
+from seq2seq.tools.serving import service as requests
+from seq2seq.tools.serving.access import RESPONSES
+from seq2seq.tools.serving.service import JSON, Items, LanguagePair, Service, Texts
+from seq2seq.tools.serving.translation_queue import QueuedLine, Search
 
 Hypotheses = Annotated[int, Field(ge=1, le=100)]  # each multiplies the cost of a line
 

@@ -9,7 +9,9 @@ import pytest
 from conftest import toy_pairs
 from tiers import one_quick
 
-from seq2seq.analysis.check.alignment import (
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.public_corpora import _members
+from seq2seq.tools.analysis.check.alignment import (
     MIN_PAIRS,
     Alignment,
     Evidence,
@@ -22,9 +24,7 @@ from seq2seq.analysis.check.alignment import (
     types_of,
     words_of,
 )
-from seq2seq.analysis.check.findings import Finding, Split
-from seq2seq.data.corpus import ParallelText
-from seq2seq.data.public_corpora import _members
+from seq2seq.tools.analysis.check.findings import Finding, Split
 
 Pairs = tuple[list[str], list[str]]
 CORPORA = ("demo/{}.fr", "demo-lengths/{}.fr", "demo-en-mr/{}.mr")

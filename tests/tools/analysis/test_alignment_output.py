@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.analysis.attention.alignment import (
-    GoldLine,
-    align,
-    alignment_error_rate,
-    pharaoh,
-    read_gold,
-)
-from seq2seq.analysis.attention.plot import as_text, map_of, translation_by_words
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.inference.attention_map import AttentionMap, by_words
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.scoring import attend, forced_decodings, score_lines
 from seq2seq.inference.translation import Translation, join_parts
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
+from seq2seq.tools.analysis.attention.alignment import (
+    GoldLine,
+    align,
+    alignment_error_rate,
+    pharaoh,
+    read_gold,
+)
+from seq2seq.tools.analysis.attention.plot import as_text, map_of, translation_by_words
 
 SRC = ["▁a", "▁bc", "d", "</s>"]
 TGT = ["▁x", "y", "▁z", "</s>"]

@@ -14,13 +14,13 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from seq2seq.analysis.attention import plot as attention_plot
-from seq2seq.analysis.attention.plot import check_plot_path, write_attention
 from seq2seq.inference.attention_map import map_figure
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime import figures
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.tools.analysis.attention import plot as attention_plot
+from seq2seq.tools.analysis.attention.plot import check_plot_path, write_attention
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

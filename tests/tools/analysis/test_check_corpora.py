@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("few_steps")
 

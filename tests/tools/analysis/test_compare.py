@@ -18,15 +18,15 @@ import torch
 from conftest import write_small_corpus
 from tiers import one_quick
 
-from seq2seq.analysis.compare import results
-from seq2seq.analysis.compare.results import cell
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.evaluation.metrics import bleu_counts, bleu_of, score
 from seq2seq.inference.translator import Translator
 from seq2seq.runs import tensor_file
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.layout import LAST, METRICS
 from seq2seq.runs.tensor_file import read_tensors
+from seq2seq.tools.analysis.compare import results
+from seq2seq.tools.analysis.compare.results import cell
 from seq2seq.training import loop as training
 from seq2seq.training.session import TrainingSession
 from seq2seq.training.step import StepResult, train_step
@@ -46,7 +46,7 @@ SHORT = ("training.max_steps=4", "training.validate_every=2", "decoding.max_leng
 FIGURES = results.write_figures
 IN_PROCESS = """
 import json, sys
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 code = main([*json.loads(sys.argv[1]), "--seeds", "1", "--device", "cpu"])
 print(code, "torch" in sys.modules)
 """
@@ -56,7 +56,7 @@ print(code, "torch" in sys.modules)
 def no_figures() -> Iterator[None]:
     """Disable figures and TensorBoard, which take longer than training and have their own tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seq2seq.analysis.compare.results.write_figures", lambda _: "")
+        patch.setattr("seq2seq.tools.analysis.compare.results.write_figures", lambda _: "")
         patch.setattr("seq2seq.evaluation.bootstrap.RESAMPLES", 40)
         yield
 
@@ -290,7 +290,7 @@ def test_ctrl_c_while_scoring_prints_the_command_that_resumes(
         raise KeyboardInterrupt
 
     finished.copy_runs(seed=1)
-    monkeypatch.setattr("seq2seq.analysis.compare.compare.score_all", interrupt)
+    monkeypatch.setattr("seq2seq.tools.analysis.compare.compare.score_all", interrupt)
     assert compare("--seeds", "1") == 130
     assert "Resume with: seq2seq compare ladder.yaml" in capsys.readouterr().err
 

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from seq2seq.analysis.compare import results
-from seq2seq.analysis.scored_text import WORDS, Bucket
+from seq2seq.tools.analysis.compare import results
+from seq2seq.tools.analysis.scored_text import WORDS, Bucket
 
 
 def comparison(

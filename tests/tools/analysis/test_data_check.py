@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 from conftest import tiny_config, toy_pairs
 
-from seq2seq.analysis.check.data_statistics import (
+from seq2seq.config.schema import VocabularyConfig
+from seq2seq.config.training import DecayConfig
+from seq2seq.data.corpus import ParallelText
+from seq2seq.data.vocabulary.training import train_vocabularies
+from seq2seq.data.vocabulary.vocabulary import Vocabularies
+from seq2seq.tools.analysis.check.data_statistics import (
     NOT_NFC,
     PATTERNS,
     TABLE,
@@ -18,7 +23,7 @@ from seq2seq.analysis.check.data_statistics import (
     text_statistics,
     unusual_characters,
 )
-from seq2seq.analysis.check.findings import (
+from seq2seq.tools.analysis.check.findings import (
     UNESCAPE,
     Finding,
     Split,
@@ -26,7 +31,7 @@ from seq2seq.analysis.check.findings import (
     list_lines,
     overlap_findings,
 )
-from seq2seq.analysis.check.forecast import (
+from seq2seq.tools.analysis.check.forecast import (
     Forecast,
     cost_findings,
     duration,
@@ -34,11 +39,6 @@ from seq2seq.analysis.check.forecast import (
     training_seconds,
     training_steps,
 )
-from seq2seq.config.schema import VocabularyConfig
-from seq2seq.config.training import DecayConfig
-from seq2seq.data.corpus import ParallelText
-from seq2seq.data.vocabulary.training import train_vocabularies
-from seq2seq.data.vocabulary.vocabulary import Vocabularies
 
 
 def toy_text(count: int = 400, seed: int = 1) -> ParallelText:

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq.analysis.check import forecast as module
-from seq2seq.analysis.check.forecast import forecast
 from seq2seq.config.schema import load_config
 from seq2seq.data.batching import EpochOrder, encode_pairs
 from seq2seq.data.corpus import read_pairs, usable
@@ -14,6 +12,8 @@ from seq2seq.data.length_windows import Rows
 from seq2seq.data.padding import Batch
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.runtime.errors import RunError
+from seq2seq.tools.analysis.check import forecast as module
+from seq2seq.tools.analysis.check.forecast import forecast
 from seq2seq.training.batches import batch_of
 from seq2seq.training.session import TrainingSession, new_session, session_data
 

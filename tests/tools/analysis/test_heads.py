@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from tiers import one_quick
 from torch import Tensor, nn
 
-from seq2seq.analysis.attention.plot import translation_by_words, write_attention
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.inference.attention_map import joined, word_spans
@@ -25,6 +24,7 @@ from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import load_model
+from seq2seq.tools.analysis.attention.plot import translation_by_words, write_attention
 
 HEADS = 3
 SETTINGS = SearchSettings(head_attention=True)

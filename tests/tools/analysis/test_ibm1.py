@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from seq2seq.analysis.check.alignment import ITERATIONS, Floats, _table
+from seq2seq.tools.analysis.check.alignment import ITERATIONS, Floats, _table
 
 SRC_TYPES, TGT_TYPES = 12, 15  # type 0 is the null word of the source, and padding
 Pairs = list[tuple[list[int], list[int]]]

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from seq2seq.analysis.scored_text import MIN_SENTENCES, length_buckets, length_unit
+from seq2seq.tools.analysis.scored_text import MIN_SENTENCES, length_buckets, length_unit
 
 
 @pytest.mark.parametrize("longest", [0, 4, 13, 20, 60])

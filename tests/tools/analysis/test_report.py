@@ -11,11 +11,11 @@ import pytest
 import yaml
 from conftest import write_small_corpus
 
-from seq2seq.analysis.report.facts import ScoredSentence, shown
-from seq2seq.analysis.report.page import _marked
-from seq2seq.analysis.scored_text import WORDS
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.evaluation.metrics import SentenceScore
+from seq2seq.tools.analysis.report.facts import ScoredSentence, shown
+from seq2seq.tools.analysis.report.page import _marked
+from seq2seq.tools.analysis.scored_text import WORDS
 
 SHORT = ("training.max_steps=12", "training.validate_every=4", "training.log_every=2")
 VOID = {"meta", "br", "img", "input", "link", "hr"}

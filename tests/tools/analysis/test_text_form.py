@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from seq2seq.analysis.check.findings import form_findings, not_language
 from seq2seq.data.public_corpora import _members
 from seq2seq.data.tables import is_header
+from seq2seq.tools.analysis.check.findings import form_findings, not_language
 
 LINES = [
     "The woman, who is tall, saw Tom.",

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.analysis.compare.variants import Plan, parse_seeds, read_plan
 from seq2seq.config.errors import ConfigError
 from seq2seq.config.schema import load_config
 from seq2seq.runtime.errors import UserError
+from seq2seq.tools.analysis.compare.variants import Plan, parse_seeds, read_plan
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 HEAD = "base: config.yaml\nfolder: out\nvariants:\n"
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from conftest import copy_with_vocabularies, write_small_corpus
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
 from seq2seq.inference.translator import Translator
@@ -20,7 +20,7 @@ from seq2seq.runs.layout import BEST, CONFIG, snapshots
 from seq2seq.runs.run_config import read_config, stored_run
 from seq2seq.runs.tensor_file import read_header, read_tensors, save_tensors
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.training.averaging import average, select_checkpoints
+from seq2seq.tools.averaging import average, select_checkpoints
 from seq2seq.training.loop import train
 
 CPU = torch.device("cpu")
@@ -189,7 +189,7 @@ def test_a_run_written_concurrently_is_not_replaced(
         shutil.copytree(run, folder)
         yield
 
-    monkeypatch.setattr("seq2seq.training.averaging.exclusive_lock", late)
+    monkeypatch.setattr("seq2seq.tools.averaging.exclusive_lock", late)
     with pytest.raises(UserError, match="already contains a run; replace it with overwrite=True"):
         average([run], new, "cpu", report=lambda _: None)
     assert contents(new) == {new / path.relative_to(run): c for path, c in contents(run).items()}

@@ -7,14 +7,14 @@ import pytest
 import torch
 from conftest import toy_pairs
 
-from seq2seq.analysis import recipe
-from seq2seq.analysis.check.forecast import FEW_STEPS, Forecast
-from seq2seq.analysis.recipe import Recipe, TextFacts, choose, measure_text
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import DataConfig, VocabularyConfig, load_config, read_config_file
 from seq2seq.data.corpus import ParallelText, read_pairs
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.errors import RunError
+from seq2seq.tools.analysis import recipe
+from seq2seq.tools.analysis.check.forecast import FEW_STEPS, Forecast
+from seq2seq.tools.analysis.recipe import Recipe, TextFacts, choose, measure_text
 from seq2seq.training.session import TrainingSession
 
 CPU = torch.device("cpu")
@@ -160,7 +160,7 @@ def test_a_failure_leaves_no_folder_of_held_out_text(
         assert Path("my-data").is_dir()
         raise RunError("no space")
 
-    monkeypatch.setattr("seq2seq.data.splitting.write_parts", no_space)
+    monkeypatch.setattr("seq2seq.tools.corpora.splitting.write_parts", no_space)
     assert main(["init", "my.yaml", *LANGUAGES, *ALL, "--hold-out", "10"]) == 1
     assert "no space" in capsys.readouterr().err
     assert not Path("my-data").exists()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import read_pairs
 

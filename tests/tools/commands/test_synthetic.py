@@ -14,14 +14,14 @@ from conftest import toy_pairs
 from processes import project_environment
 from tiers import one_quick
 
-from seq2seq.cli import distill
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.config.schema import DataConfig, ParallelFiles, load_config
 from seq2seq.data.corpus import read_pairs
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.synthetic import SyntheticCorpus
 from seq2seq.inference.translator import Translator
+from seq2seq.tools.commands import distill
+from seq2seq.tools.corpora.synthetic import SyntheticCorpus
 
 TEXT, _ = toy_pairs(23, seed=5)
 Pairs = list[tuple[str, str]]
@@ -148,9 +148,9 @@ def test_blank_lines_keep_the_pairs_aligned(run: str) -> None:
 
 KILLED = """\
 import sys, time
-from seq2seq.cli import distill
-from seq2seq.cli.main import main
-from seq2seq.inference.synthetic import Journal
+from seq2seq.tools.commands import distill
+from seq2seq.__main__ import main
+from seq2seq.tools.corpora.synthetic import Journal
 distill.BATCH_LINES = 5
 append = Journal.append
 def slowly(journal, batch):
@@ -343,7 +343,7 @@ def test_corpora_that_cannot_be_the_default_source_are_refused(
 
 
 def training_text(corpora: object, run: str) -> object:
-    from seq2seq.cli.distill import _training_text
+    from seq2seq.tools.commands.distill import _training_text
 
     return _training_text(corpora, run)  # type: ignore[arg-type]
 

@@ -8,8 +8,8 @@ from conftest import toy_pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.data.splitting import DROPPED, PARTS, default_size, divide
 from seq2seq.runtime.errors import UserError
+from seq2seq.tools.corpora.splitting import DROPPED, PARTS, default_size, divide
 
 Pairs = list[tuple[str, str]]
 texts = st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "h", " ", "A", "a ", "É", "e\u0301"])

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.inference.synthetic import Journal
 from seq2seq.runtime.errors import UserError
+from seq2seq.tools.corpora.synthetic import Journal
 
 SETTINGS = "checksum"
 BATCHES = [[["één"], ["दो"]], [["", "x\ty"]], [["five"], ["six"], ["seven"]]]

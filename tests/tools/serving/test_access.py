@@ -15,10 +15,10 @@ pytest.importorskip("fastapi")
 
 from served import Served, serve
 
-from seq2seq.serving import access
-from seq2seq.serving.access import HEADERS, Access, Client, Guard, Limits
-from seq2seq.serving.service import LanguagePairs, Service
-from seq2seq.serving.translation_queue import TranslationQueue
+from seq2seq.tools.serving import access
+from seq2seq.tools.serving.access import HEADERS, Access, Client, Guard, Limits
+from seq2seq.tools.serving.service import LanguagePairs, Service
+from seq2seq.tools.serving.translation_queue import TranslationQueue
 
 ONE = {"q": "ba.", "target": "yy"}
 PATHS = ("/", "/openapi.json", "/health", "/languages", "/static/page.js", "/x")

@@ -20,8 +20,8 @@ from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from served import Served, serve
 
 from seq2seq.inference.loading import ModelOptions
-from seq2seq.serving.access import Access, Client
-from seq2seq.serving.service import LanguagePairs, load_pairs
+from seq2seq.tools.serving.access import Access, Client
+from seq2seq.tools.serving.service import LanguagePairs, load_pairs
 
 pytestmark = pytest.mark.browser
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -17,9 +17,9 @@ from served import Served, serve
 from test_access import until
 
 from seq2seq.inference.translator import Translator
-from seq2seq.serving import app as application
-from seq2seq.serving.app import listen
-from seq2seq.serving.service import LanguagePairs
+from seq2seq.tools.serving import app as application
+from seq2seq.tools.serving.app import listen
+from seq2seq.tools.serving.service import LanguagePairs
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
 

@@ -16,10 +16,10 @@ pytest.importorskip("fastapi")
 
 from served import Served
 
-from seq2seq.cli.serve import add_arguments
-from seq2seq.serving.v1 import TranslateLines
+from seq2seq.tools.commands.serve import add_arguments
+from seq2seq.tools.serving.v1 import TranslateLines
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs/how-to/server.md").read_text(encoding="utf-8")
 
 

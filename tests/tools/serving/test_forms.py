@@ -26,11 +26,11 @@ pytest.importorskip("python_multipart")
 from fastapi import HTTPException
 from served import Served, serve
 
-from seq2seq.serving import forms
-from seq2seq.serving.access import Access, Client, Limits
-from seq2seq.serving.service import LanguagePairs
+from seq2seq.tools.serving import forms
+from seq2seq.tools.serving.access import Access, Client, Limits
+from seq2seq.tools.serving.service import LanguagePairs
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TYPE = "multipart/form-data; boundary=B"
 END = b"--B--\r\n"
 

@@ -15,8 +15,8 @@ from served import serve
 from benchmark_server import command_line, differences, mixed_requests, send_all
 from seq2seq.inference.loading import ModelOptions, languages_of
 from seq2seq.inference.translation import Translation
-from seq2seq.serving.service import load_pairs
-from seq2seq.serving.translation_queue import TranslationQueue
+from seq2seq.tools.serving.service import load_pairs
+from seq2seq.tools.serving.translation_queue import TranslationQueue
 
 
 @pytest.mark.thorough

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from seq2seq.serving.page import examples, introduction
+from seq2seq.tools.serving.page import examples, introduction
 
 
 def test_a_run_is_introduced_by_its_files(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import RunError, UserError
-from seq2seq.serving import translation_queue
-from seq2seq.serving.translation_queue import QueuedLine, Search, TranslationQueue
+from seq2seq.tools.serving import translation_queue
+from seq2seq.tools.serving.translation_queue import QueuedLine, Search, TranslationQueue
 
 
 class Echo:

@@ -25,9 +25,9 @@ pytest.importorskip("fastapi")
 
 from served import Reply, Served
 
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 # Translations wait until a file exists, unless they are cancelled, and create another before.
 GATED = """
 import sys, time
@@ -238,7 +238,9 @@ def test_a_missing_extra_is_named(
     package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = package.replace("-", "_")
-    monkeypatch.setattr("seq2seq.cli.serve.find_spec", lambda name: None if name == missing else 1)
+    monkeypatch.setattr(
+        "seq2seq.tools.commands.serve.find_spec", lambda name: None if name == missing else 1
+    )
     assert main(["serve", "-m", "run"]) == 2
     assert capsys.readouterr().err == (
         f"seq2seq: error: serve needs {package}. Run: pip install 'seq2seq-attention[serve]'\n"

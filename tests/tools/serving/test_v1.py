@@ -15,12 +15,12 @@ from served import Served, serve
 from test_libretranslate import ENCODINGS
 
 from seq2seq import Translator
-from seq2seq.cli.main import main
+from seq2seq.__main__ import main
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.serving import v1
-from seq2seq.serving.service import LanguagePairs
+from seq2seq.tools.serving import v1
+from seq2seq.tools.serving.service import LanguagePairs
 
 LINES = [*toy_pairs(9, seed=6)[0], "", "日本語 <b>&", "lazy " * 60]
 PATH = "/v1/translate"

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.analysis.check.data_statistics import TABLE
-from seq2seq.analysis.check.findings import Finding, Split
 from seq2seq.data import corpus, spread
+from seq2seq.tools.analysis.check.data_statistics import TABLE
+from seq2seq.tools.analysis.check.findings import Finding, Split
 
 WINDOW, STRIDE = 200, 100  # pairs over which the agreement is averaged
 MIN_PAIRS = 50  # fewer are not measured

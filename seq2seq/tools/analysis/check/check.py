@@ -7,11 +7,6 @@ from typing import NamedTuple
 import torch
 from tqdm import tqdm
 
-from seq2seq.analysis.check import alignment, findings, forecast
-from seq2seq.analysis.check.alignment import Alignment, Evidence
-from seq2seq.analysis.check.data_statistics import overlap, text_statistics
-from seq2seq.analysis.check.findings import Finding, Split, SplitComparison
-from seq2seq.analysis.check.forecast import Forecast
 from seq2seq.config.corpora import files_by_name
 from seq2seq.config.schema import Config, DataConfig, ParallelFiles, TrainingConfig
 from seq2seq.data import pharaoh, training_data
@@ -24,6 +19,11 @@ from seq2seq.runs.run_folder import check_folder, holds_run
 from seq2seq.runtime.console import aligned_table, counted, duration, hides_bars, one_line
 from seq2seq.runtime.device import choose_device, deterministic
 from seq2seq.runtime.errors import argument
+from seq2seq.tools.analysis.check import alignment, findings, forecast
+from seq2seq.tools.analysis.check.alignment import Alignment, Evidence
+from seq2seq.tools.analysis.check.data_statistics import overlap, text_statistics
+from seq2seq.tools.analysis.check.findings import Finding, Split, SplitComparison
+from seq2seq.tools.analysis.check.forecast import Forecast
 from seq2seq.training.session import TrainingSession, new_session, session_data
 
 

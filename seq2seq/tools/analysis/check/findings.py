@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from seq2seq.analysis.check import data_statistics
-from seq2seq.analysis.check.data_statistics import NOT_NFC, TABLE, Overlap
 from seq2seq.data.spread import spread, spread_rows
 from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import counted
+from seq2seq.tools.analysis.check import data_statistics
+from seq2seq.tools.analysis.check.data_statistics import NOT_NFC, TABLE, Overlap
 
 FEW_PAIRS = 1000
 LISTED = 5  # line numbers in a message

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq.analysis.check.data_statistics import TABLE
-from seq2seq.analysis.check.findings import Finding
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.batching import EpochOrder
 from seq2seq.data.length_windows import Rows
 from seq2seq.model.seq2seq import count_parameters, named_weights
 from seq2seq.runtime.console import counted, duration
 from seq2seq.runtime.device import peak_memory, synchronize, total_memory
+from seq2seq.tools.analysis.check.data_statistics import TABLE
+from seq2seq.tools.analysis.check.findings import Finding
 from seq2seq.training.batches import own_batches
 from seq2seq.training.diagnosis import FEW_STEPS
 from seq2seq.training.optimizer import learning_rate

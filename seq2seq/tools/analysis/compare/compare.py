@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-from seq2seq.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
-from seq2seq.analysis.compare.variants import Plan
-from seq2seq.analysis.scored_text import LengthUnit, length_unit
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, read_pairs, usable, valid_text
 from seq2seq.data.training_data import training_data
@@ -19,6 +16,9 @@ from seq2seq.runs.run_folder import (
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.threads import same_threads
+from seq2seq.tools.analysis.compare.scoring import ComparisonResult, ScoringTask, score_all
+from seq2seq.tools.analysis.compare.variants import Plan
+from seq2seq.tools.analysis.scored_text import LengthUnit, length_unit
 from seq2seq.training.stopping import is_finished
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from statistics import mean
 
-from seq2seq.analysis.compare.scoring import ComparisonResult, VariantResult, bleu_scores
-from seq2seq.analysis.compare.variants import CURVES, LENGTHS
 from seq2seq.evaluation.bootstrap import deviation
 from seq2seq.runtime import console, files
 from seq2seq.runtime.figures import Curve, line_chart, matplotlib_note, save
+from seq2seq.tools.analysis.compare.scoring import ComparisonResult, VariantResult, bleu_scores
+from seq2seq.tools.analysis.compare.variants import CURVES, LENGTHS
 
 Rows = list[list[str]]  # cells of a table, the first row its head
 

@@ -10,8 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.analysis.compare.variants import Plan, Variant
-from seq2seq.analysis.scored_text import Bucket, LengthUnit, ScoredText, length_buckets, score_text
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import ParallelText
 from seq2seq.evaluation import bootstrap, metrics
@@ -23,6 +21,14 @@ from seq2seq.runs.run_folder import SavedProgress, read_progress, read_saved_met
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime import errors, files
 from seq2seq.runtime.console import counted, logger
+from seq2seq.tools.analysis.compare.variants import Plan, Variant
+from seq2seq.tools.analysis.scored_text import (
+    Bucket,
+    LengthUnit,
+    ScoredText,
+    length_buckets,
+    score_text,
+)
 
 
 class ScoringTask(NamedTuple):

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from seq2seq.analysis.scored_text import LengthUnit, length_buckets, length_unit, score_text
 from seq2seq.config.schema import Config, with_paths
 from seq2seq.data.corpus import read_pairs
 from seq2seq.data.languages import language_name
@@ -23,6 +22,7 @@ from seq2seq.runs import metrics_file, run_config, tensor_file
 from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
 from seq2seq.runtime import console, errors
 from seq2seq.runtime.figures import Curve
+from seq2seq.tools.analysis.scored_text import LengthUnit, length_buckets, length_unit, score_text
 
 Split = Literal["valid", "test"]
 CHOSEN_BY = "This text has chosen the best weights: a test text gives a fairer score."

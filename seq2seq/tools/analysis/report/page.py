@@ -5,10 +5,6 @@ from difflib import SequenceMatcher
 from html import escape
 from pathlib import Path
 
-from seq2seq.analysis.attention.plot import MAX_CELLS
-from seq2seq.analysis.report import facts
-from seq2seq.analysis.report.facts import RunFacts, SampleHistory, ScoredSentence, SplitScores
-from seq2seq.analysis.scored_text import WORDS, length_unit
 from seq2seq.config.fields import LoadContext, show
 from seq2seq.config.schema import Config, dump_config, leaves
 from seq2seq.evaluation import metrics
@@ -17,6 +13,10 @@ from seq2seq.inference.attention_map import SCALE, heat_map, style
 from seq2seq.runtime.console import counted, printable
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.figures import SMALL, Curve, as_svg, bar_chart, line_chart, matplotlib_note
+from seq2seq.tools.analysis.attention.plot import MAX_CELLS
+from seq2seq.tools.analysis.report import facts
+from seq2seq.tools.analysis.report.facts import RunFacts, SampleHistory, ScoredSentence, SplitScores
+from seq2seq.tools.analysis.scored_text import WORDS, length_unit
 
 _MARKED = "Marked: words that the translation and the reference do not share."
 _MARKED_EACH = "Marked: words of a translation that the reference does not share."

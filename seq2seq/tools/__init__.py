@@ -1,0 +1,1 @@
+"""Tools around the trainer: analyses, corpora, the server, and their commands."""

@@ -1,0 +1,1 @@
+"""Corpora that are made of others: divided, translated."""
