@@ -13,9 +13,9 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from seq2seq.data.vocabulary.vocabulary import normalized
-from seq2seq.names.words import is_letter, script_of
 from seq2seq.runtime.files import atomic_write
+from seq2seq.text.characters import normalized
+from seq2seq.text.names.words import is_letter, script_of
 
 PREFIXES = ("first_name", "last_name", "middle_name")
 

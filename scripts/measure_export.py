@@ -24,13 +24,13 @@ import numpy as np
 import torch
 from tabulate import tabulate
 
-from seq2seq.data.lines import iter_lines
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.evaluation.metrics import score_by
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.graphs import export_runs
+from seq2seq.text.text_files import iter_lines
 
 BEAMS = (1, 5)
 PASSES = 2

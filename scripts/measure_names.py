@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.data.lines import read_lines
-from seq2seq.data.vocabulary.name_list import read_names
-from seq2seq.data.vocabulary.vocabulary import normalized
-from seq2seq.names.names import FREQUENT, Names, learn_names
-from seq2seq.names.words import source_words
+from seq2seq.text.characters import normalized
+from seq2seq.text.names.name_list import read_names
+from seq2seq.text.names.names import FREQUENT, Names, learn_names
+from seq2seq.text.names.words import source_words
+from seq2seq.text.text_files import read_lines
 
 
 class Score(NamedTuple):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from sacrebleu.metrics.bleu import BLEU
 
-from seq2seq.data.lines import read_lines
 from seq2seq.runtime.errors import ReportedError
+from seq2seq.text.text_files import read_lines
 
 
 def main() -> None:

@@ -12,8 +12,8 @@ import gettext
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from seq2seq.data.vocabulary.vocabulary import normalized
 from seq2seq.runtime.files import atomic_write
+from seq2seq.text.characters import normalized
 
 CATALOGUES = {"iso3166-1": "countries", "iso3166-2": "subdivisions", "iso639-3": "languages"}
 FIELDS = ("name", "official_name", "common_name", "inverted_name")

@@ -157,7 +157,7 @@ def create_tiny_run(config: Config, vocabularies: Vocabularies, seed: int) -> Pa
     """Write the run of a config with large random weights; EOS is likely."""
     import torch
 
-    from seq2seq.data.source_profile import LengthLimit
+    from seq2seq.data.length_limit import LengthLimit
     from seq2seq.model.seq2seq import named_weights
     from seq2seq.runs.checkpoint import create_run, new_model, save_weights, weights_header
     from seq2seq.runs.graphs import store_engine

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarking.machine import peak_mib
-from seq2seq.data.lines import read_lines
 from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.translator import Translator
+from seq2seq.text.text_files import read_lines
 
 WARM_UP = 50  # sentences
 ALONE = 300  # sentences translated one by one

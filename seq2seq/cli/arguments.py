@@ -271,10 +271,10 @@ def add_requirements(parser: argparse._ActionsContainer) -> None:
 
 def requirements(options: argparse.Namespace, **more: Any) -> "SearchSettings":
     """Return the settings with the glossary, the forbidden phrases and more; raises UserError."""
-    from seq2seq.data.lines import read_lines
-    from seq2seq.inference.glossary import Glossary
     from seq2seq.inference.search.forbidden import checked_phrase
     from seq2seq.inference.settings import SearchSettings
+    from seq2seq.text.glossary import Glossary
+    from seq2seq.text.text_files import read_lines
 
     glossary, path = options.glossary and Glossary.read(options.glossary), options.forbidden
     lines = enumerate(read_lines(path) if path else (), start=1)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from seq2seq.cli import arguments
 from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
-from seq2seq.data.lines import in_step
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths
+from seq2seq.text.text_files import in_step
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import DataConfig

@@ -7,10 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from seq2seq.data import lines as reading
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.file_types import describe, is_table, recognise
+from seq2seq.text import text_files as reading
+from seq2seq.text.characters import is_blank
 
 if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
@@ -135,7 +136,7 @@ class LineReport(AbstractContextManager["LineReport"]):
                 kind = kind.replace("{", "{{").replace("}", "}}")
                 self.note(f"{kind}: {{lines}}", index, True, ", ".join(filter(None, texts)))
             prefix = prefixes[index - number] if prefixes else ""
-            self.note(_BLANK, index, not reading.is_blank(prefix) and not translation.src_tokens)
+            self.note(_BLANK, index, not is_blank(prefix) and not translation.src_tokens)
 
     def __exit__(self, *_: object) -> None:
         """Log the notes, also if the block does not succeed."""

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any
 
-from seq2seq.data.lines import is_compressed
 from seq2seq.runtime import console, file_types, files
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.text.text_files import is_compressed
 
 
 class Output:

@@ -23,10 +23,10 @@ from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.output import Output, check_output, open_output, progress
-from seq2seq.data.lines import check_is_readable, check_is_text, in_step, iter_lines
 from seq2seq.runtime import console, file_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import LONE_SURROGATE, is_stream
+from seq2seq.text.text_files import check_is_readable, check_is_text, in_step, iter_lines
 
 if TYPE_CHECKING:
     from seq2seq.inference.settings import SearchSettings
@@ -117,7 +117,7 @@ def _load(
 
 def _translate_documents(options: argparse.Namespace, settings: "SearchSettings", form: str) -> int:
     """Translate a file, or each TEXT, as a document of a format; log notes on its lines."""
-    from seq2seq.inference.documents import SourceDocument
+    from seq2seq.text.documents import SourceDocument
 
     texts = options.text or [input_lines.read_document(options.input)]
     translator = _load(options, settings)

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data import copied_words, length_windows, spread
+from seq2seq.data import length_windows
 from seq2seq.data.length_windows import BatchDivision, Divisions, Rows
 from seq2seq.data.packed_sequences import Items, PackedIds, encode_chunk
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabularies
+from seq2seq.text import copied_words, spread
 
 BLOCK_PAIRS = 1 << 18  # pairs shuffled together
 MAX_RATIOS = 1 << 20  # pairs of which the ratio of lengths is taken, from all of the text

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from seq2seq.data.lines import aligned_lines, is_blank
-from seq2seq.data.spread import spread
 from seq2seq.data.tables import iter_csv, iter_json_lines, iter_tsv
 from seq2seq.runtime import console, file_types
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import is_blank
+from seq2seq.text.spread import spread
+from seq2seq.text.text_files import aligned_lines
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import Corpus, ParallelFiles

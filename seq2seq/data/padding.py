@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
     EOS_ID,
@@ -20,6 +19,7 @@ from seq2seq.data.vocabulary.vocabulary import (
     Vocabulary,
     words_of,
 )
+from seq2seq.text.characters import SPACE
 
 SMALL_BATCH = 8192  # target positions
 Links = Sequence[int]  # source word, target word, source word, ...

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.data import corpus as texts
-from seq2seq.data.lines import in_step, iter_lines
 from seq2seq.data.vocabulary.vocabulary import words_of
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.text_files import in_step, iter_lines
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import ParallelFiles

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sentencepiece import SentencePieceProcessor
 
-from seq2seq.names.words import any_of
+from seq2seq.text.characters import SPACE
+from seq2seq.text.names.words import any_of
 
-SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
 MAX_NEW_WORDS = 40_000  # cached, besides as many previous ones; about 3 kB each
 MAX_STATES = 8  # cached of a word under BPE-dropout
 _MORE = 8  # random numbers for a word, besides one for each character

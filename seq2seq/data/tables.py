@@ -10,11 +10,11 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from seq2seq.data.lines import compressing, iter_lines, iter_text
 from seq2seq.runtime import file_types, files
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError, did_you_mean, shorten
 from seq2seq.runtime.files import LONE_SURROGATE, Renames
+from seq2seq.text.text_files import compressing, iter_lines, iter_text
 
 DELIMITERS = ",;\t|"  # in order of preference
 NESTED = "translation"  # object of translations by language, as in Hugging Face's datasets

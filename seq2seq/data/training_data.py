@@ -30,7 +30,7 @@ import sentencepiece
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data import corpus as texts
-from seq2seq.data import lines, token_cache
+from seq2seq.data import token_cache
 from seq2seq.data.batching import EncodedPairs, Share, ends_of, shares
 from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.packed_sequences import Chunk, PackedIds, Selected, encode_chunk
@@ -41,6 +41,7 @@ from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime import console, workers
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.runtime.files import PART_SUFFIX, check_paths
+from seq2seq.text import text_files
 
 FOLDER = ".token-cache"
 PLACE = "SEQ2SEQ_CACHE"  # environment variable
@@ -94,7 +95,7 @@ def _statuses(files: Texts) -> dict[str, list[int]]:
     """Return what changes with a file's content: inode, size, and times of the last changes."""
     statuses = {}
     for name, path in texts.paths_of(files).items():
-        with lines.opening_errors(path):
+        with text_files.opening_errors(path):
             status = path.stat()
         statuses[name] = [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
     return statuses

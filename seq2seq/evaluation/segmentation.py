@@ -13,8 +13,8 @@ from typing import NamedTuple
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.tokenizers.tokenizer_ter import TercomTokenizer
 
-from seq2seq.data.spread import spread
 from seq2seq.runtime.errors import UserError, argument
+from seq2seq.text.spread import spread
 
 DEFAULT_TOKENIZER = "13a"
 _BY_SPACES = (DEFAULT_TOKENIZER, "intl", "none")  # tokenizers that split words at spaces

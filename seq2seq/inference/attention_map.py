@@ -18,10 +18,10 @@ from unicodedata import east_asian_width
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.subword_sampling import SPACE
 from seq2seq.engines.engine import Array
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.runtime.figures import installed_families, save, widest
+from seq2seq.text.characters import EOS, SPACE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -98,7 +98,7 @@ def words_of_tokens(tokens: Sequence[str]) -> list[str]:
 
 
 _BYTES, _HEX = re.compile("(?:<0x[0-9A-F]{2}>)+"), re.compile("<0x|>")
-EOS, UNKNOWN_WORD = "</s>", "<unk>"
+UNKNOWN_WORD = "<unk>"
 
 
 def word_spans(tokens: Sequence[str]) -> list[range]:

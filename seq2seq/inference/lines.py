@@ -5,9 +5,9 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from seq2seq.data.sentences import split_sentences
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.runtime import argument_types
+from seq2seq.text.sentences import split_sentences
 
 MAX_ATTENTION_TOKENS = 2000  # attention weights of longer lines, quadratic in length, are dropped
 MAX_SQUARED_LENGTHS = 10_000_000  # searched at once, to bound the memory of attention weights

@@ -12,14 +12,15 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from seq2seq.data.joined_profile import joined
-from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.engine import Engine, GraphFiles
 from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runs import engine_folder, layout
 from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
 from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
+from seq2seq.text.joined_profile import joined
+from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 if TYPE_CHECKING:
     import torch

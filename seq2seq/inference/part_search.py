@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Ids, normalized
+from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Ids
 from seq2seq.inference import attention_map, loading, nbest, scoring, terms
 from seq2seq.inference.giving_way import weaker_searches
 from seq2seq.inference.lines import bounded_slices
@@ -18,8 +17,9 @@ from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Reque
 from seq2seq.inference.search.search import search
 from seq2seq.inference.text_steps import LineSteps, Part
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
-from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
+from seq2seq.text.characters import is_blank, normalized
+from seq2seq.text.names.names import Masked
 
 Lists = list[list[Candidate]]
 OnFound = Callable[[int], None] | None

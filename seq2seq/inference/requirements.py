@@ -3,16 +3,15 @@
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
 
-from seq2seq.data import lines
-from seq2seq.data.sentences import MARKS
-from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies, normalized
+from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies
 from seq2seq.inference.search import lexical as automata
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical, Prefix, is_letter
+from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical, Prefix
 from seq2seq.inference.translation import LINE_BREAKS
-from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types, errors
+from seq2seq.text.characters import SPACE, is_blank, is_letter, is_spaced, normalized
+from seq2seq.text.names.names import Masked
+from seq2seq.text.sentences import MARKS
 
 _ANCHOR = "\u3002"  # a text before a phrase of a script without spaces
 _Encoded = tuple[Ids, bool]  # a phrase, and whether it ends in a letter
@@ -25,7 +24,7 @@ class Requirements:
         """Take the vocabularies, and words and phrases that no translation contains."""
         self._vocabularies = vocabularies
         tgt = vocabularies.tgt
-        self.forbidden = None if all(map(lines.is_blank, words)) else Forbidden(tgt, words)
+        self.forbidden = None if all(map(is_blank, words)) else Forbidden(tgt, words)
 
     @cached_property
     def _prefixes(self) -> automata.PrefixMaker:
@@ -61,7 +60,7 @@ class Requirements:
 
     def prefix(self, text: str) -> Prefix:
         """Return the prefix for a text."""
-        if lines.is_blank(text):
+        if is_blank(text):
             return automata.NO_PREFIX
         return self._prefixes.prefix(LINE_BREAKS.sub(" ", text))
 
@@ -116,7 +115,7 @@ class Requirements:
                 f"{place}: {text[:60]!r} has a word that the vocabulary lacks, so that no "
                 "translation can contain it; leave it out"
             )
-        if not automata.is_spaced(text[0]):
+        if not is_spaced(text[0]):
             (anchored,) = tgt.encode([_ANCHOR + text])
             tokens = tgt.tokens(anchored)
             for n in range(1, len(tokens)):
@@ -156,7 +155,7 @@ def phrase_lists(count: int, constraints: Iterable[Sequence[str]] | None) -> lis
         for number, texts in enumerate(argument_types.ordered(constraints, "constraints", rule))
     ]
     _check_count(phrases, "constraints", count, "one list per line, [] for none")
-    return [[phrase for phrase in texts if not lines.is_blank(phrase)] for texts in phrases]
+    return [[phrase for phrase in texts if not is_blank(phrase)] for texts in phrases]
 
 
 def _check_count(values: Sequence[object], name: str, count: int, rule: str) -> None:

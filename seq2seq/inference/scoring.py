@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq.data.lines import is_blank
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids, normalized
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, bounded_slices, line_list
 from seq2seq.inference.loading import LoadedModel
@@ -17,8 +16,9 @@ from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search.interface import by_width
 from seq2seq.inference.search.strategies import length_penalty, total_of
 from seq2seq.inference.translation import Translation, with_names
-from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import is_blank, normalized
+from seq2seq.text.names.names import Masked
 
 Pair = tuple[Ids, Ids]  # source and target
 

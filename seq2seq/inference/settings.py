@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference import descriptions, nbest
-from seq2seq.inference.glossary import Glossary
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
+from seq2seq.text.glossary import Glossary
 
 MAX_DIVERSITY = 1_000_000  # nats; beyond, float32 overflows
 

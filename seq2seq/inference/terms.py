@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.engines.engine import Array
-from seq2seq.inference.glossary import Term
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.search.lexical import Prefix, PrefixState
 from seq2seq.inference.text_steps import Part
+from seq2seq.text.characters import SPACE
+from seq2seq.text.glossary import Term
 
 MIN_ATTENTION = 0.2  # least attention that a word has to the phrase of its term
 SHARED = 0.9  # least attention of words that are replaced with it, as a share of its own

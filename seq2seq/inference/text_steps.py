@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from seq2seq.data.lines import is_blank
-from seq2seq.data.sentences import MARKS
-from seq2seq.data.vocabulary.vocabulary import Ids, normalized
-from seq2seq.inference.glossary import Term
+from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, split_line
 from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_texts
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, NO_PREFIX, Lexical, Prefix
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import space_after
-from seq2seq.names.names import Masked, Names
+from seq2seq.text.characters import is_blank, normalized
+from seq2seq.text.glossary import Term
+from seq2seq.text.names.names import Masked, Names
+from seq2seq.text.sentences import MARKS
 
 _SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
 _CHARACTERS = "characters that the training text hardly has ({}); read as those that it has"
@@ -154,7 +154,7 @@ class LineSteps:
 
     def _add_tag(self, line: SourceLine) -> None:
         """Let the tags that begin a line begin each of its parts."""
-        line.tag = tag = line.tag or self._source.tag_of(line.text, self._src)
+        line.tag = tag = line.tag or self._source.tag_of(line.text, self._src.symbols)
         for part in line.parts if tag else ():
             if not f"{part.masked.text} ".startswith(f"{tag} "):
                 part.masked = part.masked._replace(text=f"{tag} {part.masked.text}")

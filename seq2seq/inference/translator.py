@@ -18,9 +18,9 @@ from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
 from seq2seq.inference.text_steps import LineSteps, SourceLine
 from seq2seq.inference.translation import LINE_BREAKS, Translation, join_parts
-from seq2seq.names.names import Masked
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
+from seq2seq.text.names.names import Masked
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.metrics import Scores

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.schema import Config, changed_keys, dump_config, with_paths
-from seq2seq.data.source_profile import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.model.builder import build_model, check_score

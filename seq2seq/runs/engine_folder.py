@@ -11,12 +11,13 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.engines.engine import GraphFiles
 from seq2seq.runs.layout import DESCRIPTION, ENGINE
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
+from seq2seq.text.source_profile import SourceProfile
 
 TOPK = "topk.onnx"  # in an export
 FORMAT = 3  # version of the description

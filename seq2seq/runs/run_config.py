@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from seq2seq.config import errors, schema
 from seq2seq.config.schema import Config, DecodingConfig, read_config_file
-from seq2seq.data.joined_profile import joined
-from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary import vocabulary
 from seq2seq.runs import layout, tensor_file
 from seq2seq.runs.tensor_file import header_errors
 from seq2seq.runtime import argument_types, files
 from seq2seq.runtime.errors import UnreadableFile, UserError
+from seq2seq.text.joined_profile import joined
+from seq2seq.text.source_profile import SourceProfile
 
 SOURCE = "source"  # header field of the source profile
 Header = dict[str, Any]

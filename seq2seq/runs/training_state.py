@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config
-from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.runs import checkpoint, layout, run_config, run_folder, tensor_file
 from seq2seq.runs.run_config import Header
 from seq2seq.runs.run_folder import Counters
 from seq2seq.runtime.device import has_float64
 from seq2seq.runtime.locks import FolderLock, exclusive_lock
+from seq2seq.text.source_profile import SourceProfile
 
 INITIAL_LOSS_SCALE = 2.0**12  # in fp16
 

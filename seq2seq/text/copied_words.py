@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seq2seq.data.spread import spread_rows
-from seq2seq.names.words import any_of
+from seq2seq.text.names.words import any_of
+from seq2seq.text.spread import spread_rows
 
 MAX_PAIRS = 300_000  # examined, from all of the text
 MAX_WORDS = 200_000  # translated words kept

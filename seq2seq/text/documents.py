@@ -10,10 +10,9 @@ from functools import partial
 from html import escape, unescape
 from io import StringIO
 
-from seq2seq.data.sentences import MARKS
-from seq2seq.inference.inline_markup import Escape, Fragment, Segment, segments
-from seq2seq.inference.translation import Translation
 from seq2seq.runtime import errors, file_types
+from seq2seq.text.inline_markup import Escape, Fragment, Segment, TranslatedLine, segments
+from seq2seq.text.sentences import MARKS
 
 MAX_CUES = 4  # that a sentence is joined from
 _TIMES = re.compile(r"\s*(?:\d+:)?\d+:\d+(?:[.,]\d+)?\s*-->\s*(?:\d+:)?\d+:\d+")
@@ -42,7 +41,7 @@ class SourceDocument:
         self.numbers = [segment.number for segment in texts]  # at which they begin, from 1
         self.has_inline_markup = any(segment.nodes for segment in texts)  # placed by attention
 
-    def translated(self, translations: Sequence[Translation], rank: int = 0) -> str:
+    def translated(self, translations: Sequence[TranslatedLine], rank: int = 0) -> str:
         """Return the document with a translation of each line: that of a rank, from 0."""
         remaining = iter(translations)
         return "".join(

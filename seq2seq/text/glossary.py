@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from seq2seq.data.lines import is_blank, read_lines
-from seq2seq.data.vocabulary.vocabulary import normalized
-from seq2seq.inference.search.lexical import is_letter
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import is_blank, is_letter, normalized
+from seq2seq.text.text_files import read_lines
 
 
 class Term(NamedTuple):

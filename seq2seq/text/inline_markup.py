@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import count, groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data import sentences, subword_sampling
-from seq2seq.inference.attention_map import EOS
-from seq2seq.inference.search.lexical import is_letter
-from seq2seq.inference.translation import Translation
+from seq2seq.text import sentences
+from seq2seq.text.characters import EOS, SPACE, is_letter
 
 Escape = Callable[[str], str]
 Weights = NDArray[np.float32]
@@ -25,6 +23,26 @@ MAX_FRAGMENTS = 500  # maximum of a segment, whose time grows with their square
 MAX_COMPARED = 500  # characters by which a text and its tokens may differ
 _WHITE = re.compile(r"[ \t\n\r\f]+")
 _TAKEN = np.float32(-1e9)
+
+
+class Entry(Protocol):
+    """One translation of a line: its text, its target tokens and their attention [T, S]."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def tokens(self) -> Sequence[str]: ...
+    @property
+    def attention(self) -> Weights | None: ...
+
+
+class TranslatedLine(Protocol):
+    """The translations of a line, best first, and its source tokens."""
+
+    @property
+    def n_best(self) -> Sequence[Entry]: ...
+    @property
+    def src_tokens(self) -> Sequence[str]: ...
 
 
 class Fragment(NamedTuple):
@@ -56,7 +74,7 @@ class Segment(NamedTuple):
     nodes: Sequence[Node] = ()
     number: int = 1  # line of the document where it begins
 
-    def translated(self, translation: Translation, rank: int, escape: Escape) -> str:
+    def translated(self, translation: TranslatedLine, rank: int, escape: Escape) -> str:
         """Return an entry of an n-best list with the markup, and its text escaped."""
         target = translation.n_best[rank].text
         if not self.nodes:
@@ -125,7 +143,7 @@ def segments(fragments: Sequence[Fragment], number: int) -> Iterator[str | Segme
 class _Links:
     """Links from the words of a translation to the characters of its source."""
 
-    def __init__(self, source: str, translation: Translation, rank: int, escape: Escape) -> None:
+    def __init__(self, source: str, translation: TranslatedLine, rank: int, escape: Escape) -> None:
         entry = translation.n_best[rank]
         self.source, self.target, self.escape = source, entry.text, escape
         self.words = list(_words(entry.text))
@@ -184,7 +202,7 @@ def _spelled(text: str, tokens: Sequence[str]) -> list[int]:
         (_form(c), number)
         for number, token in enumerate(tokens)
         if token != EOS
-        for c in token.replace(subword_sampling.SPACE, "")
+        for c in token.replace(SPACE, "")
         if not c.isspace()
     ]
     numbers = [-1] * len(text)

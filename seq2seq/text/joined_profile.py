@@ -11,7 +11,7 @@ from functools import reduce
 from operator import and_, or_
 from typing import Any
 
-from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
+from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 HABITS = {
     "sentences": "more sentences in a line",

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from seq2seq.data.lines import is_blank
-from seq2seq.names.words import is_shortened
+from seq2seq.text.characters import is_blank
+from seq2seq.text.names.words import is_shortened
 
 # Marks that end sentences.
 MARKS = ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4\u1362\u104b\u17d4\u2026"

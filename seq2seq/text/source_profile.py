@@ -1,19 +1,18 @@
-"""Properties of a training text's source side, and input lines that are unlike it; lengths."""
+"""Properties of a training text's source side, and input lines that are unlike it."""
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from itertools import islice, takewhile
 
-from seq2seq.data import sentences as forms
-from seq2seq.data.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
-from seq2seq.data.sentences import Affixes, has_letters, split_affixes, split_sentences
-from seq2seq.data.spread import spread_rows
-from seq2seq.data.vocabulary.vocabulary import Vocabulary
-from seq2seq.names.words import any_of, script_of
+from seq2seq.text import sentences as forms
+from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
+from seq2seq.text.names.words import any_of, script_of
+from seq2seq.text.sentences import Affixes, has_letters, split_affixes, split_sentences
+from seq2seq.text.spread import spread_rows
 
 MAX_LINES = 50_000  # examined, from all of the training text
 MIN_LINES = 100
@@ -131,11 +130,11 @@ class SourceProfile:
     def _characters(self) -> frozenset[str]:
         return frozenset(self.characters)
 
-    def tag_of(self, line: str, vocabulary: Vocabulary) -> str | None:
-        """Return the tags that begin a line, which all its parts must have."""
+    def tag_of(self, line: str, symbols: Collection[str]) -> str | None:
+        """Return the tags, of the vocabulary's symbols, that begin a line and so all its parts."""
         if self.knows_tags:
-            return vocabulary.tag_of(line, self.tags)
-        return vocabulary.tag_of(line) if line.startswith("<") else None
+            return leading_tags(line, self.tags)
+        return leading_tags(line, symbols) if line.startswith("<") else None
 
     def with_final_mark(self, line: str, tag: str | None = None) -> str:
         """Add the usual final mark to a line that has none, if those of the training text have."""
@@ -190,6 +189,11 @@ class SourceProfile:
 
 
 NO_PROFILE = SourceProfile()
+
+
+def leading_tags(line: str, tags: Collection[str]) -> str | None:
+    """Return the tags that begin a line, separated by spaces, or None."""
+    return " ".join(takewhile(tags.__contains__, line.split(" "))) or None
 
 
 def describe_source(
@@ -338,23 +342,3 @@ def scripts_of(line: str) -> Iterator[str]:
         line = "".join(character for character in line if unicodedata.category(character)[0] != "M")
     for word in _WORDS_OR_IDEOGRAPHS.findall(line):
         yield "LATIN" if word.isascii() else script_of(word[0])
-
-
-@dataclass(frozen=True)
-class LengthLimit:
-    """Maximum length of a translation, `ratio * source length + extra` tokens."""
-
-    ratio: float
-    extra: int
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.ratio < 1e6 and 0 <= self.extra < 1e6):
-            raise ValueError("a length limit")
-
-    def __call__(self, src_length: int) -> int:
-        """Return the maximum number of tokens without EOS, for a source of `src_length` tokens."""
-        return max(1, int(self.ratio * src_length) + self.extra)
-
-    def joined(self, other: "LengthLimit") -> "LengthLimit":
-        """Return a limit that is nowhere below this one or another."""
-        return LengthLimit(max(self.ratio, other.ratio), max(self.extra, other.extra))

@@ -9,7 +9,6 @@ import bz2
 import gzip
 import hashlib
 import io
-import re
 import shlex
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -26,14 +25,6 @@ MAX_LINE_BYTES = 1 << 24  # a longer line is no sentence
 MAX_COUNTED_LINES = 1_000_000  # further lines that are counted for a message
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCK_BYTES = 1 << 20  # read and decoded at a time
-# A character that is visible. Invisible are white space, Unicode's default-ignorable code
-# points (DerivedCoreProperties.txt), annotation marks, the blank Braille pattern, and U+2581, which
-# is a space to SentencePiece.
-_VISIBLE = re.compile(
-    r"[^\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    r"\u202a-\u202e\u2060-\u206f\u2581\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
-    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
 _TOOLS = {".gz": "gzip", ".bz2": "bzip2"}  # with -dc they decompress a file
 _TYPES = {".gz": GZIP, ".bz2": BZIP2}
 
@@ -135,11 +126,6 @@ def check_line_length(length: int, name: str, number: int) -> None:
     if length > MAX_LINE_BYTES:
         text = f"{name}:{number}: the line is longer than {MAX_LINE_BYTES >> 20} MiB."
         raise UserError(f"{text} Give one sentence per line")
-
-
-def is_blank(line: str) -> bool:
-    """Return whether a line has no visible character: the definition for all of seq2seq."""
-    return _VISIBLE.search(line) is None
 
 
 def strip_line(line: bytes, first: bool) -> bytes:

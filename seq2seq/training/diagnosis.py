@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import has_text
-from seq2seq.data.lines import is_blank
 from seq2seq.data.vocabulary.vocabulary import UNKNOWN
+from seq2seq.text.characters import is_blank
 from seq2seq.training.stopping import raise_limits
 
 MIN_LINES = 8  # too few lines to judge below

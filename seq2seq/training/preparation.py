@@ -6,7 +6,6 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, same_sides, usable, valid_text
-from seq2seq.data.joined_profile import HABITS
 from seq2seq.data.training_data import TrainingData, training_data
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
@@ -19,6 +18,7 @@ from seq2seq.runtime.console import counted, processor
 from seq2seq.runtime.device import emulates, trim_memory
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
+from seq2seq.text.joined_profile import HABITS
 from seq2seq.training.session import (
     SessionData,
     TrainingSession,

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import Config
-from seq2seq.data import batching, corpus, joined_profile, source_profile
-from seq2seq.data.copied_words import NameInventor
+from seq2seq.data import batching, corpus
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.padding import Batch
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
@@ -20,6 +20,8 @@ from seq2seq.runs.checkpoint import LoadedRun, weights_header
 from seq2seq.runs.training_state import Progress, StateTensors, TrainingState
 from seq2seq.runtime import cuda_graphs, errors, locks, process_group
 from seq2seq.runtime.device import derive_seed, resolve_precision
+from seq2seq.text import joined_profile, source_profile
+from seq2seq.text.copied_words import NameInventor
 from seq2seq.training.optimizer import Optimizer
 
 
@@ -30,14 +32,14 @@ class SessionData(NamedTuple):
     train: batching.EncodedPairs
     valid: corpus.ParallelText
     valid_pairs: batching.EncodedPairs
-    limit: source_profile.LengthLimit
+    limit: LengthLimit
     checksums: Mapping[str, str]  # texts of the splits, and cache entries of the first
     source: source_profile.SourceProfile  # by which lines are changed before search
     # with all habits of this text and of the one that an earlier run was trained on; None without
     joined: source_profile.SourceProfile | None = None
 
     def joined_with(
-        self, limit: source_profile.LengthLimit, source: source_profile.SourceProfile
+        self, limit: LengthLimit, source: source_profile.SourceProfile
     ) -> "SessionData":
         """Return the data with limit and profile of an earlier text, too, whose habits remain.
 
@@ -160,7 +162,7 @@ def session_data(
     vocabularies: Vocabularies,
     train: batching.EncodedPairs,
     valid: corpus.ParallelText,
-    limit: source_profile.LengthLimit | None = None,
+    limit: LengthLimit | None = None,
 ) -> SessionData:
     """Return texts and ids as a session needs them; a length limit is estimated if None.
 
@@ -170,7 +172,7 @@ def session_data(
         reason = f"every training pair is longer than {config.data.max_length} tokens. Increase it"
         raise errors.UserError(f"data.max_length: {reason}")
     if limit is None:  # ten tokens more than 99% of the training pairs need
-        limit = source_profile.LengthLimit(batching.length_ratio(train, 0.99), 10)
+        limit = LengthLimit(batching.length_ratio(train, 0.99), 10)
     with_text, _ = corpus.usable(valid)
     valid_pairs = batching.encode_pairs(with_text.src, with_text.tgt, vocabularies, None)
     symbols, copies = vocabularies.src.symbols, config.model.copy

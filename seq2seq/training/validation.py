@@ -17,8 +17,6 @@ from torch import Tensor
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data import batching, corpus, padding
-from seq2seq.data.joined_profile import HABITS
-from seq2seq.data.source_profile import SourceProfile
 from seq2seq.evaluation.metrics import score_by
 from seq2seq.evaluation.segmentation import segmentation_of
 from seq2seq.inference.translator import Translator
@@ -26,6 +24,8 @@ from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.run_folder import Counters
 from seq2seq.runs.tensor_file import non_finite
 from seq2seq.runtime import console, device, errors, process_group
+from seq2seq.text.joined_profile import HABITS
+from seq2seq.text.source_profile import SourceProfile
 from seq2seq.training.callbacks import samples_of
 from seq2seq.training.clock import Clock
 from seq2seq.training.divergence import loss_fault

@@ -20,7 +20,7 @@ from torch import nn
 from seq2seq.__main__ import GROUPS, main
 from seq2seq.cli.parser import command_module, commands_of
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.source_profile import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.inference.translator import Translator
 from seq2seq.model.external_score import UntrustedScore, external_score

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 from tiers import one_quick
 
-from seq2seq.data.lines import (
+from seq2seq.runtime.errors import UserError
+from seq2seq.text.text_files import (
     MAX_LINE_BYTES,
     bounded_lines,
     commands,
@@ -21,7 +22,6 @@ from seq2seq.data.lines import (
     open_file,
     read_lines,
 )
-from seq2seq.runtime.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "ein Satz\nnoch ein Satz\n" * 30
@@ -202,7 +202,7 @@ import sys
 from pathlib import Path
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import read_pairs
-from seq2seq.data.lines import in_step, iter_lines
+from seq2seq.text.text_files import in_step, iter_lines
 from seq2seq.runtime.errors import UserError
 paths = [Path(each) for each in sys.argv[1:]]
 aligned = lambda src, tgt: list(in_step([(str(path), iter_lines(path)) for path in (src, tgt)]))

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config.schema import ParallelFiles
-from seq2seq.data import lines
 from seq2seq.data.corpus import (
     MIN_DISTINCT_WORDS,
     ParallelText,
@@ -20,8 +19,9 @@ from seq2seq.data.corpus import (
     same_sides,
     usable,
 )
-from seq2seq.data.lines import read_lines
 from seq2seq.runtime.errors import UserError
+from seq2seq.text import text_files
+from seq2seq.text.text_files import read_lines
 
 
 def write(path: Path, content: bytes | str) -> Path:
@@ -83,7 +83,7 @@ def test_lines_do_not_depend_on_how_many_bytes_are_read_at_a_time(
     nul = write(tmp_path / "nul", content + "\n\0\n")
     found = []
     for size in (1, 7, 1 << 20):
-        monkeypatch.setattr(lines, "_BLOCK_BYTES", size)
+        monkeypatch.setattr(text_files, "_BLOCK_BYTES", size)
         found.append((read_lines(path), refusal(undecodable), refusal(nul)))
     assert found[0] == found[1] == found[2]
     assert found[0][1].startswith(f"{undecodable}:11: byte 0xff at column 3 is not UTF-8. ")

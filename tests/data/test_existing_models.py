@@ -16,8 +16,9 @@ from seq2seq.data.vocabulary.training import (
     vocabulary_notes,
 )
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS, Vocabularies, read_model
-from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.names.words import PLACEHOLDERS
+from seq2seq.text.source_profile import leading_tags
 
 SRC, TGT = toy_pairs(300, seed=1)
 Processor = sentencepiece.SentencePieceProcessor
@@ -112,7 +113,7 @@ def test_tags_and_names_get_tokens(tmp_path: Path) -> None:
     trained(tmp_path / "a.model")
     config = VocabularyConfig.model_validate({"model": [tmp_path / "a.model"]})
     vocabulary = train_vocabularies(config, SRC, TGT, ["<bt>"]).src
-    assert vocabulary.tag_of("<bt> bu") == "<bt>"
+    assert leading_tags("<bt> bu", vocabulary.symbols) == "<bt>"
     from seq2seq.data.vocabulary.training import existing_vocabularies
 
     named = existing_vocabularies(

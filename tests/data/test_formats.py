@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from seq2seq.config.schema import ParallelFiles
 from seq2seq.data.corpus import read_pairs
-from seq2seq.data.lines import compressing
 from seq2seq.data.tables import pair_writer
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.text_files import compressing
 
 Pairs = list[tuple[str, str]]
 COLUMNS = ["english", "german"]

@@ -16,10 +16,10 @@ from sentencepiece_models import trained
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.padding import alignment_targets, text_words, word_numbers
 from seq2seq.data.pharaoh import aligned_pairs
-from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, words_of
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import SPACE
 
 PAIRS = [("the small cat", "le petit chat"), ("", ""), ("a b", "c"), ("one", "un deux")]
 LINES = ["0-0 1-1 2-2", "", "0-0 1-0", "0-1\t0-0"]

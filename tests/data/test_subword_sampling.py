@@ -14,9 +14,10 @@ from tiers import one_quick
 
 from seq2seq.config.schema import VocabularyConfig
 from seq2seq.data.batching import encode_pairs, sampled_pairs
-from seq2seq.data.subword_sampling import SPACE, uniform
+from seq2seq.data.subword_sampling import uniform
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
+from seq2seq.text.characters import SPACE
 
 SRC, TGT = toy_pairs(300, seed=4)
 DRAWS = 6000

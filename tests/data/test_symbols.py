@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from name_cases import name_pairs, some_names
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
-from seq2seq.data.copied_words import NameInventor
-from seq2seq.data.source_profile import MIN_LINES, NO_PROFILE, describe_source
 from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabulary, checksums_of
 from seq2seq.inference.lines import split_line
-from seq2seq.names.names import Names, learn_names
+from seq2seq.text.copied_words import NameInventor
+from seq2seq.text.names.names import Names, learn_names
+from seq2seq.text.source_profile import MIN_LINES, NO_PROFILE, describe_source, leading_tags
 
 SYMBOLS = ("<2fr>", "<2frr>", "<num>", "@x@", ">>de<<", "num")
 KINDS = ("unigram", "bpe", "char", "word")
@@ -117,7 +117,7 @@ def test_without_symbols_no_text_is_a_symbol() -> None:
     plain = train_vocabularies(config, *toy_text()).src
     assert plain.symbols == ()
     assert len(plain.encode(["<num>"])[0]) > 1
-    assert plain.tag_of("<2fr> bad") is None
+    assert leading_tags("<2fr> bad", plain.symbols) is None
     assert plain.cuts("<num>") == [1, 2, 3, 4, 5]
 
 
@@ -148,15 +148,15 @@ def test_tags_are_symbols_that_occur_only_at_the_start_of_lines(
     lines = ["<2fr> @x@ bad <num>", "<2fr> >>de<< cab", "<num> bed", "fade"] * MIN_LINES
     profile = describe_source(lines, lines, vocabulary.symbols)
     assert (profile.knows_tags, profile.tags) == (True, ["<2fr>", "@x@", ">>de<<"])
-    assert profile.tag_of("<2fr> @x@ cab <2fr>", vocabulary) == "<2fr> @x@"
+    assert profile.tag_of("<2fr> @x@ cab <2fr>", vocabulary.symbols) == "<2fr> @x@"
     for line in ("<num> bed", "cab <2fr>", "<2frr> cab", "<2fr>cab", ""):
-        assert profile.tag_of(line, vocabulary) is None
+        assert profile.tag_of(line, vocabulary.symbols) is None
     beds = ["<num> bed", "bed <num>"] * MIN_LINES
     placeholders = describe_source(beds, beds, vocabulary.symbols)
     assert placeholders.tags == []
-    assert placeholders.tag_of("<num> bed", vocabulary) is None
+    assert placeholders.tag_of("<num> bed", vocabulary.symbols) is None
     # A run of an earlier version had only tags.
-    assert NO_PROFILE.tag_of("<2fr> cab", vocabulary) == "<2fr>"
+    assert NO_PROFILE.tag_of("<2fr> cab", vocabulary.symbols) == "<2fr>"
 
 
 # ---------------------------------------------------------------------------------- names and cache

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from processes import project_environment
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.spread import spread_rows
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import (
     BOS_ID,
@@ -34,6 +33,7 @@ from seq2seq.data.vocabulary.vocabulary import (
     words_of,
 )
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.spread import spread_rows
 
 Kind = Literal["unigram", "bpe", "word", "char"]
 KINDS: tuple[Kind, ...] = ("unigram", "bpe", "word", "char")

@@ -14,7 +14,6 @@ import pytest
 from model_cases import Case, V, make_model
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from seq2seq.data.source_profile import SourceProfile
 from seq2seq.engines.engine import GraphFiles
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.network import load_network
@@ -22,6 +21,7 @@ from seq2seq.engines.onnx.trace import traced_graphs
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.text.source_profile import SourceProfile
 
 MUTATIONS = 60
 

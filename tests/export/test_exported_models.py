@@ -23,10 +23,9 @@ from tiers import one_quick, quick_values
 
 from seq2seq.config.corpora import NamesConfig
 from seq2seq.config.schema import Config
-from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
-from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.loading import ModelOptions, _by_torch
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
@@ -39,6 +38,8 @@ from seq2seq.runs.graphs import export_runs
 from seq2seq.runs.layout import BEST
 from seq2seq.runs.run_config import SOURCE, provenance_of
 from seq2seq.runtime.errors import RunError, UserError
+from seq2seq.text.glossary import Glossary
+from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 TIE = 1e-4  # largest difference of scores, in nats, and of attention weights
 FUZZ_LINES = [line.decode(errors="replace") for line in fuzz_lines(30, seed=5)]

@@ -11,9 +11,9 @@ from conftest import toy_pairs
 from tiers import one_quick
 
 from seq2seq.engines.engine import Sampling
-from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
+from seq2seq.text.glossary import Glossary
 
 TOY = toy_pairs(66, seed=31)[0]
 LINES = [*TOY[:30], "", " ".join(TOY[:8]), TOY[3], *TOY[30:], "BUDA KI MORE TA.", "\u3000"]

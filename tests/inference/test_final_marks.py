@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.data.sentences import without_mark
-from seq2seq.data.source_profile import NO_PROFILE, SourceProfile
-from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings
@@ -19,6 +16,9 @@ from seq2seq.inference.text_steps import LineSteps
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs
+from seq2seq.text.glossary import Glossary
+from seq2seq.text.sentences import without_mark
+from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
 MARKED, _ = toy_pairs(60, seed=22)
 BARE = [line[:-1] for line in MARKED]

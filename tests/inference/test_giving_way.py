@@ -13,14 +13,14 @@ from seq2seq.data.vocabulary.vocabulary import UNK_ID
 from seq2seq.engines.engine import Engine, Sampling
 from seq2seq.inference import part_search
 from seq2seq.inference.giving_way import weaker_searches
-from seq2seq.inference.glossary import Glossary, Term
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import Prefix, PrefixState, lexical_of
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.text_steps import Part
 from seq2seq.inference.translator import Translator
-from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import RunError
+from seq2seq.text.glossary import Glossary, Term
+from seq2seq.text.names.names import Masked
 
 RUN = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
 KEPT = range(4, 6)

@@ -29,14 +29,14 @@ from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
-from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, Lexical, lexical_of, merge
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
-from seq2seq.names.names import Masked
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.glossary import Glossary
+from seq2seq.text.names.names import Masked
 
 LINES, _ = toy_pairs(24, seed=8)
 

@@ -12,11 +12,11 @@ from tiers import one_quick
 from seq2seq.__main__ import main
 from seq2seq.config.schema import load_config
 from seq2seq.engines.engine import Sampling
-from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
+from seq2seq.text.glossary import Glossary
 from seq2seq.training.loop import train
 
 NAMES = some_names(150, seed=1)

@@ -18,11 +18,11 @@ from seq2seq.__main__ import main
 from seq2seq.config.schema import read_config_file
 from seq2seq.data.vocabulary.vocabulary import Vocabulary
 from seq2seq.engines.engine import Sampling
-from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.runs.layout import CONFIG
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.glossary import Glossary
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES = toy_pairs(4, seed=5)[0]

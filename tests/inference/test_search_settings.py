@@ -22,8 +22,8 @@ from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
-from seq2seq.names.words import PLACEHOLDERS
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.names.words import PLACEHOLDERS
 
 LINES, OTHERS = toy_pairs(24, seed=8)
 

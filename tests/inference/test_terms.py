@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.inference.glossary import Glossary, Term
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.terms import placed
 from seq2seq.inference.text_steps import Part
 from seq2seq.inference.translator import Translator
-from seq2seq.names.names import Masked
+from seq2seq.text.glossary import Glossary, Term
+from seq2seq.text.names.names import Masked
 
 LINES, REFERENCES = toy_pairs(24, seed=8)
 

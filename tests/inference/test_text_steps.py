@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.data.source_profile import SourceProfile, describe_source
 from seq2seq.inference.translator import Translator
+from seq2seq.text.source_profile import SourceProfile, describe_source
 
 LETTERS = "abdefgiklmnoprstuvyzABDEFGIKLMNOPRSTUVYZ .!?-"
 PLAIN = SourceProfile(

@@ -22,7 +22,7 @@ from tiers import one_quick
 
 from seq2seq.cli import arguments
 from seq2seq.config.schema import DecodingConfig, ModelConfig, VocabularyConfig
-from seq2seq.data.source_profile import LengthLimit, SourceProfile
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabularies
 from seq2seq.engines.torch.engine import TorchEngine
@@ -37,6 +37,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.builder import build_model
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.source_profile import SourceProfile
 
 LINES, _ = toy_pairs(24, seed=21)
 LONGEST = 40  # data.max_length of the tiny runs

@@ -21,7 +21,7 @@ from torch import Tensor
 from seq2seq.config.model import LayersConfig
 from seq2seq.config.schema import Config
 from seq2seq.config.training import OptimizerConfig
-from seq2seq.data.source_profile import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary, load_vocabularies
 from seq2seq.model.seq2seq import Seq2Seq, named_weights

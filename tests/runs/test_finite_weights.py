@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from seq2seq.__main__ import main
-from seq2seq.data.source_profile import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.runs.checkpoint import (
     best_is_intact,
     load_model,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from seq2seq.data.source_profile import LengthLimit
+from seq2seq.data.length_limit import LengthLimit
 from seq2seq.runs.checkpoint import save_snapshot, weights_header
 from seq2seq.runs.layout import remove_snapshots, snapshot_step, snapshots
 from seq2seq.runs.run_folder import remove_parts

@@ -8,7 +8,6 @@ from conftest import toy_pairs
 from torch import Tensor
 
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.source_profile import describe_source
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.checkpoint import load_model, read_warm_start, start_note
@@ -17,6 +16,7 @@ from seq2seq.runs.metrics_file import read_metrics
 from seq2seq.runs.tensor_file import read_tensors
 from seq2seq.runs.training_state import open_folder
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.source_profile import describe_source
 from seq2seq.tools.analysis.check.check import check
 from seq2seq.tools.averaging import average
 from seq2seq.training import validation

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seq2seq.data.sentences import has_letters, split_affixes
+from seq2seq.text.sentences import has_letters, split_affixes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.copied_words import MIN_FORM, CopyHabits, copy_habits, form_of
+from seq2seq.text.copied_words import MIN_FORM, CopyHabits, copy_habits, form_of
 
 NAMES = ["Aki", "Bodil", "Chidi", "Dewi", "Eero", "Farah"]
 DISHES = ["Kuchen", "Braten", "Suppe", "Brot", "Torte", "Salat"]

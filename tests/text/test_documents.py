@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.inference.documents import SourceDocument
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.translation import Translation
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DOCUMENT_FORMATS
+from seq2seq.text.documents import SourceDocument
 
 TAGS = re.compile(r"</?[a-z][^<>]*>|<!--[^>]*-->")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.copied_words import (
+from seq2seq.text.copied_words import (
     _MARKED_LETTERS,
     FORM_RATE,
     MARK_RATE,
@@ -15,7 +15,7 @@ from seq2seq.data.copied_words import (
     NameInventor,
     shared_names,
 )
-from seq2seq.data.spread import spread_rows
+from seq2seq.text.spread import spread_rows
 
 SRC = [
     "Tom met Mary in Boston.",
@@ -48,7 +48,7 @@ def test_names_of_a_large_text_come_from_a_sample(monkeypatch: pytest.MonkeyPatc
     chosen = [[side[row] for row in spread_rows(len(src), 3)] for side in (src, tgt)]
     expected = shared_names(*chosen)
     assert expected < shared_names(src, tgt)
-    monkeypatch.setattr("seq2seq.data.copied_words.MAX_PAIRS", 3)
+    monkeypatch.setattr("seq2seq.text.copied_words.MAX_PAIRS", 3)
     assert shared_names(src, tgt) == expected
 
 

@@ -6,8 +6,9 @@ from conftest import toy_pairs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.data.joined_profile import HABITS, joined, new_habits, without_new_habits
-from seq2seq.data.source_profile import NO_PROFILE, LengthLimit, SourceProfile, describe_source
+from seq2seq.data.length_limit import LengthLimit
+from seq2seq.text.joined_profile import HABITS, joined, new_habits, without_new_habits
+from seq2seq.text.source_profile import NO_PROFILE, SourceProfile, describe_source
 
 TARGET = ["aa", "bb", "cc", "dd"]
 words = st.lists(st.sampled_from(["ab", "Ab", "xx", "0", "?"]), unique=True, max_size=4)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from seq2seq.data.sentences import lacks_mark, split_ending, usual_marks, without_mark
-from seq2seq.data.source_profile import MIN_LINES, NO_PROFILE, describe_source
+from seq2seq.text.sentences import lacks_mark, split_ending, usual_marks, without_mark
+from seq2seq.text.source_profile import MIN_LINES, NO_PROFILE, describe_source
 
 PLAIN = [f"Tom has {number} apples." for number in range(200)]
 BARE = [line[:-1] for line in PLAIN]

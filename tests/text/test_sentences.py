@@ -2,7 +2,7 @@
 
 import pytest
 
-from seq2seq.data.sentences import NUMBER, find_abbreviations, split_sentences
+from seq2seq.text.sentences import NUMBER, find_abbreviations, split_sentences
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq.data.public_corpora import unpack_demo_corpora
-from seq2seq.data.source_profile import MIN_LINES, NO_PROFILE, SourceProfile, describe_source
+from seq2seq.text.source_profile import MIN_LINES, NO_PROFILE, SourceProfile, describe_source
 
 PLAIN = [f"Tom has {number} apples." for number in range(200)]
 TWO = "I like it. He does not."

@@ -6,9 +6,9 @@ from itertools import pairwise
 import pytest
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.spread import spread, spread_rows
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import UNK_ID
+from seq2seq.text.spread import spread, spread_rows
 
 
 @pytest.mark.parametrize(("count", "most"), [(0, 5), (1, 5), (4, 5), (5, 5), (7, 7)])

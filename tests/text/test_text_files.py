@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from seq2seq.data.lines import is_blank
+from seq2seq.text.characters import is_blank
 
 INVISIBLE = ("\u200b", "\xad", "\ufeff", "\u2060", "\u3164", "\ufe0f", "\u2800", "\u202e")
 

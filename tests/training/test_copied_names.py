@@ -7,11 +7,11 @@ import pytest
 from conftest import write_small_corpus
 from test_loop import BASE, fingerprint, trained
 
-from seq2seq.data.source_profile import SourceProfile
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
+from seq2seq.text.source_profile import SourceProfile
 
 SHORT = (*BASE, "training.validate_every=4")
 COPYING = (*SHORT, "model.copy=true", "vocabulary.sampling=0.3")

@@ -22,6 +22,7 @@ from seq2seq.runs.layout import BEST, LAST, LOG, METRICS
 from seq2seq.runs.tensor_file import read_header
 from seq2seq.runtime.console import counted
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.source_profile import leading_tags
 from seq2seq.training.divergence import describe_batch
 from seq2seq.training.loop import train
 from seq2seq.training.preparation import prepare
@@ -319,6 +320,6 @@ def test_every_part_of_a_line_that_is_split_has_its_tag(small_corpus: Path) -> N
         assert translation.parts > 2
         tags = translation.src_tokens.count("\u2581<bt>")
         assert tags == (translation.parts if start == "<bt> " else 0)
-    assert translator.vocabularies.src.tag_of("<bt> a") == "<bt>"
-    assert translator.vocabularies.src.tag_of("a <bt>") is None
-    assert translator.vocabularies.src.tag_of("") is None
+    assert leading_tags("<bt> a", translator.vocabularies.src.symbols) == "<bt>"
+    assert leading_tags("a <bt>", translator.vocabularies.src.symbols) is None
+    assert leading_tags("", translator.vocabularies.src.symbols) is None

@@ -12,7 +12,6 @@ from tiers import one_quick
 
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
-from seq2seq.data.lines import read_lines
 from seq2seq.data.padding import Batch, make_batch
 from seq2seq.inference.scoring import attend
 from seq2seq.inference.translator import Translator
@@ -20,6 +19,7 @@ from seq2seq.model.decoder import stack_steps
 from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.layout import LAST, METRICS
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.text_files import read_lines
 from seq2seq.tools.analysis.attention.alignment import align, alignment_error_rate, read_gold
 from seq2seq.training.loop import train
 from seq2seq.training.loss import alignment_losses, batch_loss

@@ -8,9 +8,9 @@ import pytest
 
 import seq2seq
 from seq2seq import Translator, load_config
-from seq2seq.data.lines import read_lines
 from seq2seq.evaluation.metrics import score
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.text_files import read_lines
 
 pytestmark = pytest.mark.usefixtures("short_sentences")
 

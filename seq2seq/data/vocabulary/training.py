@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sentencepiece
 
-from seq2seq.data.spread import spread
-from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary import vocabulary
-from seq2seq.data.vocabulary.name_list import read_names
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, Vocabulary
-from seq2seq.names.names import learn_names
-from seq2seq.names.words import PLACEHOLDERS, any_of
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import check_paths, read_bounded
+from seq2seq.text.characters import SPACE, normalized
+from seq2seq.text.names.name_list import read_names
+from seq2seq.text.names.names import learn_names
+from seq2seq.text.names.words import PLACEHOLDERS, any_of
+from seq2seq.text.spread import spread
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import VocabularyConfig
@@ -53,7 +53,7 @@ def train_vocabularies(
     src, tgt = (spread(side, MAX_TRAINING_PAIRS) for side in (src, tgt))
     names = None
     if config.masks_names:
-        src, tgt = ([vocabulary.normalized(text) for text in side] for side in (src, tgt))
+        src, tgt = ([normalized(text) for text in side] for side in (src, tgt))
         listed = {} if config.listed_names is None else read_names(config.listed_names)
         names = learn_names(src, tgt, config.symbols, listed)
         src, tgt = vocabulary.mask_names(names, src, tgt)
@@ -63,7 +63,7 @@ def train_vocabularies(
     trained = []
     for side, texts in sides.items():
         try:
-            sentences = [vocabulary.normalized(text) for text in texts]
+            sentences = [normalized(text) for text in texts]
             if config.symbols and config.type == "word":  # to which symbols are words
                 symbol = any_of(config.symbols)
                 sentences = [symbol.sub(r" \g<0> ", text) for text in sentences]

@@ -2,21 +2,21 @@
 
 import hashlib
 import re
-import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import chain, groupby, repeat, takewhile
+from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import sentencepiece
 
-from seq2seq.data.subword_sampling import SPACE, SubwordSampler
-from seq2seq.names.names import Names
-from seq2seq.names.words import PLACEHOLDERS, any_of
+from seq2seq.data.subword_sampling import SubwordSampler
 from seq2seq.runtime import files
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import SPACE, normalized
+from seq2seq.text.names.names import Names
+from seq2seq.text.names.words import PLACEHOLDERS, any_of
 
 Ids = list[int]
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
@@ -24,7 +24,6 @@ FIRST_ID = 4  # smallest id of a token of text
 NAME_IDS = range(FIRST_ID, FIRST_ID + len(PLACEHOLDERS))  # in a vocabulary with names
 FEW_TEXTS = 32  # fewer are encoded sooner one by one than by the threads of SentencePiece
 UNKNOWN = "\N{DOUBLE QUESTION MARK}"  # printed for an unknown token without a word of its own
-_LONG_WORD, _PARTS = re.compile(r"\S{2000}"), re.compile(r"\S{1,1000}|\s+")
 _JOINT, _SIDES, NAMES = "joint", ("src", "tgt"), "names"  # stems of files
 _MAX_MODEL_BYTES = 1 << 26
 
@@ -139,11 +138,6 @@ class Vocabulary:
             return words_of(text)
         return words_of(self._symbol.sub(r" \g<0> ", normalized(text)))
 
-    def tag_of(self, text: str, tags: Collection[str] | None = None) -> str | None:
-        """Return the tags (symbols, or `tags`) that begin a text, separated by spaces, or None."""
-        symbols = self.symbols if tags is None else tags
-        return " ".join(takewhile(symbols.__contains__, text.split(" "))) or None
-
     def cuts(self, word: str) -> list[int]:
         """Return the ends of the parts that a word can be cut into: it ends there, or a symbol."""
         spans = [match.span() for match in self._symbol.finditer(word)]
@@ -222,16 +216,6 @@ def check_tags(vocabularies: Vocabularies, tags: Iterable[str]) -> None:
 def words_of(text: str) -> list[str]:
     """Return the words of a normalized text, which spaces separate."""
     return [word for word in normalized(text).replace(SPACE, " ").split(" ") if word]
-
-
-def normalized(text: str) -> str:
-    """Return the NFC of a text, with lone surrogates replaced by U+FFFD.
-
-    Thousands of characters without a space are normalized in parts: reordering is quadratic.
-    """
-    text = files.LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
-    parts = _PARTS.findall(text) if _LONG_WORD.search(text) else [text]
-    return "".join(unicodedata.normalize("NFC", part) for part in parts)
 
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:

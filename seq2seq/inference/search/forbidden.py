@@ -10,17 +10,10 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import (
-    EOS_ID,
-    FIRST_ID,
-    UNK_ID,
-    UNKNOWN,
-    Vocabulary,
-    normalized,
-)
-from seq2seq.inference.search.lexical import byte_of, check_length, is_letter
-from seq2seq.names.words import PLACEHOLDERS
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, UNK_ID, UNKNOWN, Vocabulary
+from seq2seq.inference.search.lexical import byte_of, check_length
+from seq2seq.text.characters import SPACE, is_letter, normalized
+from seq2seq.text.names.words import PLACEHOLDERS
 
 MAX_CHARACTERS = 200  # per phrase; search visits all suffixes of a state
 _AS_SPACE = re.compile(rf"[\s\0{SPACE}]")  # characters that may be printed as a space

@@ -1,7 +1,6 @@
 """Lexical constraints: phrases that a translation contains (Post & Vilar 2018), and prefixes."""
 
 import re
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -11,13 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.subword_sampling import SPACE
-from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, UNK_ID, Vocabulary, normalized
+from seq2seq.data.vocabulary.vocabulary import EOS_ID, FIRST_ID, UNK_ID, Vocabulary
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import SPACE, normalized
 
 MAX_TOKENS = 200  # in all phrases of one line; search keeps a bank of hypotheses for each number
 _BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
-_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 
 
 class Phrase(NamedTuple):
@@ -134,16 +132,6 @@ def byte_of(token: str) -> int | None:
     """Return the byte that a token spells, None for a token of text."""
     match = _BYTE_TOKEN.fullmatch(token)
     return int(match[1], 16) if match else None
-
-
-def is_letter(character: str) -> bool:
-    """Return whether a character continues a word of a script with spaces."""
-    return character != "" and unicodedata.category(character)[0] in "LMN" and is_spaced(character)
-
-
-def is_spaced(character: str) -> bool:
-    """Return whether a character is of a script that writes spaces between words."""
-    return not unicodedata.name(character, "").startswith(_WITHOUT_SPACES)
 
 
 MAX_CHARACTERS = 2000  # search takes a step for each token of a prefix

@@ -9,7 +9,7 @@ name and for greetings and interjections that begin a sentence, of languages in 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from seq2seq.names.words import SourceWord, any_of, inside, source_words
+from seq2seq.text.names.words import SourceWord, any_of, inside, source_words
 
 _TITLES, _GREETINGS = (
     frozenset(Path(__file__).with_name(name).read_text("utf-8").split())

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from seq2seq.names.sounds import SoundModel, ends_stem, starts_unit, units_of
-from seq2seq.names.words import count_cases, source_words, target_words
+from seq2seq.text.names.sounds import SoundModel, ends_stem, starts_unit, units_of
+from seq2seq.text.names.words import count_cases, source_words, target_words
 
 MAX_TYPES = 20_000  # the most frequent candidates
 MAX_OCCURRENCES = 40  # examined for each candidate, fewer if there are many

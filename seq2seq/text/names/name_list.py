@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from seq2seq.data.lines import is_blank, read_lines
-from seq2seq.data.vocabulary.vocabulary import normalized
-from seq2seq.names.words import is_letter, target_words
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import is_blank, normalized
+from seq2seq.text.names.words import is_letter, target_words
+from seq2seq.text.text_files import read_lines
 
 MAX_NAMES = 30_000  # as many as the words that are kept
 _BETWEEN = frozenset(" -.'\u2019\u30fb\u00a0")  # within a name of several words

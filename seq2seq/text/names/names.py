@@ -14,12 +14,13 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
-from seq2seq.names import words as name_words
-from seq2seq.names.detection import NameDetector
-from seq2seq.names.mining import NameMiner, NamePair
-from seq2seq.names.sounds import ends_stem, starts_unit, units_of
-from seq2seq.names.speller import Speller
-from seq2seq.names.words import (
+from seq2seq.runtime.errors import UserError
+from seq2seq.text.names import words as name_words
+from seq2seq.text.names.detection import NameDetector
+from seq2seq.text.names.mining import NameMiner, NamePair
+from seq2seq.text.names.sounds import ends_stem, starts_unit, units_of
+from seq2seq.text.names.speller import Speller
+from seq2seq.text.names.words import (
     PLACEHOLDERS,
     SourceWord,
     any_of,
@@ -28,7 +29,6 @@ from seq2seq.names.words import (
     script_of,
     target_words,
 )
-from seq2seq.runtime.errors import UserError
 
 MIN_NAMES = 10  # least number of different names to learn from
 FREQUENT = 20  # occurrences from which the model may learn a name as a word

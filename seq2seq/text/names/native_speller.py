@@ -21,7 +21,7 @@ from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import NamedTuple
 
-from seq2seq.names.sounds import MAX_LETTERS, Unit, ends_stem, units_of
+from seq2seq.text.names.sounds import MAX_LETTERS, Unit, ends_stem, units_of
 
 BEAM = 60
 NAME_WEIGHT = 3.0  # of a name, relative to another word

@@ -18,8 +18,22 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from seq2seq.names.native_speller import END, History, NativeSpeller, NgramModel, Symbol, normalized
-from seq2seq.names.sounds import MAX_LETTERS, Link, SoundModel, ends_stem, starts_unit, units_of
+from seq2seq.text.names.native_speller import (
+    END,
+    History,
+    NativeSpeller,
+    NgramModel,
+    Symbol,
+    normalized,
+)
+from seq2seq.text.names.sounds import (
+    MAX_LETTERS,
+    Link,
+    SoundModel,
+    ends_stem,
+    starts_unit,
+    units_of,
+)
 
 BEAM = 12
 # least probabilities of a reliable spelling: by two models, by the joint one, of a listed name

@@ -18,11 +18,12 @@ import torch
 import yaml
 
 from seq2seq.config.schema import Config, DataConfig, VocabularyConfig
-from seq2seq.data import batching, corpus, source_profile
+from seq2seq.data import batching, corpus
 from seq2seq.data.vocabulary.training import MIN_SIZE, auto_size, train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import counted, duration, one_line
 from seq2seq.runtime.errors import UserError
+from seq2seq.text import source_profile
 from seq2seq.tools.analysis.check.forecast import Forecast, forecast
 from seq2seq.training.diagnosis import FEW_STEPS
 from seq2seq.training.session import new_session, session_data

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from seq2seq.data.lines import is_blank
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.bootstrap import RESAMPLES, Counts
 from seq2seq.evaluation.metrics import Scores
 from seq2seq.evaluation.segmentation import Segmentation, segmentation_of
+from seq2seq.text.characters import is_blank
 
 MIN_SENTENCES = 20  # in a bucket; BLEU of fewer means little
 

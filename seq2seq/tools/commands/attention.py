@@ -19,9 +19,9 @@ from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
 from seq2seq.cli.input import LineReport
 from seq2seq.cli.output import check_output, open_output
-from seq2seq.data.lines import is_blank
 from seq2seq.runtime.console import logger, say
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import is_blank
 
 if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation

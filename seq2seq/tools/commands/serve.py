@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.data.lines import read_lines
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling
+from seq2seq.text.text_files import read_lines
 
 if TYPE_CHECKING:
     from seq2seq.tools.serving.access import Client

@@ -14,7 +14,6 @@ from typing import IO, NamedTuple, Self
 
 from seq2seq.config.schema import DecodingConfig, ParallelFiles
 from seq2seq.data import corpus, tables
-from seq2seq.data.lines import checksum_of_file, iter_lines
 from seq2seq.inference.loading import ModelOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
@@ -22,6 +21,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.runs.layout import BEST
 from seq2seq.runtime import errors, file_types, locks
 from seq2seq.runtime.files import sync, write_errors
+from seq2seq.text.text_files import checksum_of_file, iter_lines
 
 _MARK = b"seq2seq journal "  # begins the first line of a journal
 

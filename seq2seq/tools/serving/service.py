@@ -13,14 +13,15 @@ from pydantic import BaseModel, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect
 
-from seq2seq.data import languages, source_profile
-from seq2seq.inference.documents import SourceDocument
+from seq2seq.data import languages
 from seq2seq.inference.loading import DEFAULT_OPTIONS, ModelOptions, languages_of
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
+from seq2seq.text import source_profile
+from seq2seq.text.documents import SourceDocument
 from seq2seq.tools.serving.access import Access, Client, Limits
 from seq2seq.tools.serving.translation_queue import QueuedLine, Search, TranslationQueue
 

@@ -10,14 +10,14 @@ from pydantic import BaseModel, Field
 
 from seq2seq.engines.engine import Sampling
 from seq2seq.inference.descriptions import DESCRIPTIONS
-from seq2seq.inference.documents import SourceDocument
-from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.nbest import Metric
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
 from seq2seq.runtime.files import json_text
+from seq2seq.text.documents import SourceDocument
+from seq2seq.text.glossary import Glossary
 from seq2seq.tools.serving import service as requests
 from seq2seq.tools.serving.access import RESPONSES
 from seq2seq.tools.serving.service import JSON, Items, LanguagePair, Service, Texts

@@ -8,12 +8,12 @@ import pytest
 from name_cases import name_pairs, some_names, spelled
 
 from seq2seq.config.schema import VocabularyConfig
-from seq2seq.data.vocabulary.name_list import read_names
 from seq2seq.data.vocabulary.training import train_vocabularies, vocabulary_notes
 from seq2seq.data.vocabulary.vocabulary import checksums_of, load_vocabularies, save_vocabularies
-from seq2seq.names.names import Names, learn_names
-from seq2seq.names.speller import Speller
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.names.name_list import read_names
+from seq2seq.text.names.names import Names, learn_names
+from seq2seq.text.names.speller import Speller
 
 PAIRS = name_pairs(some_names(120, seed=1), 900, seed=2)
 SRC, TGT = [pair.src for pair in PAIRS], [pair.tgt for pair in PAIRS]

@@ -18,13 +18,13 @@ from seq2seq.data.vocabulary.vocabulary import (
     load_vocabularies,
     save_vocabularies,
 )
-from seq2seq.names.mining import NameMiner
-from seq2seq.names.names import Masked, Names, learn_names
-from seq2seq.names.native_speller import NativeSpeller, NgramModel
-from seq2seq.names.sounds import SoundModel, units_of
-from seq2seq.names.speller import Speller
-from seq2seq.names.words import PLACEHOLDERS, placeholders_in, source_words
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.names.mining import NameMiner
+from seq2seq.text.names.names import Masked, Names, learn_names
+from seq2seq.text.names.native_speller import NativeSpeller, NgramModel
+from seq2seq.text.names.sounds import SoundModel, units_of
+from seq2seq.text.names.speller import Speller
+from seq2seq.text.names.words import PLACEHOLDERS, placeholders_in, source_words
 
 NAMES = some_names(150, seed=1)
 KNOWN, UNKNOWN = NAMES[:120], NAMES[120:]

@@ -6,8 +6,8 @@ import unicodedata
 
 import pytest
 
-from seq2seq.names.native_speller import ALTERNATIVES, NativeSpeller, letters_of, may_follow
-from seq2seq.names.sounds import units_of
+from seq2seq.text.names.native_speller import ALTERNATIVES, NativeSpeller, letters_of, may_follow
+from seq2seq.text.names.sounds import units_of
 
 # Hindi and Marathi words that share parts with names.
 WORDS = [

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("fastapi")
 
 from seq2seq.data.languages import language_name, unknown_code_hint
-from seq2seq.data.source_profile import SourceProfile
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.source_profile import SourceProfile
 from seq2seq.tools.serving.service import LanguagePair, LanguagePairs
 
 EN_DE, DE_EN, FR_EN = LanguagePair("en", "de"), LanguagePair("de", "en"), LanguagePair("fr", "en")

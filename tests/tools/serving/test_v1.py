@@ -17,8 +17,8 @@ from test_libretranslate import ENCODINGS
 from seq2seq import Translator
 from seq2seq.__main__ import main
 from seq2seq.engines.engine import Sampling
-from seq2seq.inference.glossary import Glossary
 from seq2seq.inference.settings import SearchSettings
+from seq2seq.text.glossary import Glossary
 from seq2seq.tools.serving import v1
 from seq2seq.tools.serving.service import LanguagePairs
 

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data.lines import read_lines
 from seq2seq.data.pharaoh import LINK
-from seq2seq.data.subword_sampling import SPACE
 from seq2seq.data.vocabulary.vocabulary import words_of
-from seq2seq.inference.attention_map import EOS, AttentionMap, by_words
+from seq2seq.inference.attention_map import AttentionMap, by_words
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.characters import EOS, SPACE
+from seq2seq.text.text_files import read_lines
 
 _FINAL_MARKS = ".!?\u0964\u3002"  # may be added to a part that has none
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seq2seq.data import corpus, spread
+from seq2seq.data import corpus
+from seq2seq.text import spread
 from seq2seq.tools.analysis.check.data_statistics import TABLE
 from seq2seq.tools.analysis.check.findings import Finding, Split
 

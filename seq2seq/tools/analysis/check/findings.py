@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from seq2seq.data.spread import spread, spread_rows
 from seq2seq.data.tables import is_header
 from seq2seq.runtime.console import counted
+from seq2seq.text.spread import spread, spread_rows
 from seq2seq.tools.analysis.check import data_statistics
 from seq2seq.tools.analysis.check.data_statistics import NOT_NFC, TABLE, Overlap
 

@@ -12,7 +12,6 @@ import numpy as np
 from seq2seq.config.schema import Config, with_paths
 from seq2seq.data.corpus import read_pairs
 from seq2seq.data.languages import language_name
-from seq2seq.data.lines import is_blank
 from seq2seq.evaluation import metrics
 from seq2seq.evaluation.metrics import Scores, SentenceScore
 from seq2seq.evaluation.segmentation import Segmentation
@@ -22,6 +21,7 @@ from seq2seq.runs import metrics_file, run_config, tensor_file
 from seq2seq.runs.layout import BEST, LOG, SAMPLES, TIMING
 from seq2seq.runtime import console, errors
 from seq2seq.runtime.figures import Curve
+from seq2seq.text.characters import is_blank
 from seq2seq.tools.analysis.scored_text import LengthUnit, length_buckets, length_unit, score_text
 
 Split = Literal["valid", "test"]

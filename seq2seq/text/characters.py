@@ -1,0 +1,45 @@
+"""Characters: visible ones, letters of words, and the form in which text is compared."""
+
+import re
+import unicodedata
+
+from seq2seq.runtime import files
+
+SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # SentencePiece's symbol for the space before a word
+EOS = "</s>"  # the token that ends a sentence
+# A character that is visible. Invisible are white space, Unicode's default-ignorable code
+# points (DerivedCoreProperties.txt), annotation marks, the blank Braille pattern, and U+2581, which
+# is a space to SentencePiece.
+_VISIBLE = re.compile(
+    r"[^\s\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u2581\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_LONG_WORD = re.compile(r"\S{2000}")
+_PARTS = re.compile(r"\S{1,1000}|\s+")
+_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+
+
+def is_blank(line: str) -> bool:
+    """Return whether a line has no visible character: the definition for all of seq2seq."""
+    return _VISIBLE.search(line) is None
+
+
+def normalized(text: str) -> str:
+    """Return the NFC of a text, with lone surrogates replaced by U+FFFD.
+
+    Thousands of characters without a space are normalized in parts: reordering is quadratic.
+    """
+    text = files.LONE_SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+    parts = _PARTS.findall(text) if _LONG_WORD.search(text) else [text]
+    return "".join(unicodedata.normalize("NFC", part) for part in parts)
+
+
+def is_letter(character: str) -> bool:
+    """Return whether a character continues a word of a script with spaces."""
+    return character != "" and unicodedata.category(character)[0] in "LMN" and is_spaced(character)
+
+
+def is_spaced(character: str) -> bool:
+    """Return whether a character is of a script that writes spaces between words."""
+    return not unicodedata.name(character, "").startswith(_WITHOUT_SPACES)
