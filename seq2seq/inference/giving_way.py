@@ -3,51 +3,57 @@
 A prefix and forbidden words never give way.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
-from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.search.lexical import NO_LEXICAL
-from seq2seq.inference.text_steps import Part
-
-Search = tuple[Part, SearchOptions]  # what is searched, and how
+from seq2seq.inference.searched import Search
 
 
-def weaker_searches(part: Part, options: SearchOptions) -> Iterator[tuple[str, Search]]:
-    """Yield searches with one rule less each time, and the name of the rule that gives way."""
-    for name, applies, without in _GIVING_WAY:
-        if applies(part, options):
-            part, options = without(part, options)
-            yield name, (part, options)
+class GivingWay(NamedTuple):
+    """A rule that may give way."""
+
+    name: str
+    applies: Callable[[Search], bool]
+    without: Callable[[Search], Search]
 
 
-_GIVING_WAY: tuple[
-    tuple[str, Callable[[Part, SearchOptions], object], Callable[[Part, SearchOptions], Search]],
-    ...,
-] = (
-    (
+def weaker(search: Search) -> tuple[str, Search] | None:
+    """Return the name of the next rule that gives way, and the search without it."""
+    for rule in GIVING_WAY:
+        if rule.applies(search):
+            return rule.name, rule.without(search)
+    return None
+
+
+def _without_lexical(search: Search) -> Search:
+    request = search.request._replace(lexical=NO_LEXICAL)
+    return replace(search, request=request, phrases=NO_LEXICAL)
+
+
+GIVING_WAY = (
+    GivingWay(
         "decoding.no_repeat_ngram",
-        lambda _, options: options.no_repeat_ngram,
-        lambda part, options: (part, options._replace(no_repeat_ngram=0)),
+        lambda search: search.options.no_repeat_ngram > 0,
+        lambda search: replace(search, options=search.options._replace(no_repeat_ngram=0)),
     ),
-    (
+    GivingWay(
         "decoding.min_length",
-        lambda _, options: options.min_length,
-        lambda part, options: (part, options._replace(min_length=0)),
+        lambda search: search.options.min_length > 0,
+        lambda search: replace(search, options=search.options._replace(min_length=0)),
     ),
-    (
+    GivingWay(
         "the glossary",
-        lambda part, _: part.terms or part.lexical != part.phrases,
-        lambda part, options: (replace(part, lexical=part.phrases, terms=()), options),
+        lambda search: search.requires_terms,
+        lambda search: replace(search, request=search.request._replace(lexical=search.phrases)),
     ),
-    (
-        "required phrases",
-        lambda part, _: part.lexical.phrases,
-        lambda part, options: (replace(part, lexical=NO_LEXICAL, phrases=NO_LEXICAL), options),
+    GivingWay(
+        "required phrases", lambda search: bool(search.request.lexical.phrases), _without_lexical
     ),
-    (
+    GivingWay(
         "names",
-        lambda _, options: options.kept_ids,
-        lambda part, options: (part, options._replace(kept_ids=range(0))),
+        lambda search: len(search.options.kept_ids) > 0,
+        lambda search: replace(search, options=search.options._replace(kept_ids=range(0))),
     ),
 )

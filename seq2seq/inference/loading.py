@@ -18,7 +18,7 @@ from seq2seq.engines.engine import Engine, GraphFiles
 from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runs import engine_folder, layout
 from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
-from seq2seq.runtime.errors import UserError, argument, needs_train, suggest_file
+from seq2seq.runtime.errors import RunError, UserError, argument, needs_train, suggest_file
 from seq2seq.text.joined_profile import joined
 from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 
@@ -87,6 +87,12 @@ class LoadedModel:
     def __getstate__(self) -> dict[str, Any]:
         """Pickle or copy the translator with its weights, without what it has cached."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+
+def no_translation(loaded: LoadedModel, source: Sequence[int], fault: str) -> RunError:
+    """Return the error of a model that gives a source no translation."""
+    text = loaded.vocabularies.src.decode(source)[:60]
+    return RunError(f"{loaded.name}: {fault}, for the text {text!r}; use another model")
 
 
 # devices of the drivers without which torch has no GPU: CUDA, ROCm, CUDA in WSL, Jetson

@@ -1,6 +1,6 @@
 """N-best lists: hypotheses of one text are merged, and a wider beam finds what is then missing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.runtime.cancellation import check_cancelled
 
-MAX_WIDENING = 8  # factor on the beam size
+WIDENINGS = 3  # searches with a beam of twice the size each time
 MAX_BEAM = 512  # hypotheses of a widened beam, to bound its memory
 
 
@@ -91,28 +91,14 @@ def below(first: Candidate, candidates: Sequence[Candidate]) -> list[Candidate]:
     return [c for c in candidates if c.text != first.text and c.hypothesis.score <= most]
 
 
-def fill(
-    lists: Sequence[list[Candidate]],
-    n_best: int,
-    beam_size: int,
-    search: Callable[[list[int], int], Sequence[list[Candidate]]],
-) -> None:
-    """Extend lists of merged candidates, in place, until each has `n_best` texts.
+def extend(candidates: list[Candidate], wider: Sequence[Candidate]) -> None:
+    """Extend a list of merged candidates, in place, by those of a wider beam.
 
-    `search(numbers, size)` returns the candidates of these lists for a beam of `size`, which is
-    doubled up to MAX_WIDENING times and MAX_BEAM. What it finds enters the list below its first
-    entry only: the best translation does not depend on `n_best`.
+    They enter it below its first entry only: the best translation does not depend on `n_best`.
     """
-    size = beam_size
-    while size < MAX_WIDENING * beam_size and 2 * size <= MAX_BEAM:
-        size *= 2
-        short = [number for number, candidates in enumerate(lists) if len(candidates) < n_best]
-        if not short:
-            return
-        for number, wider in zip(short, search(short, size), strict=True):
-            first, *further = lists[number]
-            ranked = sorted([*further, *below(first, wider)], key=lambda c: -c.hypothesis.score)
-            lists[number][1:] = merged(ranked)
+    first, *further = candidates
+    ranked = sorted([*further, *below(first, wider)], key=lambda c: -c.hypothesis.score)
+    candidates[1:] = merged(ranked)
 
 
 Metric = Literal["chrf", "bleu"]

@@ -1,28 +1,27 @@
-"""Translations of the parts of lines: one search, and at most one repair, of each."""
+"""Translations of the parts of lines: what the passes search, by one model."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from itertools import islice
 
 import numpy as np
 
-from seq2seq.data.vocabulary.vocabulary import NAME_IDS, UNK_ID, UNKNOWN, Ids
-from seq2seq.inference import attention_map, loading, nbest, scoring, terms
-from seq2seq.inference.giving_way import weaker_searches
+from seq2seq.data.vocabulary.vocabulary import UNK_ID, UNKNOWN
+from seq2seq.inference import attention_map, loading, nbest, passes, scoring
 from seq2seq.inference.lines import bounded_slices
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
-from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, Request, SearchOptions
+from seq2seq.inference.passes import Pass
+from seq2seq.inference.preparation import Preparation, PreparedPart
+from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.search import search
-from seq2seq.inference.text_steps import LineSteps, Part
+from seq2seq.inference.searched import Search, SearchedPart
+from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
-from seq2seq.runtime.errors import RunError
-from seq2seq.text.characters import is_blank, normalized
-from seq2seq.text.names.names import Masked
+from seq2seq.text.characters import is_blank
 
-Lists = list[list[Candidate]]
 OnFound = Callable[[int], None] | None
+HEAD_SCORINGS = 1  # of each part whose weights of heads are wanted
 _GAVE_WAY = "no translation obeys all rules of its search; left out: "
 _UNPLACED = "terms of the glossary that replace no word, but are required: "
 
@@ -31,54 +30,87 @@ class PartSearch:
     """Translates parts of lines by the searches of one model."""
 
     def __init__(
-        self, loaded: loading.LoadedModel, steps: LineSteps, options: SearchOptions, n_best: int
+        self,
+        loaded: loading.LoadedModel,
+        preparation: Preparation,
+        settings: SearchSettings,
+        options: SearchOptions,
+        n_best: int,
     ) -> None:
-        self._loaded, self._steps, self._requirements = loaded, steps, steps.requirements
-        is_single = not (n_best > 1 or steps.settings.mbr or options.sampling)
-        if is_single and self._requirements.forbidden is None:
+        self._loaded = loaded
+        self._preparation = preparation
+        self._settings = settings
+        self._is_forbidden = preparation.requirements.is_forbidden
+        is_single = not (n_best > 1 or settings.mbr or options.sampling)
+        if is_single and preparation.requirements.forbidden is None:
             options = options._replace(returned=1)
-        self._options, self._n_best = options, n_best
+        self._options = options
+        self._n_best = n_best
+        context = passes.Context(loaded, preparation, n_best, places_terms=settings.mbr is None)
+        merges_texts = settings.mbr is None and options.sampling is None
+        self._passes = passes.passes_of(context, merges_texts)
 
-    def translate(self, parts: list[Part], on_found: OnFound) -> Iterator[Translation]:
+    def translate(self, parts: Sequence[PreparedPart], on_found: OnFound) -> Iterator[Translation]:
         """Yield the translation of each part."""
-        settings, n_best, mbr = self._steps.settings, self._n_best, self._steps.settings.mbr
-        lengths = [(len(part.ids) + 1, len(part.prefix.states)) for part in parts]
-        for rows in bounded_slices([source * (source + prefix) for source, prefix in lengths]):
-            chunk = parts[rows]
-            placed = self._with_placed_terms(chunk) if mbr is None else {}
-            for number, part in placed.items():
-                chunk[number] = part if n_best == 1 else replace(chunk[number], terms=())
-            lists = self._search(chunk, on_found, rows.start)
-            self._repair(chunk, lists)
-            if mbr is not None:
-                lists = [self._by_utility(candidates, mbr) for candidates in lists]
-            elif self._options.sampling is None:
-                lists = [nbest.merged(candidates) for candidates in lists]
-                nbest.fill(lists, n_best, self._options.size, partial(self._wide, chunk))
-                if n_best > 1 and placed:
-                    self._put_first(placed, lists)
-            lists = [candidates[:n_best] for candidates in lists]
-            no_heads = [None] * len(chunk)
-            heads = self._head_blocks(chunk, lists) if settings.head_attention else no_heads
-            yield from map(self._translation, chunk, lists, heads)
+        for rows in bounded_slices([part.request.squared_length for part in parts]):
+            searched = [part.searched(self._options) for part in parts[rows]]
+            report = None if on_found is None else _shifted(on_found, rows.start)
+            for one_pass in self._passes:
+                self._run(one_pass, searched, report)
+                report = None  # after the first one
+            for part in searched:
+                self._rank(part)
+            yield from map(self._translation, searched, self._head_blocks(searched))
 
-    def _with_placed_terms(self, parts: Sequence[Part]) -> dict[int, Part]:
-        """Return the parts with terms of the glossary that have a place in a free translation."""
-        numbers = [number for number, part in enumerate(parts) if part.terms]
-        if not numbers:
-            return {}
-        free = [replace(parts[number], lexical=parts[number].phrases) for number in numbers]
-        searched = self._search(free, returned=1, return_attention=True)
-        placed = {}
-        for number, (best,) in zip(numbers, searched, strict=True):
-            part = terms.placed(parts[number], best.hypothesis, self._loaded.vocabularies)
-            if part is None or len(part.prefix.states) <= self._options.min_length:
-                continue
-            tokens = [int(state.tokens[0]) for state in part.prefix.states]  # all are fixed
-            text = self._loaded.vocabularies.tgt.decode(tokens)
-            if not self._requirements.is_forbidden(text):
-                placed[number] = part
-        return placed
+    def _run(self, one_pass: Pass, parts: Sequence[SearchedPart], on_found: OnFound) -> None:
+        """Search what a pass requests, and let it merge what is found, as often as it may."""
+        for _ in range(one_pass.rounds):
+            requests = [one_pass.requests(part) for part in parts]
+            searches = [search for of_part in requests for search in of_part]
+            if not searches:
+                return
+            lists = iter(self._search(searches, on_found))
+            for part, of_part in zip(parts, requests, strict=True):
+                if of_part:
+                    one_pass.merge(part, of_part, list(islice(lists, len(of_part))))
+
+    def _search(self, searches: Sequence[Search], on_found: OnFound) -> list[list[Candidate]]:
+        """Return the candidates of each search; those of equal options are searched together."""
+        lists: list[list[Candidate]] = [[] for _ in searches]
+        waiting = list(range(len(searches)))
+        while waiting:
+            options = searches[waiting[0]].options
+            numbers = [number for number in waiting if searches[number].options == options]
+            waiting = [number for number in waiting if searches[number].options != options]
+            report = None if on_found is None else _renumbered(on_found, numbers)
+            found = self._hypotheses([searches[number] for number in numbers], options, report)
+            for number, hypotheses in zip(numbers, found, strict=True):
+                lists[number] = [
+                    Candidate(self._text(searches[number], hypothesis), hypothesis)
+                    for hypothesis in hypotheses
+                ]
+        return lists
+
+    def _hypotheses(
+        self, searches: Sequence[Search], options: SearchOptions, on_found: OnFound
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each search; raises RunError if the model's output overflows."""
+        requests = [search.request for search in searches]
+        try:
+            return search(self._loaded.engine, requests, options, on_found)
+        except NonFiniteError as error:
+            fault = f"the best next token of a translation has the log-probability {error.value}"
+            source = requests[error.sentence].source
+            fault += ", not a finite number"
+            raise loading.no_translation(self._loaded, source, fault) from None
+
+    def _rank(self, part: SearchedPart) -> None:
+        """Rank the candidates by utility if that is wanted; terms in their places are the best."""
+        if self._settings.mbr is not None:
+            part.candidates = self._by_utility(part.candidates, self._settings.mbr)
+        if part.placed is not None:
+            part.candidates = [part.placed, *nbest.below(part.placed, part.candidates)]
+        part.candidates = part.candidates[: self._n_best]
 
     def _by_utility(self, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:
         """Rank by utility, with samples of equal weights, and hypotheses by their probability."""
@@ -89,115 +121,13 @@ class PartSearch:
         order = sorted(range(len(candidates)), key=lambda number: -utilities[number])
         return nbest.merged([candidates[number] for number in order])
 
-    def _put_first(self, placed: dict[int, Part], lists: Lists) -> None:
-        searched = self._search([*placed.values()], returned=1)
-        for number, (first,) in zip(placed, searched, strict=True):
-            lists[number] = [first, *nbest.below(first, lists[number])]
-
-    def _wide(self, parts: list[Part], rows: list[int], size: int) -> Lists:
-        return self._search([parts[row] for row in rows], size=size)
-
-    def _repair(self, parts: list[Part], lists: Lists) -> None:
-        """Search the parts again, once, whose best translations lack what they must have."""
-        repaired = {
-            number: replace(better, left_out_rules=())
-            for number, (part, candidates) in enumerate(zip(parts, lists, strict=True))
-            if (better := self._repaired(part, candidates)) != part
-        }
-        searched = self._search([*repaired.values()]) if repaired else []
-        for (number, part), candidates in zip(repaired.items(), searched, strict=True):
-            if not self._requirements.is_forbidden(candidates[0].text):
-                parts[number], lists[number] = part, candidates
-
-    def _repaired(self, part: Part, candidates: list[Candidate]) -> Part:
-        """Return a part as it is to be searched again: unchanged if nothing is missing.
-
-        Its names are words if one makes forbidden text; all are masked if the translation lost one;
-        all words are required that are to be copied, if one is missing.
-        """
-        names, is_forbidden = self._loaded.vocabularies.names, self._requirements.is_forbidden
-        if names is not None:
-            required = any(
-                token in NAME_IDS for phrase in part.lexical.phrases for token in phrase.tokens
-            )
-            is_free = part.masked.names and not part.prefix.states and not required
-            if is_free and any(is_forbidden(candidate.text) for candidate in candidates):
-                return self._steps.encoded(part, Masked(part.masked.written, {}))
-            if names.loses(part.masked, candidates[0].text):
-                masked = self._requirements.allowed(names.mask_more(part.masked), part.masked.names)
-                if masked.names != part.masked.names:
-                    part = self._steps.encoded(part, masked)
-        if self._options.sampling is not None or self._options.groups > 1:  # cannot be constrained
-            return part
-        words = self._loaded.source.copied.copied_in(normalized(part.masked.text))
-        words = [word for word in words if not is_forbidden(word)]
-        text = self._text(part, candidates[0].hypothesis) if words else ""
-        if any(word not in text for word in words):
-            return replace(part, lexical=self._requirements.with_words(part.lexical, words))
-        return part
-
-    def _search(
-        self, parts: list[Part], on_found: OnFound = None, first: int = 0, **changed: Any
-    ) -> Lists:
-        """Return the hypotheses of each part, at least one, with some options `changed`.
-
-        Raises RunError if the model's output overflows.
-        """
-        options = self._options._replace(**changed)
-        lists = self._hypotheses(parts, options, on_found, first)
-        for number, part in enumerate(parts):
-            if not lists[number]:
-                lists[number] = self._with_weaker_rules(part, options)
-        return lists
-
-    def _with_weaker_rules(self, part: Part, options: SearchOptions) -> list[Candidate]:
-        """Return the hypotheses of a part to which all rules leave none; note those left out."""
-        left_out = list[str]()
-        for rule, (weaker, weaker_options) in weaker_searches(part, options):
-            left_out.append(rule)
-            (candidates,) = self._hypotheses([weaker], weaker_options)
-            if candidates:
-                part.left_out_rules = left_out
-                return candidates
-        raise self._no_translation(part.ids, "no token may follow")
-
-    def _hypotheses(
-        self,
-        parts: Sequence[Part],
-        options: SearchOptions,
-        on_found: OnFound = None,
-        first: int = 0,
-    ) -> Lists:
-        """Return the hypotheses of each part; raises RunError if the model's output overflows."""
-        loaded, most = self._loaded, self._loaded.decoding.max_length
-        limits = [most or loaded.limit(len(part.ids)) for part in parts]
-        requests = [
-            Request(part.ids, limit, part.prefix, part.lexical, part.marks)
-            for part, limit in zip(parts, limits, strict=True)
-        ]
-        try:
-            shifted = None if on_found is None else (lambda number: on_found(first + number))
-            lists = search(loaded.engine, requests, options, shifted)
-        except NonFiniteError as error:
-            fault = f"the best next token of a translation has the log-probability {error.value}"
-            source = requests[error.sentence].source
-            raise self._no_translation(source, f"{fault}, not a finite number") from None
-        return [
-            [Candidate(self._text(part, hypothesis), hypothesis) for hypothesis in hypotheses]
-            for part, hypotheses in zip(parts, lists, strict=True)
-        ]
-
-    def _no_translation(self, source: Ids, fault: str) -> RunError:
-        text = self._loaded.vocabularies.src.decode(source)[:60]
-        return RunError(f"{self._loaded.name}: {fault}, for the text {text!r}; use another model")
-
-    def _head_blocks(
-        self, parts: Sequence[Part], lists: Sequence[Sequence[Candidate]]
-    ) -> list[AttentionBlocks | None]:
-        """Decode the best candidates again for the weights of heads: search keeps their mean."""
+    def _head_blocks(self, parts: Sequence[SearchedPart]) -> list[AttentionBlocks | None]:
+        """Score the best candidates again for the weights of heads: search keeps their mean."""
+        if not self._settings.head_attention:
+            return [None] * len(parts)
         pairs = [
-            (part.ids, candidates[0].hypothesis.ids[:-1])
-            for part, candidates in zip(parts, lists, strict=True)
+            (part.search.request.source, part.candidates[0].hypothesis.ids[:-1])
+            for part in parts
             if part.return_attention
         ]
         decoded = iter(scoring.forced_decodings(self._loaded.engine, pairs, heads=True))
@@ -206,12 +136,11 @@ class PartSearch:
             for part in parts
         ]
 
-    def _translation(
-        self, part: Part, candidates: Sequence[Candidate], head_blocks: AttentionBlocks | None
-    ) -> Translation:
+    def _translation(self, part: SearchedPart, head_blocks: AttentionBlocks | None) -> Translation:
         """Return the translation of a part by its n-best candidates; the first has the heads."""
         src, tgt, names = self._loaded.vocabularies
-        spellings = names.spellings(part.masked) if names else {}
+        masked = part.search.part.masked
+        spellings = names.spellings(masked) if names else {}
         n_best = [
             NBestEntry(
                 text,
@@ -220,43 +149,64 @@ class PartSearch:
                 list(hypothesis.log_probs),
                 scoring.as_blocks(hypothesis.attention_weights) if part.return_attention else None,
             )
-            for text, hypothesis in candidates
+            for text, hypothesis in part.candidates
         ]
         n_best[0] = replace(n_best[0], head_blocks=head_blocks)
-        tokens = with_names([*src.tokens(part.ids), "</s>"], part.masked.names)
-        notes = attention_map.notes_on_coverage(tokens, candidates[0].hypothesis.attention_weights)
-        numbers = self._loaded.source.notes_on_numbers
-        notes += numbers(f"{part.head}{part.masked.text}{part.tail}", candidates[0].text)
+        tokens = with_names([*src.tokens(part.search.request.source), "</s>"], masked.names)
+        return Translation(n_best, tokens, notes=self._notes(part, tokens))
+
+    def _notes(self, part: SearchedPart, tokens: Sequence[str]) -> list[str]:
+        """Return what a translation lacks of its source, and the rules that it breaks."""
+        text, hypothesis = part.candidates[0]
+        source = part.search.part
+        notes = attention_map.notes_on_coverage(tokens, hypothesis.attention_weights)
+        written = f"{source.head}{source.masked.text}{source.tail}"
+        notes += self._loaded.source.notes_on_numbers(written, text)
         if part.left_out_rules:
             notes.append(_GAVE_WAY + ", ".join(part.left_out_rules))
-        elif part.terms:
-            notes.append(_UNPLACED + ", ".join({term.target: 0 for term in part.terms}))
-        return Translation(n_best, tokens, notes=notes)
+        elif source.terms and part.placed is None:
+            notes.append(_UNPLACED + ", ".join({term.target: 0 for term in source.terms}))
+        return notes
 
-    def _text(self, part: Part, hypothesis: Hypothesis) -> str:
+    def _text(self, search: Search, hypothesis: Hypothesis) -> str:
         """Return the text of a hypothesis, or the source if it is blank."""
-        text = self._steps.undo(part, _one_line(self._decoded(part, hypothesis)))
+        text = self._preparation.undo(search.part, _one_line(self._decoded(search, hypothesis)))
         if not is_blank(text):
             return text
-        text = " ".join(part.words) or self._loaded.vocabularies.src.decode(part.ids)
-        text = self._steps.undo(part, _one_line(text))
-        return UNKNOWN if self._requirements.is_forbidden(text) else text
+        source = " ".join(search.words)
+        source = source or self._loaded.vocabularies.src.decode(search.request.source)
+        text = self._preparation.undo(search.part, _one_line(source))
+        return UNKNOWN if self._is_forbidden(text) else text
 
-    def _decoded(self, part: Part, hypothesis: Hypothesis) -> str:
+    def _decoded(self, search: Search, hypothesis: Hypothesis) -> str:
         """Return the text; attended source words may replace unknown ones (Jean et al. 2015)."""
-        decode, prefix = self._loaded.vocabularies.tgt.decode, part.prefix.words
-        words, weights = list[str](), hypothesis.attention_weights
-        if self._loaded.decoding.replace_unknown and weights is not None and part.words:
-            unknown = np.array(hypothesis.ids) == UNK_ID
-            attended = weights[unknown, : len(part.words)].argmax(axis=1)  # not end-of-sentence
-            words = [part.words[column] for column in attended.tolist()]
-        is_forbidden = self._requirements.is_forbidden
-        copied = [UNKNOWN if is_forbidden(word) else word for word in words[len(prefix) :]]
+        decode = self._loaded.vocabularies.tgt.decode
+        prefix = search.request.prefix.words
+        words = self._attended_words(search, hypothesis)[len(prefix) :]
+        copied = [UNKNOWN if self._is_forbidden(word) else word for word in words]
         text = decode(hypothesis.ids, prefix + copied)
-        if copied and is_forbidden(text):  # as a phrase with words beside, or in a prefix
-            without = decode(hypothesis.ids, prefix)
-            return text if is_forbidden(without) else without
+        if copied and self._is_forbidden(text):  # as a phrase with words beside, or in a prefix
+            without_words = decode(hypothesis.ids, prefix)
+            return text if self._is_forbidden(without_words) else without_words
         return text
+
+    def _attended_words(self, search: Search, hypothesis: Hypothesis) -> list[str]:
+        """Return for each unknown token the source word that it attends to most, if wanted."""
+        weights = hypothesis.attention_weights
+        words = search.words
+        if not self._loaded.decoding.replace_unknown or weights is None or not words:
+            return []
+        is_unknown = np.array(hypothesis.ids) == UNK_ID
+        attended = weights[is_unknown, : len(words)].argmax(axis=1)  # not end-of-sentence
+        return [words[column] for column in attended.tolist()]
+
+
+def _shifted(on_found: Callable[[int], None], first: int) -> Callable[[int], None]:
+    return lambda number: on_found(first + number)
+
+
+def _renumbered(on_found: Callable[[int], None], numbers: Sequence[int]) -> Callable[[int], None]:
+    return lambda place: on_found(numbers[place])
 
 
 def _one_line(text: str) -> str:

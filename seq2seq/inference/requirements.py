@@ -1,6 +1,6 @@
 """Requirements on translations, from text: prefixes, phrases and forbidden words."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, Ids, Vocabularies
@@ -44,19 +44,6 @@ class Requirements:
     def is_forbidden(self, text: str) -> bool:
         """Return whether a text has a forbidden word or phrase."""
         return self.forbidden is not None and self.forbidden.occurs_in(text)
-
-    def allowed(self, masked: Masked, exempt: Container[str]) -> Masked:
-        """Mask no name whose spelling is forbidden, but for those with exempt placeholders."""
-        names = self._vocabularies.names
-        if names is None or self.forbidden is None:
-            return masked
-        words = {
-            mark: name
-            for mark, name in masked.names.items()
-            if mark not in exempt and self.is_forbidden(names.restore(mark, masked))
-        }
-        remaining = {mark: name for mark, name in masked.names.items() if mark not in words}
-        return Masked(Masked(masked.text, words).written, remaining, masked.given)
 
     def prefix(self, text: str) -> Prefix:
         """Return the prefix for a text."""

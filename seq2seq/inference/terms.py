@@ -5,46 +5,44 @@ A free translation shows which these are; with the terms in their place, its tok
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.engines.engine import Array
 from seq2seq.inference.search.interface import Hypothesis
-from seq2seq.inference.search.lexical import Prefix, PrefixState
-from seq2seq.inference.text_steps import Part
 from seq2seq.text.characters import SPACE
 from seq2seq.text.glossary import Term
+from seq2seq.text.line import Part
 
 MIN_ATTENTION = 0.2  # least attention that a word has to the phrase of its term
 SHARED = 0.9  # least attention of words that are replaced with it, as a share of its own
 PROMINENT = 0.7  # least share of the largest attention that it has to any token
 
 
-def placed(part: Part, hypothesis: Hypothesis, vocabularies: Vocabularies) -> Part | None:
-    """Return a part whose translation is that of a hypothesis with all terms in place.
+def placed(
+    part: Part, source: Sequence[int], hypothesis: Hypothesis, vocabularies: Vocabularies
+) -> Ids | None:
+    """Return the tokens of a hypothesis with all terms of a part in place, and end-of-sentence.
 
-    None if a term has no place: the part is searched with its terms as required phrases.
+    None if a term has no place: it is a required phrase then.
     """
     weights, tokens = hypothesis.attention_weights, hypothesis.ids[:-1]
-    spans = _token_spans(part.terms, part.masked.text, vocabularies.src.tokens(part.ids))
+    spans = _token_spans(part.terms, part.text, vocabularies.src.tokens(source))
     if weights is None or spans is None or UNK_ID in tokens:
         return None
     words = list(_words(vocabularies.tgt.tokens(tokens)))
     places = _places(weights[: len(tokens)], words, spans)
     if places is None:
         return None
-    ids = vocabularies.tgt.encode([term.target for term in part.terms])
-    path, done = Ids(), 0
-    for place, of_term in sorted(zip(places, ids, strict=True), key=lambda pair: pair[0].start):
-        path += [*tokens[done : place.start], *of_term]
-        done = place.stop
-    path += [*tokens[done:], EOS_ID]
-    if UNK_ID in path:
-        return None
-    states = [PrefixState(np.array([i]), {i: number}) for number, i in enumerate(path, start=1)]
-    return replace(part, prefix=Prefix(states, []), lexical=part.phrases, terms=())
+    targets = vocabularies.tgt.encode([term.target for term in part.terms])
+    ids = Ids()
+    end = 0  # of the last place
+    for place, target in sorted(zip(places, targets, strict=True), key=lambda pair: pair[0].start):
+        ids += [*tokens[end : place.start], *target]
+        end = place.stop
+    ids += [*tokens[end:], EOS_ID]
+    return None if UNK_ID in ids else ids
 
 
 def _token_spans(terms: Sequence[Term], text: str, tokens: Sequence[str]) -> list[range] | None:

@@ -17,12 +17,12 @@ from seq2seq.inference.attention_map import AttentionMap
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.runtime.errors import UserError, not_installed
 from seq2seq.runtime.files import json_text
+from seq2seq.text.sentences import space_after
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LINE_BREAKS = re.compile("[\0\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
-_NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")
 MAX_COMBINATIONS = 2000  # compared for the n-best list of a line in parts
 _BLANK = NBestEntry("", 0.0)
 
@@ -178,11 +178,6 @@ def _join_texts(texts: list[str]) -> str:
     for text in filter(None, texts):
         line += f"{space_after(line)}{text}"
     return line
-
-
-def space_after(text: str) -> str:
-    """Return the space between a text and the next one, "" after a text of none."""
-    return "" if not text or text.endswith(_NO_SPACE_AFTER) else " "
 
 
 def _join_blocks(parts: Sequence[AttentionBlocks | None]) -> AttentionBlocks | None:

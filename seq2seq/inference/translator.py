@@ -11,12 +11,12 @@ from seq2seq.inference import loading
 from seq2seq.inference.lines import counted, line_list
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.part_search import PartSearch
+from seq2seq.inference.preparation import Preparation, PreparedLine
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.interface import SearchOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
-from seq2seq.inference.text_steps import LineSteps, SourceLine
 from seq2seq.inference.translation import LINE_BREAKS, Translation, join_parts
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
@@ -145,22 +145,22 @@ class Translator(loading.LoadedModel):
         lines = line_list(lines, "lines")
         size = self._search_size(beam_size, n_best, constraints is not None, settings)
         requirements = self._requirements(settings.forbidden)
-        steps = LineSteps(self, requirements, settings)
-        prepared = steps.prepare(lines, prefixes, constraints, not text_only)
+        preparation = Preparation(self, requirements, settings)
+        prepared = preparation.prepare(lines, prefixes, constraints, not text_only)
         options = self._search_options(settings, size, text_only, requirements.forbidden)
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         on_part = counted([len(line.parts) for line in prepared], on_translated)
-        part_search = PartSearch(self, steps, options, n_best)
+        part_search = PartSearch(self, preparation, settings, options, n_best)
         translated = part_search.translate(parts, on_part)
         return _joined(prepared, translated, n_best, by_score)
 
     def source_forms(self, lines: Sequence[str]) -> list[list[tuple[str, str, str]]]:
         """Return the parts of each line in the form that is searched: head, text and tail."""
-        steps = LineSteps(self, self._requirements(()), DEFAULT_SETTINGS)
+        preparation = Preparation(self, self._requirements(()), DEFAULT_SETTINGS)
         return [
-            [(part.head, part.masked.text, part.tail) for part in line.parts]
-            for line in steps.prepare(lines, None, None, return_attention=False)
+            [(part.head, part.text, part.tail) for part in prepared.line.parts]
+            for prepared in preparation.prepare(lines, None, None, return_attention=False)
         ]
 
     @overload
@@ -250,12 +250,13 @@ class Translator(loading.LoadedModel):
 
 
 def _joined(
-    lines: Iterable[SourceLine], parts: Iterator[Translation], n_best: int, by_score: bool
+    lines: Iterable[PreparedLine], parts: Iterator[Translation], n_best: int, by_score: bool
 ) -> Iterator[Translation]:
-    for line in lines:
+    for prepared in lines:
+        line = prepared.line
         if line.is_copied:
             translation = Translation([NBestEntry(LINE_BREAKS.sub(" ", line.text), 0.0)] * n_best)
         else:
-            translation = join_parts([next(parts) for _ in line.parts], n_best, by_score)
+            translation = join_parts([next(parts) for _ in prepared.parts], n_best, by_score)
         notes = line.notes + translation.notes
-        yield replace(translation, left_out=line.left_out, notes=notes)
+        yield replace(translation, left_out=line.is_left_out, notes=notes)

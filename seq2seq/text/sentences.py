@@ -27,6 +27,7 @@ FOOTNOTES = re.compile(rf"((?<=[{MARKS}{CLOSING}])[{RAISED}]+)")
 _TAIL = re.compile(rf"(?:\.{{2,}}|[{MARKS}])[{CLOSING}]*(?:(?=[{RAISED}])|(?!\w))")
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
+_NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 _FULL = "\u3002\uff01\uff1f"  # ends without a following space (Chinese, Japanese)
 _OPENING = OPENING.replace("[", r"\[")  # in a class of characters
@@ -66,6 +67,11 @@ _CLOSING_CATEGORIES = {"Pe", "Pf", "Pi", "Ps", "Zs", "Zl", "Zp", "Cc", "Cf"}
 _QUOTATION = "\"'`"
 _SIGNS = "#%&*/@\\\u2030\u2032\u2033"  # punctuation to Unicode, but part of a text
 _ABBREVIATED = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]\.)+[^\W\d_]")
+
+
+def space_after(text: str) -> str:
+    """Return the space between a text and the next one, "" after a text of none."""
+    return "" if not text or text.endswith(_NO_SPACE_AFTER) else " "
 
 
 def split_sentences(

@@ -1,333 +1,417 @@
-"""Text around search: what steps make of a line before search, and undo in its translations.
+"""Steps around search: what they make of a line before it, and take back in a translation.
 
-A line passes the steps once: its language tag, its final mark, its sentences, its names and its
-length. Each may change the text of the line's parts, split them, or add to what is required of
-their translations; `undo` takes back in a translation what a step added to a source.
+`steps_of` is the list: a line passes the steps in this order, and its translation is undone in the
+opposite one.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass
 
-from seq2seq.data.vocabulary.vocabulary import Ids
-from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, split_line
-from seq2seq.inference.loading import LoadedModel
-from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_texts
-from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, NO_PREFIX, Lexical, Prefix
-from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.translation import space_after
 from seq2seq.text.characters import is_blank, normalized
-from seq2seq.text.glossary import Term
+from seq2seq.text.glossary import Glossary
+from seq2seq.text.line import Line, Part
+from seq2seq.text.long_lines import Tokenizer, split_line
 from seq2seq.text.names.names import Masked, Names
-from seq2seq.text.sentences import MARKS
+from seq2seq.text.sentences import MARKS, has_letters, space_after
+from seq2seq.text.source_profile import SourceProfile
 
-_SENTENCES = "more sentences than in lines of the training text; cut at sentence ends"
-_CHARACTERS = "characters that the training text hardly has ({}); read as those that it has"
-_LACKING = "characters that the training text hardly has, translated as they are: "
-_CAPITAL = "begins in lower case, unlike the training text; read with a capital"
-_COPIED = "no letters, unlike the training text; copied"
-_LONG = "longer than data.max_length; translated in parts"
-_LEFT_OUT = "text without spaces that exceeds the length limit; only its start was translated"
-_MANY_TERMS = (
-    f"glossary terms of more than {MAX_TOKENS} tokens in a line; only the first ones were required"
-)
-_BLANK_CONSTRAINED = "blank lines stay blank, without their constraints"
-_NO_MARK = "no final punctuation mark, unlike the training text; translated as if there were one"
+IsForbidden = Callable[[str], bool]
 
 
-@dataclass
-class Part:
-    """A line, or a part of a long one, that is searched on its own."""
+class Step:
+    """One change of a line, which `undo` takes back in the translation of a part."""
 
-    masked: Masked  # the text with placeholders, and its names
-    lacks_mark: bool = False  # its final mark was added, and is removed from its translation
-    head: str = ""  # set aside before and after the text
-    tail: str = ""
-    ids: Ids = field(default_factory=list)
-    words: list[str] = field(default_factory=list)  # if its vocabulary is of words
-    prefix: Prefix = NO_PREFIX  # unless the part is not the first
-    lexical: Lexical = NO_LEXICAL  # phrases and terms that its translation contains
-    phrases: Lexical = NO_LEXICAL  # without the terms
-    marks: tuple[int, ...] = ()  # tokens of final marks, which wait for what is required
-    terms: Sequence[Term] = ()  # from the glossary, in the text
-    return_attention: bool = True  # False for very long lines
-    left_out_rules: Sequence[str] = ()  # of search, which together left no translation
+    notes: tuple[str, ...] = ()  # that it may give
+
+    def apply(self, line: Line) -> None:
+        """Change the line, and say so in its notes."""
+        raise NotImplementedError
+
+    def undo(self, part: Part, text: str) -> str:  # noqa: ARG002
+        """Return the translation of a part without the change."""
+        return text
 
 
-@dataclass
-class SourceLine:
-    """A line with all that its steps made of it; it has no parts if it is blank."""
+@dataclass(frozen=True)
+class Context:
+    """What steps know of a model and of a call."""
 
-    text: str
-    prefix: str = ""  # with which its translation begins
-    phrases: Sequence[str] = ()  # that its translation contains
-    tag: str | None = None  # the tags of languages that it begins with
-    parts: list[Part] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    left_out: bool = False  # some of its text is not translated
-    is_copied: bool = False  # it is its own translation
-
-    def cut(self, texts: Iterable[Sequence[Masked]]) -> None:
-        """Split each part into texts; the last of them has its final mark."""
-        parts = self.parts
-        self.parts = []
-        for part, masked in zip(parts, texts, strict=True):
-            middle = replace(part, lacks_mark=False, head="", tail="")
-            split = [replace(middle, masked=text) for text in masked]
-            if split:
-                split[0].head = part.head
-                split[-1].lacks_mark, split[-1].tail = part.lacks_mark, part.tail
-            self.parts += split
+    profile: SourceProfile  # of the training text
+    tokenizer: Tokenizer
+    symbols: Sequence[str] = ()  # of the vocabulary
+    max_length: int = 1 << 30  # tokens of a part
+    names: Names | None = None
+    glossary: Glossary | None = None
+    writes_names: bool = True  # a name whose spelling is not certain, as written, too
+    is_forbidden: IsForbidden = lambda _: False
 
 
-class LineSteps:
-    """The steps from lines to parts with ids, and from the text of a part to that of its line."""
+def steps_of(context: Context) -> list[Step]:
+    """Return the steps of a line, in order."""
+    profile = context.profile
+    steps: list[Step] = [
+        LeaveBlank(),
+        NoteHabits(profile),
+        SetTagAside(profile, context.symbols),
+        CopyLine(profile),
+        CutSentences(profile),
+        SetAffixesAside(profile, context.symbols),
+        WriteUsualCharacters(profile),
+        Capitalise(profile),
+    ]
+    if context.names is not None:
+        steps.append(MaskNames(context.names, context))
+    return [
+        *steps,
+        CutLong(profile, context.tokenizer, context.max_length),
+        CopyParts(profile),
+        NoteUnknownCharacters(profile),
+        AddFinalMark(profile),
+        RequirePhrases(profile, context.glossary),
+    ]
 
-    def __init__(
-        self, loaded: LoadedModel, requirements: Requirements, settings: SearchSettings
-    ) -> None:
-        self._src, _, self._names = loaded.vocabularies
-        self._max_length, self._source = loaded.max_length, loaded.source
-        self.requirements, self.settings = requirements, settings
-        self._prefix = cache(requirements.prefix)
 
-    def prepare(
-        self,
-        lines: Sequence[str],
-        prefixes: Iterable[str] | None,
-        constraints: Iterable[Sequence[str]] | None,
-        return_attention: bool = True,
-    ) -> list[SourceLine]:
-        """Return the lines with their parts; arguments are those of `Translator.stream`."""
-        required = prefix_texts(len(lines), prefixes), phrase_lists(len(lines), constraints)
-        prepared = [
-            SourceLine(*texts, parts=[Part(Masked(texts[0], {}))])
-            for texts in zip(lines, *required, strict=True)
-        ]
-        for line in prepared:
-            line.notes += self._source.notes(line.text)
-            self._change(line)
-        self._encode(prepared)
-        for number, line in enumerate(prepared, start=1):
-            if line.is_copied:
-                continue
-            if is_blank(line.text) or not any(part.ids for part in line.parts):
-                line.notes = [_BLANK_CONSTRAINED] if line.phrases else []
-                line.parts = []
-            self._shorten(line)
-            self._require(number, line, return_attention)
-        return prepared
+def apply(steps: Iterable[Step], line: Line) -> None:
+    """Let a line pass the steps, until no part of it is left to translate."""
+    for step in steps:
+        if not line.parts:
+            return
+        step.apply(line)
+
+
+def undo(steps: Sequence[Step], part: Part, text: str) -> str:
+    """Return the translation of a part as it belongs into the translation of its line."""
+    for step in reversed(steps):
+        text = step.undo(part, text)
+    return text
+
+
+def blank(line: Line) -> None:
+    """Let a line be blank, as its translation is."""
+    line.parts = []
+    line.notes = list(LeaveBlank.notes) if line.phrases else []
+
+
+class LeaveBlank(Step):
+    """A blank line stays blank."""
+
+    notes = ("blank lines stay blank, without their constraints",)
+
+    def apply(self, line: Line) -> None:
+        if is_blank(line.text):
+            blank(line)
+
+
+class NoteHabits(Step):
+    """A line in capitals, another script or the target language is noted, unlike the text."""
+
+    def __init__(self, profile: SourceProfile) -> None:
+        self._profile = profile
+
+    def apply(self, line: Line) -> None:
+        line.notes += self._profile.notes(line.text)
+
+
+class SetTagAside(Step):
+    """The tags that begin a line begin each of its parts."""
+
+    def __init__(self, profile: SourceProfile, symbols: Sequence[str]) -> None:
+        self._profile = profile
+        self._symbols = symbols
+
+    def apply(self, line: Line) -> None:
+        tag = self._profile.tag_of(line.text, self._symbols)
+        if tag is None:
+            return
+        for part in line.parts:
+            part.tag = tag
+            text = part.masked.text.removeprefix(tag)
+            part.masked = part.masked._replace(text=text.removeprefix(" "))
+
+
+class CopyLine(Step):
+    """A line without letters is its own translation, if the training text hardly has any."""
+
+    notes = ("no letters, unlike the training text; copied",)
+
+    def __init__(self, profile: SourceProfile) -> None:
+        self._profile = profile
+
+    def apply(self, line: Line) -> None:
+        (part,) = line.parts
+        if line.is_constrained or not self._profile.copies(part.masked.text):
+            return
+        line.parts = []
+        line.is_copied = True
+        line.notes += self.notes
+
+
+class CutSentences(Step):
+    """A line of more sentences than is usual is cut at their ends, unless something is required."""
+
+    notes = ("more sentences than in lines of the training text; cut at sentence ends",)
+
+    def __init__(self, profile: SourceProfile) -> None:
+        self._profile = profile
+
+    def apply(self, line: Line) -> None:
+        if not is_blank(line.prefix) or line.phrases:
+            return
+        (part,) = line.parts
+        sentences = self._profile.parts(part.masked.text)
+        line.cut([[part.masked._replace(text=text) for text in sentences]])
+        if sum(self._profile.tails or has_letters(text) for text in sentences) > 1:
+            line.notes += self.notes
+
+
+class SetAffixesAside(Step):
+    """Labels and symbols around a sentence are set aside, but nothing before a prefix."""
+
+    def __init__(self, profile: SourceProfile, symbols: Sequence[str]) -> None:
+        self._profile = profile
+        self._symbols = symbols
+
+    def apply(self, line: Line) -> None:
+        for place, part in enumerate(line.parts):
+            head, body, tail = self._profile.affixes(part.masked.text)
+            begins_prefix = bool(line.prefix) and place == 0
+            if begins_prefix or any(symbol in head for symbol in self._symbols):
+                body = head + body
+                head = ""
+            part.masked = part.masked._replace(text=body)
+            part.head += head
+            part.tail = tail + part.tail
 
     def undo(self, part: Part, text: str) -> str:
-        """Return the translation of a part as it belongs into the translation of its line."""
-        if part.lacks_mark:
-            text = self._source.without_final_mark(text)
-        if self._names is not None:
-            text = self._names.restore(text, part.masked)
+        """Write them around the translation."""
         return f"{part.head}{text}{part.tail}".strip()
 
-    def encoded(self, part: Part, masked: Masked) -> Part:
-        """Return a part with its names masked in another way."""
-        (ids,) = self._src.encode([masked.text])
-        return replace(part, masked=masked, ids=ids)
 
-    def _change(self, line: SourceLine) -> None:
-        """Change a line by all steps before its length, and say so in its notes."""
-        self._add_tag(line)
-        self._copy(line)
-        if line.is_copied:
+class WriteUsualCharacters(Step):
+    """White space and characters of other forms are read as the training text writes them."""
+
+    notes = ("characters that the training text hardly has ({}); read as those that it has",)
+
+    def __init__(self, profile: SourceProfile) -> None:
+        self._profile = profile
+
+    def apply(self, line: Line) -> None:
+        replaced = set[str]()
+        for part in line.parts:
+            text = self._profile.ordinary(part.masked.text)
+            if text != part.masked.text:
+                replaced |= set(part.masked.text) - set(text)
+                part.masked = part.masked._replace(text=text)
+        if replaced:
+            codes = [f"U+{ord(character):04X}" for character in sorted(replaced)[:3]]
+            line.notes.append(self.notes[0].format(", ".join(codes)))
+
+
+class Capitalise(Step):
+    """A sentence begins in a capital, where nearly all lines of the training text do."""
+
+    notes = ("begins in lower case, unlike the training text; read with a capital",)
+
+    def __init__(self, profile: SourceProfile) -> None:
+        self._profile = profile
+
+    def apply(self, line: Line) -> None:
+        is_changed = False
+        for part in line.parts:
+            text = self._profile.with_capital(part.masked.text)
+            is_changed = is_changed or text != part.masked.text
+            part.masked = part.masked._replace(text=text)
+        if is_changed:
+            line.notes += self.notes
+
+
+class MaskNames(Step):
+    """Placeholders replace names, which the glossary or the model of names spells.
+
+    Names stay words where the glossary has a phrase with them, or their spelling is forbidden.
+    """
+
+    def __init__(self, names: Names, context: Context) -> None:
+        self._names = names
+        self._context = context
+
+    def apply(self, line: Line) -> None:
+        texts = list[list[Masked]]()
+        for part in line.parts:
+            masked = self._names.mask(normalized(part.text))
+            texts.append([self._spelled(_without_tag(text, part.tag)) for text in masked])
+        line.prefix = self._names.mask_target(normalized(line.prefix), texts[0][0].names)
+        line.cut(texts)
+        for part in line.parts:
+            part.masked = without_forbidden(
+                part.masked, self._names, line.prefix, self._context.is_forbidden
+            )
+
+    def undo(self, part: Part, text: str) -> str:
+        """Write the spellings of names in the place of their placeholders."""
+        return self._names.restore(text, part.masked)
+
+    def _spelled(self, masked: Masked) -> Masked:
+        """Spell names as the glossary does; mask none where it has a phrase with a name."""
+        glossary = self._context.glossary
+        given = {} if self._context.writes_names else self._names.spellings(masked)
+        if glossary is None or not masked.names:
+            return masked._replace(given=given)
+        targets = {name: glossary.targets(name) for name in masked.names.values()}
+        count = sum(map(len, targets.values())) + len(glossary.targets(masked.text))
+        if len(glossary.targets(masked.written)) != count:
+            return Masked(masked.written, {})
+        spelled = {
+            mark: self._names.spelling(name, glossary.targets)
+            for mark, name in masked.names.items()
+            if targets[name]
+        }
+        return masked._replace(given={**given, **spelled})
+
+
+def _without_tag(masked: Masked, tag: str) -> Masked:
+    if not tag:
+        return masked
+    return masked._replace(text=masked.text.removeprefix(tag).removeprefix(" "))
+
+
+def without_forbidden(
+    masked: Masked, names: Names, exempt: Container[str], is_forbidden: IsForbidden
+) -> Masked:
+    """Mask no name whose spelling is forbidden, but for those with exempt placeholders."""
+    words = {
+        mark: name
+        for mark, name in masked.names.items()
+        if mark not in exempt and is_forbidden(names.restore(mark, masked))
+    }
+    if not words:
+        return masked
+    remaining = {mark: name for mark, name in masked.names.items() if mark not in words}
+    return Masked(Masked(masked.text, words).written, remaining, masked.given)
+
+
+class CutLong(Step):
+    """A part of more tokens than data.max_length is cut; the end of endless words is left out."""
+
+    notes = (
+        "longer than data.max_length; translated in parts",
+        "text without spaces that exceeds the length limit; only its start was translated",
+    )
+
+    def __init__(self, profile: SourceProfile, tokenizer: Tokenizer, max_length: int) -> None:
+        self._profile = profile
+        self._tokenizer = tokenizer
+        self._max_length = max_length
+
+    def apply(self, line: Line) -> None:
+        if all(self._fits(part) for part in line.parts):
             return
-        self._set_affixes_aside(line)
-        self._write_usual_characters(line)
-        self._add_final_marks(line)
-        self._cut_sentences(line)
-        self._set_affixes_aside(line)
-        self._copy_parts(line)
-        self._capitalise(line)
-        if self._names is not None:
-            self._mask_names(line, self._names)
-        self._complete(line)
+        mark = self._length("".join(self._profile.final_marks[:1]))
+        texts = list[list[Masked]]()
+        for part in line.parts:
+            room = max(1, self._max_length - len(part.tag.split()) - mark)
+            pieces, is_left_out = split_line(part.masked.text, self._tokenizer, room)
+            line.is_left_out = line.is_left_out or is_left_out
+            texts.append([part.masked._replace(text=piece) for piece in pieces])
+        line.cut(texts)
+        line.notes += self.notes if line.is_left_out else self.notes[:1]
 
-    def _complete(self, line: SourceLine) -> None:
-        self._add_tag(line)
-        self._add_final_marks(line)
+    def _fits(self, part: Part) -> bool:
+        """Return whether a part has no more tokens, with the final mark that it will have."""
+        return self._length(self._profile.with_final_mark(part.text, part.tag)) <= self._max_length
 
-    def _add_tag(self, line: SourceLine) -> None:
-        """Let the tags that begin a line begin each of its parts."""
-        line.tag = tag = line.tag or self._source.tag_of(line.text, self._src.symbols)
-        for part in line.parts if tag else ():
-            if not f"{part.masked.text} ".startswith(f"{tag} "):
-                part.masked = part.masked._replace(text=f"{tag} {part.masked.text}")
+    def _length(self, text: str) -> int:
+        (ids,) = self._tokenizer.encode([text])
+        return len(ids)
 
-    def _copy(self, line: SourceLine) -> None:
-        """Copy a line without letters, if the training text hardly has any."""
-        text = line.text.removeprefix(line.tag or "")
-        if is_blank(line.text) or line.prefix or line.phrases or not self._source.copies(text):
-            return
-        line.parts, line.is_copied = [], True
-        line.notes.append(_COPIED)
 
-    def _copy_parts(self, line: SourceLine) -> None:
-        """Copy parts without letters, as such lines are: set them aside with the part before.
+class CopyParts(Step):
+    """Parts without letters are copied with the part before, the first ones with the part after."""
 
-        Those before the first part with letters are set aside with it.
-        """
-        if line.prefix or line.phrases:
+    def __init__(self, profile: SourceProfile) -> None:
+        self._profile = profile
+
+    def apply(self, line: Line) -> None:
+        if line.is_constrained:
             return
         parts = list[Part]()
         head = ""
         for part in line.parts:
-            text = part.masked.text.removeprefix(line.tag or "")
-            if part.lacks_mark:
-                text = self._source.without_final_mark(text)
-            written = f"{part.head}{text.strip()}{part.tail}"
-            if not self._source.copies(text):
-                part.head, head = f"{head}{part.head}", ""
+            text = part.masked.text.strip()
+            written = f"{part.head}{text}{part.tail}"
+            if not self._is_copied(text, parts):
+                part.head = f"{head}{part.head}"
+                head = ""
                 parts.append(part)
             elif parts:
-                parts[-1].tail += space_after(parts[-1].masked.text + parts[-1].tail) + written
+                last = parts[-1]
+                last.tail += space_after(last.masked.text + last.tail) + written
             else:
                 head += written + space_after(written)
         line.parts = parts or line.parts
 
-    def _set_affixes_aside(self, line: SourceLine) -> None:
-        """Set aside labels and symbols around a sentence, but no prefix and symbol of its own."""
-        tag = f"{line.tag} " if line.tag else ""
-        for place, part in enumerate(line.parts):
-            text = part.masked.text
-            head, body, tail = self._source.affixes(text.removeprefix(tag))
-            if (line.prefix and place == 0) or any(symbol in head for symbol in self._src.symbols):
-                head, body = "", head + body
-            start = tag if text.startswith(tag) else ""
-            part.masked = part.masked._replace(text=start + body)
-            part.head, part.tail = part.head + head, tail + part.tail
+    def _is_copied(self, text: str, earlier: Sequence[Part]) -> bool:
+        is_tail = bool(earlier) and not self._profile.tails and not has_letters(text)
+        return is_tail or self._profile.copies(text)
 
-    def _write_usual_characters(self, line: SourceLine) -> None:
-        """Write white space and characters of other forms as the training text does."""
+
+class NoteUnknownCharacters(Step):
+    """Characters that the training text hardly has are noted."""
+
+    notes = ("characters that the training text hardly has, translated as they are: ",)
+
+    def __init__(self, profile: SourceProfile) -> None:
+        self._profile = profile
+
+    def apply(self, line: Line) -> None:
+        unknown = set[str]()
         for part in line.parts:
-            text = self._source.ordinary(part.masked.text)
-            if text != part.masked.text:
-                odd = sorted(set(part.masked.text) - set(text))[:3]
-                names = ", ".join(f"U+{ord(character):04X}" for character in odd)
-                line.notes.append(_CHARACTERS.format(names))
-                part.masked = part.masked._replace(text=text)
+            unknown.update(self._profile.lacking(part.masked.written))
+        if unknown:
+            line.notes.append(self.notes[0] + "".join(sorted(unknown)))
 
-    def _add_final_marks(self, line: SourceLine) -> None:
-        """Add the usual final mark, removed again unless a prefix ends in one."""
+
+class AddFinalMark(Step):
+    """A sentence without a final mark gets the usual one, if those of the training text have it."""
+
+    notes = (
+        "no final punctuation mark, unlike the training text; translated as if there were one",
+    )
+
+    def __init__(self, profile: SourceProfile) -> None:
+        self._profile = profile
+
+    def apply(self, line: Line) -> None:
         for place, part in enumerate(line.parts):
-            text = self._source.with_final_mark(part.masked.text, line.tag)
+            text = self._profile.with_final_mark(part.masked.text)
             if text == part.masked.text:
                 continue
-            is_alone = len(line.parts) == 1 and not line.left_out
-            if is_alone and not part.tail.startswith(tuple(MARKS)):
-                line.notes.append(_NO_MARK)
-            part.lacks_mark = place > 0 or not self._source.ends_in_mark(line.prefix)
             part.masked = part.masked._replace(text=text)
+            part.has_added_mark = place > 0 or not self._profile.ends_in_mark(line.prefix)
+            if part is line.parts[-1] and self._lacks_mark(line):
+                line.notes += self.notes
 
-    def _cut_sentences(self, line: SourceLine) -> None:
-        """Cut a line of more sentences than is usual at their ends, unless more is required."""
-        if is_blank(line.prefix) and not line.phrases:
-            line.cut(
-                [part.masked._replace(text=text) for text in self._source.parts(part.masked.text)]
-                for part in line.parts
-            )
-        if len(line.parts) > 1:
-            line.notes.append(_SENTENCES)
+    def _lacks_mark(self, line: Line) -> bool:
+        """Return whether it is the line that lacks the mark, and not what was cut of it."""
+        return not line.is_left_out and not line.parts[-1].tail.startswith(tuple(MARKS))
 
-    def _capitalise(self, line: SourceLine) -> None:
-        """Begin sentences in a capital, as the training text does; note characters it lacks."""
-        lacking = set[str]()
+    def undo(self, part: Part, text: str) -> str:
+        """Remove the mark that translates it, unless a prefix or a phrase ends in one."""
+        return self._profile.without_final_mark(text) if part.has_added_mark else text
+
+
+class RequirePhrases(Step):
+    """The first part has the phrases of the line; each has the terms of the glossary in it."""
+
+    def __init__(self, profile: SourceProfile, glossary: Glossary | None) -> None:
+        self._profile = profile
+        self._glossary = glossary
+
+    def apply(self, line: Line) -> None:
+        line.parts[0].phrases = line.phrases
         for part in line.parts:
-            text = part.masked.text
-            body = text.removeprefix(line.tag or "")
-            capital = self._source.with_capital(body)
-            if capital != body:
-                part.masked = part.masked._replace(text=text.removesuffix(body) + capital)
-                line.notes += [] if _CAPITAL in line.notes else [_CAPITAL]
-            lacking.update(self._source.lacking(body))
-        if lacking:
-            line.notes.append(_LACKING + "".join(sorted(lacking)))
-
-    def _mask_names(self, line: SourceLine, names: Names) -> None:
-        """Replace names by placeholders, spelled by the glossary or the model of names.
-
-        Names stay words where the glossary has a phrase with them, or their spelling is forbidden.
-        """
-        masked = [
-            [self._as_required(text, names) for text in names.mask(normalized(part.masked.text))]
-            for part in line.parts
-        ]
-        line.prefix = names.mask_target(normalized(line.prefix), masked[0][0].names)
-        line.cut(masked)
-        for part in line.parts:
-            part.masked = self.requirements.allowed(part.masked, line.prefix)
-
-    def _as_required(self, masked: Masked, names: Names) -> Masked:
-        """Spell names as the glossary does; mask none where it has a phrase with a name."""
-        given = {} if self.settings.written_names else names.spellings(masked)
-        glossary = self.settings.glossary
-        if glossary is None or not masked.names:
-            return masked._replace(given=given)
-        terms = {name: glossary.targets(name) for name in masked.names.values()}
-        within = sum(map(len, terms.values())) + len(glossary.targets(masked.text))
-        if len(glossary.targets(masked.written)) != within:
-            return Masked(masked.written, {})
-        spelled = {
-            mark: names.spelling(name, glossary.targets)
-            for mark, name in masked.names.items()
-            if terms[name]
-        }
-        return masked._replace(given={**given, **spelled})
-
-    def _encode(self, lines: Sequence[SourceLine]) -> None:
-        parts = [part for line in lines for part in line.parts]
-        encoded = self._src.encode([part.masked.text for part in parts])
-        for part, ids in zip(parts, encoded, strict=True):
-            part.ids = ids
-
-    def _shorten(self, line: SourceLine) -> None:
-        """Split parts that have too many tokens; the end of endless words is omitted."""
-        if all(len(part.ids) <= self._max_length for part in line.parts):
-            return
-        (mark,) = self._src.encode(["".join(self._source.final_marks[:1])])
-        room = max(1, self._max_length - len((line.tag or "").split()) - len(mark))
-        texts = list[list[Masked]]()
-        for part in line.parts:
-            split, omitted = split_line(part.masked.text, self._src, room)
-            line.left_out = line.left_out or omitted
-            texts.append([part.masked._replace(text=text) for text in split])
-        line.cut(texts)
-        self._copy_parts(line)
-        self._complete(line)
-        self._encode([line])
-        line.notes += [_LONG, _LEFT_OUT] if line.left_out else [_LONG]
-
-    def _require(self, number: int, line: SourceLine, return_attention: bool) -> None:
-        """Set what is required of the parts of line `number`, and the words of their sources."""
-        tokens = sum(len(part.ids) for part in line.parts)
-        return_attention = return_attention and tokens <= MAX_ATTENTION_TOKENS
-        for place, part in enumerate(line.parts):
-            self._require_phrases(part, line, [] if place else line.phrases, number)
-            part.words = [] if self._src.has_byte_fallback else self._src.words(part.masked.text)
-            part.prefix = NO_PREFIX if place else self._prefix(line.prefix)
-            part.marks = self.requirements.waiting_marks(part.masked.text)
-            part.return_attention = return_attention
-
-    def _require_phrases(
-        self, part: Part, line: SourceLine, phrases: Sequence[str], number: int
-    ) -> None:
-        """Require phrases of the translation of a part, and the terms of the glossary."""
-        glossary = self.settings.glossary
-        occurrences = [] if glossary is None else glossary.occurrences(part.masked.text)
-        terms = [term.target for term in occurrences]
-        if not phrases and not terms:
-            return
-        place = f"constraints of line {number}"
-        lexical = part.lexical = self.requirements.lexical(phrases, part.masked, place, terms)
-        is_complete = sum(phrase.times for phrase in lexical.phrases) == len(phrases) + len(terms)
-        if terms and not is_complete:
-            line.notes.append(_MANY_TERMS)
-        part.phrases = self.requirements.lexical(phrases, part.masked, place) if terms else lexical
-        part.terms = occurrences if is_complete else ()
-        if any(map(self._source.ends_in_mark, (*phrases, *terms))):
-            part.lacks_mark = False
+            if self._glossary is not None:
+                part.terms = self._glossary.occurrences(part.text)
+            required = (*part.phrases, *(term.target for term in part.terms))
+            if any(map(self._profile.ends_in_mark, required)):
+                part.has_added_mark = False

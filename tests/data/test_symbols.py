@@ -13,8 +13,8 @@ from seq2seq.config.schema import ParallelFiles, VocabularyConfig
 from seq2seq.data.training_data import training_data
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabulary, checksums_of
-from seq2seq.inference.lines import split_line
 from seq2seq.text.copied_words import NameInventor
+from seq2seq.text.long_lines import split_line
 from seq2seq.text.names.names import Names, learn_names
 from seq2seq.text.source_profile import MIN_LINES, NO_PROFILE, describe_source, leading_tags
 

@@ -12,14 +12,15 @@ from test_search import CPU, Oracle
 from seq2seq.data.vocabulary.vocabulary import UNK_ID
 from seq2seq.engines.engine import Engine, Sampling
 from seq2seq.inference import part_search
-from seq2seq.inference.giving_way import weaker_searches
+from seq2seq.inference.giving_way import weaker
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import Prefix, PrefixState, lexical_of
+from seq2seq.inference.searched import Search
 from seq2seq.inference.settings import SearchSettings
-from seq2seq.inference.text_steps import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError
 from seq2seq.text.glossary import Glossary, Term
+from seq2seq.text.line import Part
 from seq2seq.text.names.names import Masked
 
 RUN = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
@@ -70,24 +71,27 @@ NOTE = "no translation obeys all rules of its search; left out: "
 
 def test_one_rule_after_the_other_gives_way() -> None:
     phrase, term = lexical_of([([8], True)]), lexical_of([([8], True), ([9], True)])
-    part = Part(Masked("text", {}), lexical=term, phrases=phrase, terms=[Term(0, 4, "term")])
+    part = Part(Masked("text", {}), terms=[Term(0, 4, "term")])
     options = SearchOptions(2, no_repeat_ngram=3, min_length=2, kept_ids=KEPT)
-    searches = dict(weaker_searches(part, options))
-    assert list(searches) == [
+    search = Search(part, Request([7], 9, lexical=term), options, phrase)
+    names, searches = list[str](), list[Search]()
+    while (step := weaker(search)) is not None:
+        name, search = step
+        names.append(name)
+        searches.append(search)
+    assert names == [
         "decoding.no_repeat_ngram",
         "decoding.min_length",
         "the glossary",
         "required phrases",
         "names",
     ]
-    parts = [weaker for weaker, _ in searches.values()]
-    weaker_options = [options for _, options in searches.values()]
-    assert [options.no_repeat_ngram for options in weaker_options] == [0, 0, 0, 0, 0]
-    assert [options.min_length for options in weaker_options] == [2, 0, 0, 0, 0]
-    assert [len(part.terms) for part in parts] == [1, 1, 0, 0, 0]
-    assert [part.lexical.total for part in parts] == [2, 2, 1, 0, 0]
-    assert [len(options.kept_ids) for options in weaker_options] == [2, 2, 2, 2, 0]
-    assert list(weaker_searches(Part(Masked("text", {})), SearchOptions(2))) == []
+    assert [search.options.no_repeat_ngram for search in searches] == [0, 0, 0, 0, 0]
+    assert [search.options.min_length for search in searches] == [2, 0, 0, 0, 0]
+    assert [search.requires_terms for search in searches] == [True, True, False, False, False]
+    assert [search.request.lexical.total for search in searches] == [2, 2, 1, 0, 0]
+    assert [len(search.options.kept_ids) for search in searches] == [2, 2, 2, 2, 0]
+    assert weaker(Search(part, Request([7], 9), SearchOptions(2))) is None
 
 
 @pytest.mark.parametrize(

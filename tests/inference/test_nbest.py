@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from test_search import CPU, MAKERS, SOURCES, Oracle, ask, random_sources
 from tiers import one_quick
 
 from seq2seq.__main__ import main
-from seq2seq.inference import nbest as nbest_module
-from seq2seq.inference.nbest import Candidate, fill, merged
-from seq2seq.inference.search.interface import Hypothesis, SearchOptions
+from seq2seq.inference import passes
+from seq2seq.inference.nbest import Candidate, extend, merged
+from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 
@@ -36,40 +37,33 @@ def test_the_best_hypothesis_of_each_text_is_kept() -> None:
     ]
 
 
-def test_a_wider_beam_fills_the_list_below_its_first_entry() -> None:
-    lists = [
-        [candidate("a", -2.0), candidate("b", -3.0)],
-        [candidate("a", -1.0), candidate("b", -2.0), candidate("c", -3.0)],
-    ]
-    requested = []
-
-    def search(numbers: list[int], size: int) -> list[list[Candidate]]:
-        requested.append((numbers, size))
-        better, other = candidate("z", -1.0), candidate("b", -2.5)
-        return [[better, candidate("a", -2.0), other, candidate("c", -2.75)]]
-
-    fill(lists, 3, 2, search)
-    assert requested == [([0], 4)]
-    assert [(each.text, each.hypothesis.score) for each in lists[0]] == [
+def test_a_wider_beam_extends_the_list_below_its_first_entry() -> None:
+    candidates = [candidate("a", -2.0), candidate("b", -3.0)]
+    better, other = candidate("z", -1.0), candidate("b", -2.5)
+    extend(candidates, [better, candidate("a", -2.0), other, candidate("c", -2.75)])
+    assert [(entry.text, entry.hypothesis.score) for entry in candidates] == [
         ("a", -2.0),
         ("b", -2.5),
         ("c", -2.75),
     ]
-    assert len(lists[1]) == 3
 
 
 @pytest.mark.parametrize(("beam_size", "sizes"), [(5, [10, 20, 40]), (200, [400]), (300, [])])
-def test_widening_is_bounded(beam_size: int, sizes: list[int]) -> None:
-    requested = []
+def test_widening_is_bounded(
+    tiny_runs: dict[str, Path], beam_size: int, sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that finds a single text is repeated with wider beams."""
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    searched = []
 
-    def search(numbers: list[int], size: int) -> list[list[Candidate]]:
-        requested.append(size)
-        return [[candidate("a", -1.0)] for _ in numbers]
+    def search(_: Any, requests: Sequence[Request], options: SearchOptions, *__: Any) -> Any:
+        searched.append(options.size)
+        return [[Hypothesis([5, 3], -1.0, None, (-0.5, -0.5))] for _ in requests]
 
-    lists = [[candidate("a", -1.0)]]
-    fill(lists, 2, beam_size, search)
-    assert requested == sizes
-    assert [each.text for each in lists[0]] == ["a"]
+    monkeypatch.setattr("seq2seq.inference.part_search.search", search)
+    found = translator.translate("ba", beam_size, n_best=2)
+    assert searched == [beam_size, *sizes]
+    assert len({entry.text for entry in found.n_best}) == 1
 
 
 def test_five_entries_are_five_different_texts(
@@ -78,7 +72,7 @@ def test_five_entries_are_five_different_texts(
     """Byte fallback gives these models many segmentations of one text."""
     translator = Translator.load(tiny_run, device="cpu")
     found = translator.translate(LINES, beam_size=5, n_best=5)
-    monkeypatch.setattr(nbest_module, "MAX_WIDENING", 1)
+    monkeypatch.setattr(passes, "MAX_BEAM", 1)
     narrow = translator.translate(LINES, beam_size=5, n_best=5)
     assert any(len({each.text for each in one.n_best}) < 5 for one in narrow) or narrow == found
     for one, other in zip(found, narrow, strict=True):

@@ -1,6 +1,7 @@
 """Places of glossary terms in translations, by attention."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,12 +9,13 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 
+from seq2seq.data.vocabulary.vocabulary import Ids
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.terms import placed
-from seq2seq.inference.text_steps import Part
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary, Term
+from seq2seq.text.line import Part
 from seq2seq.text.names.names import Masked
 
 LINES, REFERENCES = toy_pairs(24, seed=8)
@@ -40,21 +42,20 @@ def attending(
     for row, word in enumerate(tgt_words):
         columns = [n for n, other in enumerate(src_words) if other == links.get(word)]
         weights[row, columns or [-1]] = 0.9 / max(1, len(columns))
-    return Part(Masked(source, {}), ids=src_ids), Hypothesis([*tgt_ids, 3], -1.0, weights)
+    return Part(Masked(source, {})), Hypothesis([*tgt_ids, 3], -1.0, weights)
 
 
 def with_terms(
-    translator: Translator, part: Part, hypothesis: Hypothesis, terms: list[Term]
-) -> Part | None:
-    part = replace(part, terms=terms)
-    return placed(part, hypothesis, translator.vocabularies)
+    translator: Translator, part: Part, hypothesis: Hypothesis, terms: Sequence[Term]
+) -> Ids | None:
+    (source,) = translator.vocabularies.src.encode([part.text])
+    return placed(replace(part, terms=terms), source, hypothesis, translator.vocabularies)
 
 
-def spelled(translator: Translator, part: Part | None) -> str:
-    assert part is not None
-    tokens = [int(state.tokens[0]) for state in part.prefix.states]
-    assert tokens[-1] == 3
-    return translator.vocabularies.tgt.decode(tokens)
+def spelled(translator: Translator, ids: Ids | None) -> str:
+    assert ids is not None
+    assert ids[-1] == 3
+    return translator.vocabularies.tgt.decode(ids)
 
 
 def test_a_term_replaces_the_words_that_attend_to_its_phrase(translator: Translator) -> None:
@@ -66,11 +67,7 @@ def test_a_term_replaces_the_words_that_attend_to_its_phrase(translator: Transla
         ("modu", "zu ruse kemo"),
     ):
         term = Glossary({phrase: "zu"}).occurrences(source)
-        found = placed(
-            part.__class__(part.masked, ids=part.ids, terms=term),
-            hypothesis,
-            translator.vocabularies,
-        )
+        found = with_terms(translator, part, hypothesis, term)
         assert spelled(translator, found) == expected
 
 
@@ -99,7 +96,8 @@ def test_faint_attention_is_enough_unless_another_word_has_more(translator: Tran
     terms = [Term(5, 7, "zu")]
     assert spelled(translator, with_terms(translator, part, faint, terms)) == "nelo zu kemo"
     weights = faint.attention_weights.copy()
-    first = words_of(translator.vocabularies.src.tokens(part.ids)).index(2)
+    (source_ids,) = translator.vocabularies.src.encode([source])
+    first = words_of(translator.vocabularies.src.tokens(source_ids)).index(2)
     rows = [n for n, word in enumerate(words_of(translator.vocabularies.tgt.tokens(faint.ids[:-1])))
             if word == 1]  # fmt: skip
     weights[rows, first] = 0.9
@@ -119,11 +117,9 @@ def test_a_term_without_a_place_is_noted(tiny_runs: dict[str, Path]) -> None:
 def test_a_term_without_a_place_is_required(translator: Translator) -> None:
     part, hypothesis = attending(translator, "buda ki", "nelo ruse", {0: 1, 1: 1})
     terms = [Term(0, 4, "zu")]
-    part = Part(part.masked, ids=part.ids, terms=terms)
-    assert placed(part, hypothesis, translator.vocabularies) is None
-    assert (
-        placed(part, hypothesis._replace(attention_weights=None), translator.vocabularies) is None
-    )
+    assert with_terms(translator, part, hypothesis, terms) is None
+    without_attention = hypothesis._replace(attention_weights=None)
+    assert with_terms(translator, part, without_attention, terms) is None
 
 
 @pytest.mark.parametrize("n_best", [1, 3])

@@ -28,7 +28,7 @@ from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, UNKNOWN, Vocabula
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import lines as source_lines
-from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, MAX_PARTS, split_line
+from seq2seq.inference.lines import MAX_ATTENTION_TOKENS
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.settings import SearchSettings
@@ -37,6 +37,7 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.builder import build_model
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runtime.errors import UserError
+from seq2seq.text.long_lines import MAX_PARTS, split_line
 from seq2seq.text.source_profile import SourceProfile
 
 LINES, _ = toy_pairs(24, seed=21)

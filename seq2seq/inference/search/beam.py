@@ -9,7 +9,7 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Array, Best, Engine, EngineStep, spread
 from seq2seq.inference.search import strategies
-from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions, Slots
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions, Sentence, Slots
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress
 from seq2seq.inference.search.rules import RuleStates
 from seq2seq.inference.search.strategies import Selection, Strategy, Trail
@@ -46,7 +46,7 @@ class Beam(Strategy):
         self._pool = Pool(self._scores.copy(), zeros, zeros.copy(), log_probs)
         self._coverage: Array | None = None  # [N, S], summed attention of partial hypotheses
 
-    def begin(self, slots: Array, sentences: Sequence[Request]) -> None:  # noqa: ARG002
+    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:  # noqa: ARG002
         groups = spread(slots, self.options.groups)
         self._scores[groups], self._pool.scores[groups] = -np.inf, -np.inf
         self._scores[groups, 0] = 0

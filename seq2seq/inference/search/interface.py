@@ -8,7 +8,7 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Array, Sampling
 from seq2seq.inference.search.forbidden import Forbidden
-from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix
+from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix, path
 from seq2seq.runtime.errors import RunError
 
 
@@ -67,24 +67,56 @@ class Request(NamedTuple):
     prefix: Prefix = NO_PREFIX
     lexical: Lexical = NO_LEXICAL
     marks: tuple[int, ...] = ()  # tokens that wait for all that the translation contains
+    fixed: Ids | None = None  # the translation, end-of-sentence included: scored, not searched
+
+    @property
+    def squared_length(self) -> int:
+        """Return a measure of the memory for attention weights."""
+        source = len(self.source) + 1
+        return source * (source + len(self.prefix.states))
+
+
+class Sentence(NamedTuple):
+    """A request in search, and what its translation may have by the options of this search."""
+
+    request: Request
+    limit: int  # tokens at most, end-of-sentence included
+    prefix: Prefix  # the whole translation, if that is fixed
     placeholders: tuple[int, ...] = ()  # source tokens that the translation contains once
     seed: str = ""  # for sampling
 
+    @property
+    def source(self) -> Ids:
+        """Return the source tokens, without end-of-sentence."""
+        return self.request.source
 
-def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> Request:
+    @property
+    def lexical(self) -> Lexical:
+        """Return the phrases that the translation contains."""
+        return self.request.lexical
+
+    @property
+    def marks(self) -> tuple[int, ...]:
+        """Return the tokens that wait for all that the translation contains."""
+        return self.request.marks
+
+
+def make_sentence(request: Request, options: SearchOptions, sample: int = 0) -> Sentence:
     """Return a request whose limit leaves room for what its translation must contain.
 
     The limit counts from the end of a prefix that leaves no room, and has end-of-sentence. What is
     drawn for a sentence depends on it alone, not on the others.
     """
-    forced, seed = len(request.prefix.states), ""
+    prefix = request.prefix if request.fixed is None else path(request.fixed)
+    forced = len(prefix.states)
     kept = tuple(dict.fromkeys(token for token in request.source if token in options.kept_ids))
     limit = max(request.limit, 1 + len(kept))
     limit = limit if forced + len(kept) < limit else limit + forced
     limit = max(limit, options.min_length, forced + request.lexical.total + len(kept))
+    seed = ""
     if options.sampling is not None:
         seed = f"{options.sampling.seed} {sample} {' '.join(map(str, request.source))}"
-    return request._replace(limit=limit + 1, placeholders=kept, seed=seed)
+    return Sentence(request, limit + 1, prefix, kept, seed)
 
 
 def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
@@ -96,7 +128,7 @@ def by_width(sources: Sequence[Ids]) -> dict[int, list[int]]:
     return groups
 
 
-def queues(sentences: Sequence[Request]) -> Iterator[tuple[int, list[int]]]:
+def queues(sentences: Sequence[Sentence]) -> Iterator[tuple[int, list[int]]]:
     """Yield padded lengths and the sentences searched together: those with phrases separately.
 
     They need beam search with any beam size, and the others must not depend on them.
@@ -119,7 +151,7 @@ class Slots:
         self.ends = np.zeros(count, np.int64)  # number of the step after the last, once it is done
         self.dead_ends = np.zeros(count, bool)  # rules left no next token to any hypothesis
 
-    def begin(self, slots: Array, entering: Sequence[tuple[int, Request]], step: int) -> None:
+    def begin(self, slots: Array, entering: Sequence[tuple[int, Sentence]], step: int) -> None:
         """Start sentences, given with their numbers, in slots."""
         self.sentences[slots] = [number for number, _ in entering]
         self.limits[slots] = [sentence.limit for _, sentence in entering]

@@ -159,6 +159,11 @@ class Prefix(NamedTuple):
 NO_PREFIX = Prefix([], [])
 
 
+def path(ids: Sequence[int]) -> Prefix:
+    """Return a prefix that leaves no choice: these tokens."""
+    return Prefix([_single(token, number) for number, token in enumerate(ids, start=1)], [])
+
+
 def check_prefixes(texts: Sequence[str]) -> None:
     """Raise UserError if a text is too long for a prefix."""
     for number, text in enumerate(texts, start=1):

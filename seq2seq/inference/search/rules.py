@@ -13,11 +13,11 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Ids
 from seq2seq.engines.engine import MAY_NOT_END, MUST_END, Array, EngineStep, Mask
 from seq2seq.inference.search.forbidden import Forbidden, State
-from seq2seq.inference.search.interface import Request, SearchOptions, Slots
+from seq2seq.inference.search.interface import SearchOptions, Sentence, Slots
 from seq2seq.inference.search.lexical import Lexical, PhraseProgress, Prefix
 
 Tokens = Sequence[int] | Array
-_Required = tuple[Request, PhraseProgress]
+_Required = tuple[Sentence, PhraseProgress]
 
 
 class NextTokens:
@@ -72,7 +72,7 @@ class Rule:
     The state is these tokens, unless a rule has another one.
     """
 
-    def start(self, sentence: Request) -> Any:  # noqa: ARG002
+    def start(self, sentence: Sentence) -> Any:  # noqa: ARG002
         """Return the state of the empty hypothesis, or None if the rule does not apply."""
         return ()
 
@@ -105,7 +105,7 @@ def rules_of(options: SearchOptions) -> list[Rule]:
 class KeepPrefix(Rule):
     """A hypothesis starts with the prefix of its sentence."""
 
-    def start(self, sentence: Request) -> tuple[Prefix, int] | None:
+    def start(self, sentence: Sentence) -> tuple[Prefix, int] | None:
         return (sentence.prefix, 0) if sentence.prefix.states else None
 
     def after(self, state: tuple[Prefix, int], token: int) -> tuple[Prefix, int]:
@@ -129,13 +129,13 @@ class KeepTokens(Rule):
     def __init__(self, ids: range) -> None:
         self.ids = ids
 
-    def start(self, sentence: Request) -> tuple[Ids, Request]:
+    def start(self, sentence: Sentence) -> tuple[Ids, Sentence]:
         return [*sentence.placeholders], sentence
 
-    def after(self, state: tuple[Ids, Request], token: int) -> tuple[Ids, Request]:
+    def after(self, state: tuple[Ids, Sentence], token: int) -> tuple[Ids, Sentence]:
         return [missing for missing in state[0] if missing != token], state[1]
 
-    def mask(self, state: tuple[Ids, Request], choice: NextTokens) -> None:
+    def mask(self, state: tuple[Ids, Sentence], choice: NextTokens) -> None:
         missing, sentence = state
         choice.forbid([token for token in self.ids if token not in missing])
         phrases = sentence.lexical.phrases
@@ -186,7 +186,7 @@ class ForbidWords(Rule):
     def __init__(self, forbidden: Forbidden) -> None:
         self.forbidden = forbidden
 
-    def start(self, sentence: Request) -> State:  # noqa: ARG002
+    def start(self, sentence: Sentence) -> State:  # noqa: ARG002
         return self.forbidden.start
 
     def after(self, state: State, token: int) -> State:
@@ -211,7 +211,7 @@ class RequirePhrases(Rule):
     def __init__(self, ngram: int = 0, kept_ids: range = range(0)) -> None:
         self.ngram, self.kept_ids = ngram, kept_ids
 
-    def start(self, sentence: Request) -> _Required | None:
+    def start(self, sentence: Sentence) -> _Required | None:
         lexical = sentence.lexical
         return (sentence, lexical.start()) if lexical.phrases else None
 
@@ -254,7 +254,7 @@ class RuleStates:
         self._states: dict[int, list[_States | None]] = {}  # [K] by slot; None: no hypothesis
         self.dead_ends = np.zeros(len(slots.limits), bool)  # at the last mask: no token remains
 
-    def begin(self, slot: int, sentence: Request) -> None:
+    def begin(self, slot: int, sentence: Sentence) -> None:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
         starts = [(rule, rule.start(sentence)) for rule in self.rules]
         if applied := [(rule, state) for rule, state in starts if state is not None]:

@@ -20,14 +20,14 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, Ids
 from seq2seq.engines.engine import Array, Engine, Rows, StepOptions, spread
 from seq2seq.inference.search import interface
 from seq2seq.inference.search.beam import Beam, DiverseBeam, PhraseBeam
-from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
+from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions, Sentence
 from seq2seq.inference.search.rules import RuleStates, rules_of
 from seq2seq.inference.search.strategies import Greedy, Sampled, Strategy, Trail, rows_of
 from seq2seq.runtime import cancellation, errors
 
 REFILL = 8  # slots are refilled once 1 / REFILL of them are empty
 
-Entry = tuple[int, Request]  # with its number
+Entry = tuple[int, Sentence]  # with its number
 Found = tuple[int, list[Hypothesis]]  # likewise
 
 
@@ -148,7 +148,7 @@ class _Batch:
     """
 
     def __init__(
-        self, engine: Engine, queue: _Queue, unfinished: dict[int, Request], options: SearchOptions
+        self, engine: Engine, queue: _Queue, unfinished: dict[int, Sentence], options: SearchOptions
     ) -> None:
         self.engine, self.queue, self.options = engine, queue, options
         self.unfinished, entering = unfinished, list(unfinished.items())
@@ -262,7 +262,7 @@ class _Batch:
         self.rules.keep(slots.tolist())
 
 
-def _strategy(sentence: Request, options: SearchOptions) -> type[Strategy]:
+def _strategy(sentence: Sentence, options: SearchOptions) -> type[Strategy]:
     """Return the strategy for a queue of sentences: all of them have phrases, or none."""
     if options.sampling is not None:
         return Sampled

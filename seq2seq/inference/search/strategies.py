@@ -10,7 +10,7 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import EOS_ID
 from seq2seq.engines.engine import Array, Best, Engine, EngineStep
-from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions, Slots
+from seq2seq.inference.search.interface import Hypothesis, SearchOptions, Sentence, Slots
 from seq2seq.inference.search.rules import RuleStates
 
 MIN_COVERAGE = 1e-4  # summed attention assumed for neglected source positions
@@ -120,7 +120,7 @@ class Strategy(ABC):
     def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
         self.engine, self.options, self.slots, self.trail = engine, options, slots, trail
 
-    def begin(self, slots: Array, sentences: Sequence[Request]) -> None:  # noqa: B027
+    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:  # noqa: B027
         """Reset the state of slots that sentences enter, if there is one."""
 
     def keep(self, slots: Array) -> None:  # noqa: B027
@@ -180,7 +180,7 @@ class Sampled(Greedy):
         super().__init__(engine, options, slots, trail)
         self._generators = [random.Random(0) for _ in slots.lengths]
 
-    def begin(self, slots: Array, sentences: Sequence[Request]) -> None:
+    def begin(self, slots: Array, sentences: Sequence[Sentence]) -> None:
         for slot, sentence in zip(slots.tolist(), sentences, strict=True):
             self._generators[slot] = random.Random(sentence.seed)
 

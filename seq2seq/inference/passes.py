@@ -1,0 +1,220 @@
+"""Passes: the searches of a part, one after the other.
+
+`passes_of` is the list. A pass requests searches of a part, of which some score one given
+translation, and merges what they find. Search does not depend on what is searched together.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from seq2seq.data.vocabulary.vocabulary import NAME_IDS
+from seq2seq.inference import nbest, terms
+from seq2seq.inference.giving_way import GIVING_WAY, weaker
+from seq2seq.inference.loading import LoadedModel, no_translation
+from seq2seq.inference.nbest import MAX_BEAM, WIDENINGS, Candidate
+from seq2seq.inference.preparation import Preparation
+from seq2seq.inference.searched import Search, SearchedPart
+from seq2seq.text.characters import normalized
+from seq2seq.text.names.names import Masked, Names
+from seq2seq.text.steps import without_forbidden
+
+Lists = Sequence[list[Candidate]]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What passes know of a model and of a call."""
+
+    loaded: LoadedModel
+    preparation: Preparation
+    n_best: int = 1
+    places_terms: bool = True  # terms of a glossary take the places of words
+
+    def is_forbidden(self, text: str) -> bool:
+        """Return whether a text has a forbidden word or phrase."""
+        return self.preparation.requirements.is_forbidden(text)
+
+
+class Pass:
+    """Searches of a part after those of the passes before."""
+
+    searches = 0  # of a part at most, in all rounds
+    scorings = 0  # likewise, of given translations
+    rounds = 1
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def requests(self, part: SearchedPart) -> list[Search]:
+        """Return the searches that the part needs."""
+        raise NotImplementedError
+
+    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:
+        """Take what the requested searches have found."""
+        raise NotImplementedError
+
+
+class FirstSearch(Pass):
+    """Search the part; one with terms of a glossary without these, to see where they belong."""
+
+    searches = 1
+
+    def requests(self, part: SearchedPart) -> list[Search]:
+        search = part.search
+        if not (self.context.places_terms and search.part.terms):
+            return [search]
+        request = search.request._replace(lexical=search.phrases)
+        options = search.options._replace(returned=1, return_attention=True)
+        return [replace(search, request=request, options=options)]
+
+    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+        (part.candidates,) = lists
+
+
+class PlaceTerms(Pass):
+    """Score the first translation with the terms of the glossary in the places of words."""
+
+    scorings = 1
+
+    def requests(self, part: SearchedPart) -> list[Search]:
+        search = part.search
+        if not (self.context.places_terms and search.part.terms and part.candidates):
+            return []
+        vocabularies = self.context.loaded.vocabularies
+        hypothesis = part.candidates[0].hypothesis
+        ids = terms.placed(search.part, search.request.source, hypothesis, vocabularies)
+        if ids is None or len(ids) <= search.options.min_length:
+            return []
+        if self.context.is_forbidden(vocabularies.tgt.decode(ids)):
+            return []
+        return [replace(search, request=search.request._replace(lexical=search.phrases, fixed=ids))]
+
+    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+        (candidates,) = lists
+        if candidates:
+            part.placed = candidates[0]
+            part.candidates = candidates
+
+
+class RequireTerms(Pass):
+    """Search the part with its terms required: those without a place, or for an n-best list."""
+
+    searches = 1
+
+    def requests(self, part: SearchedPart) -> list[Search]:
+        if not (self.context.places_terms and part.search.part.terms):
+            return []
+        return [part.search] if part.placed is None or self.context.n_best > 1 else []
+
+    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+        (part.candidates,) = lists
+
+
+class GiveWay(Pass):
+    """Search a part to which all rules leave no translation without one of them after another."""
+
+    rounds = searches = len(GIVING_WAY)
+
+    def requests(self, part: SearchedPart) -> list[Search]:
+        if part.candidates:
+            return []
+        weaker_search = weaker(part.search)
+        if weaker_search is None:
+            source = part.search.request.source
+            raise no_translation(self.context.loaded, source, "no token may follow")
+        name, part.search = weaker_search
+        part.left_out_rules.append(name)
+        return [part.search]
+
+    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+        (part.candidates,) = lists
+
+
+class Repair(Pass):
+    """Search again what lost a name or a word to copy: all names are masked, the words required."""
+
+    searches = 1
+
+    def requests(self, part: SearchedPart) -> list[Search]:
+        repaired = self._repaired(part.original, part.candidates)
+        return [] if repaired is part.original else [repaired]
+
+    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:
+        (candidates,) = lists
+        if candidates and not self.context.is_forbidden(candidates[0].text):
+            (part.search,) = searches
+            part.candidates = candidates
+            part.placed = None
+            part.left_out_rules = []
+
+    def _repaired(self, search: Search, candidates: Sequence[Candidate]) -> Search:
+        """Return another search if something is lost.
+
+        Names are words if one makes forbidden text; all are masked if the translation lost one; all
+        words are required that are to be copied, if one is missing.
+        """
+        names = self.context.loaded.vocabularies.names
+        if names is not None:
+            masked = search.part.masked
+            is_forbidden = self.context.is_forbidden
+            if _may_be_words(search) and any(is_forbidden(text) for text, _ in candidates):
+                return self.context.preparation.with_names(search, Masked(masked.written, {}))
+            if names.loses(masked, candidates[0].text):
+                search = self._with_all_names(search, names)
+        return self._with_words(search, candidates[0])
+
+    def _with_all_names(self, search: Search, names: Names) -> Search:
+        masked = search.part.masked
+        is_forbidden = self.context.is_forbidden
+        more = without_forbidden(names.mask_more(masked), names, masked.names, is_forbidden)
+        if more.names == masked.names:
+            return search
+        return self.context.preparation.with_names(search, more)
+
+    def _with_words(self, search: Search, candidate: Candidate) -> Search:
+        """Require all words that are to be copied, if the translation lacks one."""
+        if search.options.sampling is not None or search.options.groups > 1:
+            return search  # cannot be constrained
+        copied = self.context.loaded.source.copied.copied_in(normalized(search.part.masked.text))
+        words = [word for word in copied if not self.context.is_forbidden(word)]
+        if all(word in candidate.text for word in words):
+            return search
+        requirements = self.context.preparation.requirements
+        lexical = requirements.with_words(search.request.lexical, words)
+        if lexical == search.request.lexical:
+            return search
+        return replace(search, request=search.request._replace(lexical=lexical))
+
+
+def _may_be_words(search: Search) -> bool:
+    """Return whether no prefix and no phrase has the placeholders of a part's names."""
+    if not search.part.masked.names or search.request.prefix.states:
+        return False
+    phrases = search.request.lexical.phrases
+    return not any(token in NAME_IDS for phrase in phrases for token in phrase.tokens)
+
+
+class Widen(Pass):
+    """Merge equal texts; search an n-best list that lacks some with a beam of twice the size."""
+
+    rounds = searches = WIDENINGS
+
+    def requests(self, part: SearchedPart) -> list[Search]:
+        part.candidates = nbest.merged(part.candidates)
+        size = 2 * part.search.options.size
+        if len(part.candidates) >= self.context.n_best or size > MAX_BEAM:
+            return []
+        part.search = replace(part.search, options=part.search.options._replace(size=size))
+        return [part.search]
+
+    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+        (wider,) = lists
+        nbest.extend(part.candidates, wider)
+
+
+def passes_of(context: Context, merges_texts: bool) -> list[Pass]:
+    """Return the passes that find translations, in order; samples are not merged."""
+    kinds: list[type[Pass]] = [FirstSearch, PlaceTerms, RequireTerms, GiveWay, Repair]
+    if merges_texts:
+        kinds.append(Widen)
+    return [kind(context) for kind in kinds]

@@ -1,0 +1,40 @@
+"""Records of search: what is searched for a part of a line, and what was found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seq2seq.inference.nbest import Candidate
+from seq2seq.inference.search.interface import Request, SearchOptions
+from seq2seq.inference.search.lexical import NO_LEXICAL, Lexical
+from seq2seq.text.line import Part
+
+
+@dataclass(frozen=True)
+class Search:
+    """A part, what is requested of its translation, and the options of its search."""
+
+    part: Part
+    request: Request
+    options: SearchOptions
+    phrases: Lexical = NO_LEXICAL  # what is required of it without the terms of a glossary
+    words: Sequence[str] = ()  # of the source, if its vocabulary is of words
+
+    @property
+    def requires_terms(self) -> bool:
+        """Return whether terms of a glossary are among the required phrases."""
+        return self.request.lexical != self.phrases
+
+
+@dataclass
+class SearchedPart:
+    """A part with the candidates of its translation, which passes search and search again."""
+
+    original: Search  # by all rules
+    return_attention: bool = True  # False for very long lines
+    candidates: list[Candidate] = field(default_factory=list)  # best first
+    placed: Candidate | None = None  # with the terms of the glossary in their places
+    left_out_rules: list[str] = field(default_factory=list)  # together they left no translation
+
+    def __post_init__(self) -> None:
+        """Begin with the original search."""
+        self.search = self.original  # that found the candidates
