@@ -19,6 +19,7 @@ from documentation.links import problems_of
 from documentation.maths import render_maths
 from documentation.notebooks import notebook_page
 from documentation.sources import insert_sources
+from documentation.translating import translating_page
 
 ROOT = Path(__file__).resolve().parent.parent
 STAGED, SITE = ROOT / "build/docs", ROOT / "build/site"
@@ -26,6 +27,7 @@ _DIAGRAM = re.compile(r"^!\[[^\]]*\]\([^)\s]*images/([\w-]+\.svg)\)$", re.MULTIL
 GENERATED = {
     "reference/command-line.md": command_line_page,
     "reference/config-keys.md": config_keys_page,
+    "explanation/steps-and-passes.md": translating_page,
 }
 
 

@@ -46,9 +46,15 @@ class PartSearch:
             options = options._replace(returned=1)
         self._options = options
         self._n_best = n_best
-        context = passes.Context(loaded, preparation, n_best, places_terms=settings.mbr is None)
-        merges_texts = settings.mbr is None and options.sampling is None
-        self._passes = passes.passes_of(context, merges_texts)
+        is_plain = settings.mbr is None
+        context = passes.Context(
+            loaded,
+            preparation,
+            n_best,
+            places_terms=is_plain,
+            merges_texts=is_plain and options.sampling is None,
+        )
+        self._passes = passes.passes_of(context)
 
     def translate(self, parts: Sequence[PreparedPart], on_found: OnFound) -> Iterator[Translation]:
         """Yield the translation of each part."""

@@ -1,6 +1,6 @@
 """Passes: the searches of a part, one after the other.
 
-`passes_of` is the list. A pass requests searches of a part, of which some score one given
+PASSES is the list. A pass requests searches of a part, of which some score one given
 translation, and merges what they find. Search does not depend on what is searched together.
 """
 
@@ -29,6 +29,7 @@ class Context:
     preparation: Preparation
     n_best: int = 1
     places_terms: bool = True  # terms of a glossary take the places of words
+    merges_texts: bool = True  # not so samples
 
     def is_forbidden(self, text: str) -> bool:
         """Return whether a text has a forbidden word or phrase."""
@@ -212,9 +213,9 @@ class Widen(Pass):
         nbest.extend(part.candidates, wider)
 
 
-def passes_of(context: Context, merges_texts: bool) -> list[Pass]:
-    """Return the passes that find translations, in order; samples are not merged."""
-    kinds: list[type[Pass]] = [FirstSearch, PlaceTerms, RequireTerms, GiveWay, Repair]
-    if merges_texts:
-        kinds.append(Widen)
-    return [kind(context) for kind in kinds]
+PASSES: tuple[type[Pass], ...] = (FirstSearch, PlaceTerms, RequireTerms, GiveWay, Repair, Widen)
+
+
+def passes_of(context: Context) -> list[Pass]:
+    """Return the passes that find translations, in order."""
+    return [kind(context) for kind in PASSES if kind is not Widen or context.merges_texts]

@@ -45,6 +45,10 @@ class PreparedLine:
     parts: list[PreparedPart]
 
 
+class PreparedLines(list[PreparedLine]):
+    """Lines as `Translator.prepare` returns them, which `Translator.translate` takes as well."""
+
+
 class _Tokenizer:
     """Tokens of texts that occur again: a step measures a text, and then it is searched."""
 
@@ -91,10 +95,10 @@ class Preparation:
         prefixes: Iterable[str] | None,
         constraints: Iterable[Sequence[str]] | None,
         return_attention: bool = True,
-    ) -> list[PreparedLine]:
+    ) -> PreparedLines:
         """Return the lines with their parts; arguments are those of `Translator.stream`."""
         required = prefix_texts(len(texts), prefixes), phrase_lists(len(texts), constraints)
-        prepared = []
+        prepared = PreparedLines()
         for number, arguments in enumerate(zip(texts, *required, strict=True), start=1):
             line = line_of(*arguments)
             steps.apply(self.steps, line)

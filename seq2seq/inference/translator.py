@@ -11,7 +11,7 @@ from seq2seq.inference import loading
 from seq2seq.inference.lines import counted, line_list
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.part_search import PartSearch
-from seq2seq.inference.preparation import Preparation, PreparedLine
+from seq2seq.inference.preparation import Preparation, PreparedLine, PreparedLines
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden
@@ -82,7 +82,7 @@ class Translator(loading.LoadedModel):
     @overload
     def translate(
         self,
-        lines: Iterable[str],
+        lines: Iterable[str] | PreparedLines,
         beam_size: int | None = None,
         n_best: int = 1,
         **more: Unpack[LineOptions],
@@ -105,7 +105,7 @@ class Translator(loading.LoadedModel):
 
     def stream(  # noqa: PLR0913
         self,
-        lines: Iterable[str],
+        lines: Iterable[str] | PreparedLines,
         beam_size: int | None = None,
         n_best: int = 1,
         *,
@@ -142,11 +142,14 @@ class Translator(loading.LoadedModel):
         anything but strings, such as a single string in place of lines, and RunError if the model
         computes log-probabilities that are not finite.
         """
-        lines = line_list(lines, "lines")
-        size = self._search_size(beam_size, n_best, constraints is not None, settings)
+        if not isinstance(lines, PreparedLines):
+            lines = line_list(lines, "lines")
+        size = self.search_size(beam_size, n_best, constraints is not None, settings)
         requirements = self._requirements(settings.forbidden)
         preparation = Preparation(self, requirements, settings)
-        prepared = preparation.prepare(lines, prefixes, constraints, not text_only)
+        prepared = lines
+        if not isinstance(prepared, PreparedLines):
+            prepared = preparation.prepare(prepared, prefixes, constraints, not text_only)
         options = self._search_options(settings, size, text_only, requirements.forbidden)
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
@@ -154,6 +157,21 @@ class Translator(loading.LoadedModel):
         part_search = PartSearch(self, preparation, settings, options, n_best)
         translated = part_search.translate(parts, on_part)
         return _joined(prepared, translated, n_best, by_score)
+
+    def prepare(
+        self,
+        lines: Iterable[str],
+        *,
+        prefixes: Iterable[str] | None = None,
+        constraints: Iterable[Sequence[str]] | None = None,
+        settings: SearchSettings = DEFAULT_SETTINGS,
+    ) -> PreparedLines:
+        """Check lines and prepare them, so that `translate` and `stream` take them as `lines`.
+
+        Arguments are those of `stream`, which ignores the prefixes and constraints of such lines.
+        """
+        preparation = Preparation(self, self._requirements(settings.forbidden), settings)
+        return preparation.prepare(line_list(lines, "lines"), prefixes, constraints)
 
     def source_forms(self, lines: Sequence[str]) -> list[list[tuple[str, str, str]]]:
         """Return the parts of each line in the form that is searched: head, text and tail."""
@@ -204,7 +222,7 @@ class Translator(loading.LoadedModel):
         """Return a function from forbidden words to requirements, of which it keeps the last."""
         return lru_cache(2)(partial(Requirements, self.vocabularies))
 
-    def _search_size(
+    def search_size(
         self, requested: int | None, n_best: int, constrained: bool, settings: SearchSettings
     ) -> int:
         """Return the beam size, 1 for sampling; raises UserError for too few candidates."""

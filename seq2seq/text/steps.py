@@ -1,7 +1,7 @@
 """Steps around search: what they make of a line before it, and take back in a translation.
 
-`steps_of` is the list: a line passes the steps in this order, and its translation is undone in the
-opposite one.
+STEPS is the list: a line passes them in this order, and its translation is undone in the opposite
+one.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -18,20 +18,6 @@ from seq2seq.text.source_profile import SourceProfile
 IsForbidden = Callable[[str], bool]
 
 
-class Step:
-    """One change of a line, which `undo` takes back in the translation of a part."""
-
-    notes: tuple[str, ...] = ()  # that it may give
-
-    def apply(self, line: Line) -> None:
-        """Change the line, and say so in its notes."""
-        raise NotImplementedError
-
-    def undo(self, part: Part, text: str) -> str:  # noqa: ARG002
-        """Return the translation of a part without the change."""
-        return text
-
-
 @dataclass(frozen=True)
 class Context:
     """What steps know of a model and of a call."""
@@ -46,29 +32,22 @@ class Context:
     is_forbidden: IsForbidden = lambda _: False
 
 
-def steps_of(context: Context) -> list[Step]:
-    """Return the steps of a line, in order."""
-    profile = context.profile
-    steps: list[Step] = [
-        LeaveBlank(),
-        NoteHabits(profile),
-        SetTagAside(profile, context.symbols),
-        CopyLine(profile),
-        CutSentences(profile),
-        SetAffixesAside(profile, context.symbols),
-        WriteUsualCharacters(profile),
-        Capitalise(profile),
-    ]
-    if context.names is not None:
-        steps.append(MaskNames(context.names, context))
-    return [
-        *steps,
-        CutLong(profile, context.tokenizer, context.max_length),
-        CopyParts(profile),
-        NoteUnknownCharacters(profile),
-        AddFinalMark(profile),
-        RequirePhrases(profile, context.glossary),
-    ]
+class Step:
+    """One change of a line, which `undo` takes back in the translation of a part."""
+
+    notes: tuple[str, ...] = ()  # that it may give
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._profile = context.profile
+
+    def apply(self, line: Line) -> None:
+        """Change the line, and say so in its notes."""
+        raise NotImplementedError
+
+    def undo(self, part: Part, text: str) -> str:  # noqa: ARG002
+        """Return the translation of a part without the change."""
+        return text
 
 
 def apply(steps: Iterable[Step], line: Line) -> None:
@@ -105,9 +84,6 @@ class LeaveBlank(Step):
 class NoteHabits(Step):
     """A line in capitals, another script or the target language is noted, unlike the text."""
 
-    def __init__(self, profile: SourceProfile) -> None:
-        self._profile = profile
-
     def apply(self, line: Line) -> None:
         line.notes += self._profile.notes(line.text)
 
@@ -115,12 +91,8 @@ class NoteHabits(Step):
 class SetTagAside(Step):
     """The tags that begin a line begin each of its parts."""
 
-    def __init__(self, profile: SourceProfile, symbols: Sequence[str]) -> None:
-        self._profile = profile
-        self._symbols = symbols
-
     def apply(self, line: Line) -> None:
-        tag = self._profile.tag_of(line.text, self._symbols)
+        tag = self._profile.tag_of(line.text, self._context.symbols)
         if tag is None:
             return
         for part in line.parts:
@@ -133,9 +105,6 @@ class CopyLine(Step):
     """A line without letters is its own translation, if the training text hardly has any."""
 
     notes = ("no letters, unlike the training text; copied",)
-
-    def __init__(self, profile: SourceProfile) -> None:
-        self._profile = profile
 
     def apply(self, line: Line) -> None:
         (part,) = line.parts
@@ -151,9 +120,6 @@ class CutSentences(Step):
 
     notes = ("more sentences than in lines of the training text; cut at sentence ends",)
 
-    def __init__(self, profile: SourceProfile) -> None:
-        self._profile = profile
-
     def apply(self, line: Line) -> None:
         if not is_blank(line.prefix) or line.phrases:
             return
@@ -167,15 +133,11 @@ class CutSentences(Step):
 class SetAffixesAside(Step):
     """Labels and symbols around a sentence are set aside, but nothing before a prefix."""
 
-    def __init__(self, profile: SourceProfile, symbols: Sequence[str]) -> None:
-        self._profile = profile
-        self._symbols = symbols
-
     def apply(self, line: Line) -> None:
         for place, part in enumerate(line.parts):
             head, body, tail = self._profile.affixes(part.masked.text)
             begins_prefix = bool(line.prefix) and place == 0
-            if begins_prefix or any(symbol in head for symbol in self._symbols):
+            if begins_prefix or any(symbol in head for symbol in self._context.symbols):
                 body = head + body
                 head = ""
             part.masked = part.masked._replace(text=body)
@@ -191,9 +153,6 @@ class WriteUsualCharacters(Step):
     """White space and characters of other forms are read as the training text writes them."""
 
     notes = ("characters that the training text hardly has ({}); read as those that it has",)
-
-    def __init__(self, profile: SourceProfile) -> None:
-        self._profile = profile
 
     def apply(self, line: Line) -> None:
         replaced = set[str]()
@@ -212,9 +171,6 @@ class Capitalise(Step):
 
     notes = ("begins in lower case, unlike the training text; read with a capital",)
 
-    def __init__(self, profile: SourceProfile) -> None:
-        self._profile = profile
-
     def apply(self, line: Line) -> None:
         is_changed = False
         for part in line.parts:
@@ -231,9 +187,11 @@ class MaskNames(Step):
     Names stay words where the glossary has a phrase with them, or their spelling is forbidden.
     """
 
-    def __init__(self, names: Names, context: Context) -> None:
-        self._names = names
-        self._context = context
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        if context.names is None:
+            raise TypeError("a vocabulary without names masks none")
+        self._names = context.names
 
     def apply(self, line: Line) -> None:
         texts = list[list[Masked]]()
@@ -298,19 +256,14 @@ class CutLong(Step):
         "text without spaces that exceeds the length limit; only its start was translated",
     )
 
-    def __init__(self, profile: SourceProfile, tokenizer: Tokenizer, max_length: int) -> None:
-        self._profile = profile
-        self._tokenizer = tokenizer
-        self._max_length = max_length
-
     def apply(self, line: Line) -> None:
         if all(self._fits(part) for part in line.parts):
             return
         mark = self._length("".join(self._profile.final_marks[:1]))
         texts = list[list[Masked]]()
         for part in line.parts:
-            room = max(1, self._max_length - len(part.tag.split()) - mark)
-            pieces, is_left_out = split_line(part.masked.text, self._tokenizer, room)
+            room = max(1, self._context.max_length - len(part.tag.split()) - mark)
+            pieces, is_left_out = split_line(part.masked.text, self._context.tokenizer, room)
             line.is_left_out = line.is_left_out or is_left_out
             texts.append([part.masked._replace(text=piece) for piece in pieces])
         line.cut(texts)
@@ -318,18 +271,16 @@ class CutLong(Step):
 
     def _fits(self, part: Part) -> bool:
         """Return whether a part has no more tokens, with the final mark that it will have."""
-        return self._length(self._profile.with_final_mark(part.text, part.tag)) <= self._max_length
+        text = self._profile.with_final_mark(part.text, part.tag)
+        return self._length(text) <= self._context.max_length
 
     def _length(self, text: str) -> int:
-        (ids,) = self._tokenizer.encode([text])
+        (ids,) = self._context.tokenizer.encode([text])
         return len(ids)
 
 
 class CopyParts(Step):
     """Parts without letters are copied with the part before, the first ones with the part after."""
-
-    def __init__(self, profile: SourceProfile) -> None:
-        self._profile = profile
 
     def apply(self, line: Line) -> None:
         if line.is_constrained:
@@ -360,9 +311,6 @@ class NoteUnknownCharacters(Step):
 
     notes = ("characters that the training text hardly has, translated as they are: ",)
 
-    def __init__(self, profile: SourceProfile) -> None:
-        self._profile = profile
-
     def apply(self, line: Line) -> None:
         unknown = set[str]()
         for part in line.parts:
@@ -377,9 +325,6 @@ class AddFinalMark(Step):
     notes = (
         "no final punctuation mark, unlike the training text; translated as if there were one",
     )
-
-    def __init__(self, profile: SourceProfile) -> None:
-        self._profile = profile
 
     def apply(self, line: Line) -> None:
         for place, part in enumerate(line.parts):
@@ -403,15 +348,35 @@ class AddFinalMark(Step):
 class RequirePhrases(Step):
     """The first part has the phrases of the line; each has the terms of the glossary in it."""
 
-    def __init__(self, profile: SourceProfile, glossary: Glossary | None) -> None:
-        self._profile = profile
-        self._glossary = glossary
-
     def apply(self, line: Line) -> None:
         line.parts[0].phrases = line.phrases
         for part in line.parts:
-            if self._glossary is not None:
-                part.terms = self._glossary.occurrences(part.text)
+            if self._context.glossary is not None:
+                part.terms = self._context.glossary.occurrences(part.text)
             required = (*part.phrases, *(term.target for term in part.terms))
             if any(map(self._profile.ends_in_mark, required)):
                 part.has_added_mark = False
+
+
+STEPS: tuple[type[Step], ...] = (
+    LeaveBlank,
+    NoteHabits,
+    SetTagAside,
+    CopyLine,
+    CutSentences,
+    SetAffixesAside,
+    WriteUsualCharacters,
+    Capitalise,
+    MaskNames,
+    CutLong,
+    CopyParts,
+    NoteUnknownCharacters,
+    AddFinalMark,
+    RequirePhrases,
+)
+
+
+def steps_of(context: Context) -> list[Step]:
+    """Return the steps of a line, in order."""
+    kinds = [kind for kind in STEPS if kind is not MaskNames or context.names is not None]
+    return [kind(context) for kind in kinds]

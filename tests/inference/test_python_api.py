@@ -316,3 +316,13 @@ def test_messages_name_arguments_in_python_and_options_in_a_shell(
     assert f"init_from={run}: is run_dir itself" in refusal(
         lambda: train(config, overwrite=True, init_from=str(run))
     )
+
+
+def test_prepared_lines_are_translated_as_lines_are(tiny_runs: dict[str, Path]) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    lines, prefixes = ["ba ka.", "", "zu ti " * 60], ["zu", "", ""]
+    prepared = translator.prepare(lines, prefixes=prefixes, constraints=[["ka"], [], []])
+    expected = translator.translate(lines, 3, prefixes=prefixes, constraints=[["ka"], [], []])
+    assert translator.translate(prepared, 3) == expected
+    with pytest.raises(UserError, match="prefixes"):
+        translator.prepare(lines, prefixes=["zu"])

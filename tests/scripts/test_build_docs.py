@@ -19,11 +19,14 @@ import build_docs
 from documentation.command_line import command_line_page, command_parsers
 from documentation.config_keys import config_keys_page
 from documentation.links import problems_of
+from documentation.translating import translating_page
 from seq2seq.__main__ import GROUPS
 from seq2seq.cli.parser import commands_of
 from seq2seq.config.schema import json_schema, load_config
 from seq2seq.inference.nbest import NBestEntry
+from seq2seq.inference.passes import PASSES
 from seq2seq.inference.translation import Translation, translation_as_json
+from seq2seq.text.steps import STEPS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -74,6 +77,14 @@ def test_every_key_is_on_the_page_of_config_keys() -> None:
         in page
     )
     assert "| `encoder` | `bidirectional` |" in page
+
+
+def test_every_step_and_pass_is_on_their_page() -> None:
+    page = translating_page()
+    for kind in (*STEPS, *PASSES):
+        assert page.count(f"\n| {kind.__name__} | ") == 1
+    searches = sum(kind.searches for kind in PASSES)
+    assert f"| **together** | | **{searches}** |" in page
 
 
 def test_the_documented_json_has_the_fields_of_a_translation() -> None:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from fastapi import HTTPException
 
+from seq2seq.inference.preparation import PreparedLine, PreparedLines
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
@@ -34,6 +35,7 @@ class QueuedLine(NamedTuple):
     text: str
     prefix: str = ""
     phrases: Sequence[str] = ()
+    prepared: PreparedLine | None = None  # for search, once it has been checked
 
     @property
     def characters(self) -> int:
@@ -59,19 +61,32 @@ class Search:
         hypotheses = (self.beam_size or usual) if sampling is None else sampling.samples
         return max(1.0, hypotheses / usual)
 
-    def check(self, lines: Sequence[QueuedLine]) -> None:
-        """Raise UserError for what the translator refuses, with the number of its line."""
-        self.translator.stream([line.text for line in lines], **self.arguments(lines))
+    def prepare(self, lines: Sequence[QueuedLine]) -> list[QueuedLine]:
+        """Return the lines prepared; raises UserError for what is refused, with its line."""
+        self.translator.search_size(self.beam_size, self.n_best, self.constrained, self.settings)
+        requirements = self._requirements(lines)
+        texts = [line.text for line in lines]
+        prepared = self.translator.prepare(texts, **requirements, settings=self.settings)
+        return [
+            line._replace(prepared=prepared_line)
+            for line, prepared_line in zip(lines, prepared, strict=True)
+        ]
 
     def arguments(self, lines: Sequence[QueuedLine]) -> dict[str, Any]:
         """Return the arguments by which the translator searches these lines."""
-        prefixes = [line.prefix for line in lines]
         return {
             "beam_size": self.beam_size,
             "n_best": self.n_best,
+            "settings": self.settings,
+            **self._requirements(lines),
+        }
+
+    def _requirements(self, lines: Sequence[QueuedLine]) -> dict[str, Any]:
+        """Return prefixes and constraints of lines."""
+        prefixes = [line.prefix for line in lines]
+        return {
             "prefixes": prefixes if any(prefixes) else None,
             "constraints": [line.phrases for line in lines] if self.constrained else None,
-            "settings": self.settings,
         }
 
 
@@ -198,7 +213,16 @@ class TranslationQueue:
 
         with cancellation.cancellable(check):
             return search.translator.translate(
-                [line.text for line in lines],
+                _prepared(search, lines) or [line.text for line in lines],
                 text_only=all(waiting.search.text_only for waiting in batch),
                 **search.arguments(lines),
             )
+
+
+def _prepared(search: Search, lines: Sequence[QueuedLine]) -> PreparedLines:
+    """Return the prepared lines of a batch, all of them if any was; none otherwise."""
+    if not any(line.prepared for line in lines):
+        return PreparedLines()
+    missing = iter(search.prepare([line for line in lines if line.prepared is None]))
+    prepared = (line.prepared or next(missing).prepared for line in lines)
+    return PreparedLines(filter(None, prepared))

@@ -116,7 +116,7 @@ def router(service: Service) -> APIRouter:
         terms = sum(len(src) + len(tgt) for src, tgt in body.glossary or ())
         service.check_size(client, search, lines, terms + sum(map(len, body.forbidden)))
         # The queue numbers lines within a batch, so that they are checked before.
-        await asyncio.to_thread(search.check, lines)
+        lines = await asyncio.to_thread(search.prepare, lines)
         translations = await service.translate(request, search, lines)
         text = await asyncio.to_thread(_answer, pair, translations, body, documents)
         return Response(text, media_type=JSON)

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,9 @@ pytest.importorskip("fastapi")
 from fastapi import HTTPException
 
 from seq2seq.inference.nbest import NBestEntry
+from seq2seq.inference.preparation import Preparation, PreparedLines
 from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
 from seq2seq.runtime.cancellation import check_cancelled
 from seq2seq.runtime.errors import RunError, UserError
 from seq2seq.tools.serving import translation_queue
@@ -279,3 +282,29 @@ def test_closing_translates_accepted_requests() -> None:
 
     found, _, _ = run(body)
     assert found == ["FIRST", "B"]
+
+
+def test_a_line_is_prepared_once(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the queue for v1, which numbers its lines, and with its batch for others."""
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    texts = list[str]()
+
+    def recorded(preparation: Preparation, lines: Sequence[str], *options: Any) -> PreparedLines:
+        texts.extend(lines)
+        return prepare(preparation, lines, *options)
+
+    prepare = Preparation.prepare
+    monkeypatch.setattr(Preparation, "prepare", recorded)
+
+    async def body(queue: TranslationQueue, _: Echo) -> Any:
+        numbered, plain = (Search(translator, text_only=False) for _ in range(2))
+        checked = numbered.prepare(lines_of("ba ka.", "zu ti."))
+        return await asyncio.gather(
+            queue.translate(numbered, checked, 60), queue.translate(plain, lines_of("ka ba."), 60)
+        )
+
+    ((first, second), (third,)), _, _ = run(body)
+    assert sorted(texts) == ["ba ka.", "ka ba.", "zu ti."]
+    assert [first, second, third] == translator.translate(["ba ka.", "zu ti.", "ka ba."])

@@ -1,0 +1,171 @@
+"""The searches and scorings of a part: those that each pass requests, and at most what it says."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import toy_pairs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.engines.engine import Engine, Sampling
+from seq2seq.inference import part_search, passes, scoring
+from seq2seq.inference.passes import PASSES, Pass
+from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
+from seq2seq.inference.searched import Search, SearchedPart
+from seq2seq.inference.settings import SearchSettings
+from seq2seq.inference.translator import Translator
+from seq2seq.text.glossary import Glossary
+
+NAMES = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
+LINES, _ = toy_pairs(12, seed=8)
+SearchFunction = Callable[..., list[list[Hypothesis]]]
+
+
+class Counts:
+    """Searches and scorings by the pass that requested them, and all that the engine did."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.searches, self.scorings, self.engine = Counter[str](), Counter[str](), Counter[str]()
+        self.find_nothing: Callable[[Request, SearchOptions], bool] = lambda *_: False
+        for kind in PASSES:
+            monkeypatch.setattr(kind, "requests", self._counting(kind))
+        self._search: SearchFunction = part_search.search
+        monkeypatch.setattr(part_search, "search", self._counted_search)
+        decode = scoring.forced_decodings
+
+        def counted_decodings(engine: Engine, pairs: Sequence[Any], **options: bool) -> Any:
+            self.engine["scorings"] += len(pairs)
+            self.scorings["WeighHeads"] += len(pairs)
+            return decode(engine, pairs, **options)
+
+        monkeypatch.setattr(scoring, "forced_decodings", counted_decodings)
+
+    def _counting(self, kind: type[Pass]) -> Callable[[Pass, SearchedPart], list[Search]]:
+        requests = kind.requests
+
+        def counted(one_pass: Pass, part: SearchedPart) -> list[Search]:
+            requested = requests(one_pass, part)
+            for search in requested:
+                counter = self.searches if search.request.fixed is None else self.scorings
+                counter[kind.__name__] += 1
+            return requested
+
+        return counted
+
+    def _counted_search(
+        self, engine: Engine, requests: Sequence[Request], options: SearchOptions, *more: Any
+    ) -> list[list[Hypothesis]]:
+        for request in requests:
+            self.engine["searches" if request.fixed is None else "scorings"] += 1
+        lists = self._search(engine, requests, options, *more)
+        return [
+            [] if self.find_nothing(request, options) else hypotheses
+            for request, hypotheses in zip(requests, lists, strict=True)
+        ]
+
+    def check(self, parts: int = 1) -> None:
+        """Check that nothing was searched but by passes, and no part more than they say."""
+        assert self.searches.total() == self.engine["searches"]
+        assert self.scorings.total() == self.engine["scorings"]
+        for kind in PASSES:
+            assert self.searches[kind.__name__] <= kind.searches * parts
+            assert self.scorings[kind.__name__] <= kind.scorings * parts
+        assert self.scorings["WeighHeads"] <= part_search.HEAD_SCORINGS * parts
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    return Counts(monkeypatch)
+
+
+def test_a_plain_line_is_searched_once(tiny_runs: dict[str, Path], counts: Counts) -> None:
+    Translator.load(tiny_runs["luong"], device="cpu").translate(LINES[0], 3)
+    assert counts.searches == {"FirstSearch": 1}
+    assert not counts.scorings
+
+
+def test_terms_are_placed_by_a_scoring_and_required_in_an_n_best_list(
+    tiny_runs: dict[str, Path], counts: Counts
+) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    terms = SearchSettings(glossary=Glossary(dict.fromkeys(LINES[0].rstrip(".").split(), "zu")))
+    translator.translate(LINES[0], 3, settings=terms)
+    if counts.scorings:
+        assert counts.searches == {"FirstSearch": 1}
+        assert counts.scorings == {"PlaceTerms": 1}
+    else:
+        assert counts.searches == {"FirstSearch": 1, "RequireTerms": 1}
+    counts.check()
+
+
+def test_the_weights_of_heads_take_one_scoring(tiny_runs: dict[str, Path], counts: Counts) -> None:
+    translator = Translator.load(tiny_runs["luong"], device="cpu")
+    translator.translate(LINES, 3, settings=SearchSettings(head_attention=True))
+    assert counts.scorings == {"WeighHeads": len(LINES)}
+    counts.check(len(LINES))
+
+
+def test_every_rule_gives_way_in_a_search_of_its_own(counts: Counts) -> None:
+    overrides = ["decoding.no_repeat_ngram=3", "decoding.min_length=2"]
+    model = Translator.load(NAMES, device="cpu", overrides=overrides)
+    counts.find_nothing = lambda request, options: bool(options.kept_ids and request.fixed is None)
+    line = "Rahul saw a tree and Kavita."
+    glossary = Glossary({"tree": "\u0926\u0942\u0927"})
+    settings = SearchSettings(glossary=glossary)
+    found = model.translate(line, 3, constraints=["\u0909\u0902\u091a"], settings=settings)
+    assert counts.searches["GiveWay"] == passes.GiveWay.searches
+    assert counts.searches["RequireTerms"] == 1
+    assert any(note.endswith("required phrases, names") for note in found.notes)
+    counts.check()
+
+
+def test_a_list_without_enough_texts_is_searched_with_wider_beams(
+    tiny_runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = Counts(monkeypatch)
+    counts._search = lambda _, requests, *__: [
+        [Hypothesis([5, 3], -1.0, None, (-0.5, -0.5))] for _ in requests
+    ]
+    Translator.load(tiny_runs["luong"], device="cpu").translate(LINES[0], 2, 2)
+    assert counts.searches == {"FirstSearch": 1, "Widen": passes.Widen.searches}
+    counts.check()
+
+
+def test_a_lost_name_is_searched_for_once(counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Translator.load(NAMES, device="cpu")
+    names = model.vocabularies.names
+    assert names is not None
+    monkeypatch.setattr(type(names), "_is_rare", lambda *_: False)  # all remain words
+    monkeypatch.setattr(type(names), "loses", lambda *_: True)
+    model.translate(f"{next(iter(names.pairs))} saw a tree.", 3)
+    assert counts.searches == {"FirstSearch": 1, "Repair": 1}
+    counts.check()
+
+
+@pytest.mark.thorough
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_part_is_searched_more_often_than_the_list_says(
+    tiny_runs: dict[str, Path], data: st.DataObject
+) -> None:
+    run = data.draw(st.sampled_from([*map(str, tiny_runs.values()), str(NAMES)]))
+    line = data.draw(st.sampled_from([*LINES, "Rahul saw a tall tree."]))
+    words = line.rstrip(".").split()
+    term = data.draw(st.sampled_from(words))
+    sampling = data.draw(st.sampled_from([None, None, Sampling(3)]))
+    options = SearchSettings(
+        glossary=None if sampling else data.draw(st.sampled_from([None, Glossary({term: "zu"})])),
+        forbidden=data.draw(st.sampled_from([(), ("zu",), ("ba", "ki")])),
+        sampling=sampling,
+        mbr=data.draw(st.sampled_from([None, "chrf"])),
+        head_attention=data.draw(st.booleans()),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        counts = Counts(patch)
+        found = Translator.load(run, device="cpu").translate(
+            line, 3, data.draw(st.sampled_from([1, 3])), settings=options
+        )
+        counts.check(max(1, found.parts))
