@@ -5,7 +5,7 @@ import inspect
 from documentation.markdown import escape
 from seq2seq.inference.part_search import HEAD_SCORINGS
 from seq2seq.inference.passes import PASSES, Pass
-from seq2seq.text.steps import STEPS, Step
+from seq2seq.text.steps import STEPS, TextStep
 
 _INTRODUCTION = """# Steps and passes
 
@@ -42,9 +42,9 @@ def translating_page() -> str:
     return "\n".join([_INTRODUCTION, steps, "", passes, ""])
 
 
-def _step_row(step: type[Step]) -> str:
+def _step_row(step: type[TextStep]) -> str:
     """Return name, change, what is taken back and notes of a step."""
-    undone = _sentence(step.undo) if step.undo is not Step.undo else ""
+    undone = _sentence(step.undo) if step.undo is not TextStep.undo else ""
     notes = "<br>".join(f"*{escape(note)}*" for note in step.notes)
     return f"| {step.__name__} | {_sentence(step)} | {undone} | {notes} |"
 

@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seq2seq.inference.search.lexical import NO_LEXICAL
-from seq2seq.inference.searched import Search
+from seq2seq.inference.searched import RequestedSearch
 
 
 class GivingWay(NamedTuple):
     """A rule that may give way."""
 
     name: str
-    applies: Callable[[Search], bool]
-    without: Callable[[Search], Search]
+    applies: Callable[[RequestedSearch], bool]
+    without: Callable[[RequestedSearch], RequestedSearch]
 
 
-def weaker(search: Search) -> tuple[str, Search] | None:
+def weaker(search: RequestedSearch) -> tuple[str, RequestedSearch] | None:
     """Return the name of the next rule that gives way, and the search without it."""
     for rule in GIVING_WAY:
         if rule.applies(search):
@@ -27,7 +27,7 @@ def weaker(search: Search) -> tuple[str, Search] | None:
     return None
 
 
-def _without_lexical(search: Search) -> Search:
+def _without_lexical(search: RequestedSearch) -> RequestedSearch:
     request = search.request._replace(lexical=NO_LEXICAL)
     return replace(search, request=request, phrases=NO_LEXICAL)
 

@@ -15,7 +15,7 @@ from seq2seq.inference.passes import Pass
 from seq2seq.inference.preparation import Preparation, PreparedPart
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.search import search
-from seq2seq.inference.searched import Search, SearchedPart
+from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import LINE_BREAKS, Translation, with_names
 from seq2seq.text.characters import is_blank
@@ -47,7 +47,7 @@ class PartSearch:
         self._options = options
         self._n_best = n_best
         is_plain = settings.mbr is None
-        context = passes.Context(
+        context = passes.PassContext(
             loaded,
             preparation,
             n_best,
@@ -80,7 +80,9 @@ class PartSearch:
                 if of_part:
                     one_pass.merge(part, of_part, list(islice(lists, len(of_part))))
 
-    def _search(self, searches: Sequence[Search], on_found: OnFound) -> list[list[Candidate]]:
+    def _search(
+        self, searches: Sequence[RequestedSearch], on_found: OnFound
+    ) -> list[list[Candidate]]:
         """Return the candidates of each search; those of equal options are searched together."""
         lists: list[list[Candidate]] = [[] for _ in searches]
         waiting = list(range(len(searches)))
@@ -98,7 +100,7 @@ class PartSearch:
         return lists
 
     def _hypotheses(
-        self, searches: Sequence[Search], options: SearchOptions, on_found: OnFound
+        self, searches: Sequence[RequestedSearch], options: SearchOptions, on_found: OnFound
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each search; raises RunError if the model's output overflows."""
         requests = [search.request for search in searches]
@@ -174,7 +176,7 @@ class PartSearch:
             notes.append(_UNPLACED + ", ".join({term.target: 0 for term in source.terms}))
         return notes
 
-    def _text(self, search: Search, hypothesis: Hypothesis) -> str:
+    def _text(self, search: RequestedSearch, hypothesis: Hypothesis) -> str:
         """Return the text of a hypothesis, or the source if it is blank."""
         text = self._preparation.undo(search.part, _one_line(self._decoded(search, hypothesis)))
         if not is_blank(text):
@@ -184,7 +186,7 @@ class PartSearch:
         text = self._preparation.undo(search.part, _one_line(source))
         return UNKNOWN if self._is_forbidden(text) else text
 
-    def _decoded(self, search: Search, hypothesis: Hypothesis) -> str:
+    def _decoded(self, search: RequestedSearch, hypothesis: Hypothesis) -> str:
         """Return the text; attended source words may replace unknown ones (Jean et al. 2015)."""
         decode = self._loaded.vocabularies.tgt.decode
         prefix = search.request.prefix.words
@@ -196,7 +198,7 @@ class PartSearch:
             return text if self._is_forbidden(without_words) else without_words
         return text
 
-    def _attended_words(self, search: Search, hypothesis: Hypothesis) -> list[str]:
+    def _attended_words(self, search: RequestedSearch, hypothesis: Hypothesis) -> list[str]:
         """Return for each unknown token the source word that it attends to most, if wanted."""
         weights = hypothesis.attention_weights
         words = search.words

@@ -1,7 +1,8 @@
 """Passes: the searches of a part, one after the other.
 
 PASSES is the list. A pass requests searches of a part, of which some score one given
-translation, and merges what they find. Search does not depend on what is searched together.
+translation, and merges what they find. Search does not depend on what
+is searched together.
 """
 
 from collections.abc import Sequence
@@ -13,17 +14,18 @@ from seq2seq.inference.giving_way import GIVING_WAY, weaker
 from seq2seq.inference.loading import LoadedModel, no_translation
 from seq2seq.inference.nbest import MAX_BEAM, WIDENINGS, Candidate
 from seq2seq.inference.preparation import Preparation
-from seq2seq.inference.searched import Search, SearchedPart
+from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.text.characters import normalized
 from seq2seq.text.names.names import Masked, Names
 from seq2seq.text.steps import without_forbidden
 
+Searches = Sequence[RequestedSearch]
 Lists = Sequence[list[Candidate]]
 
 
 @dataclass(frozen=True)
-class Context:
-    """What passes know of a model and of a call."""
+class PassContext:
+    """A model and a call, as far as passes know them."""
 
     loaded: LoadedModel
     preparation: Preparation
@@ -43,14 +45,14 @@ class Pass:
     scorings = 0  # likewise, of given translations
     rounds = 1
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: PassContext) -> None:
         self.context = context
 
-    def requests(self, part: SearchedPart) -> list[Search]:
+    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         """Return the searches that the part needs."""
         raise NotImplementedError
 
-    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:
+    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:
         """Take what the requested searches have found."""
         raise NotImplementedError
 
@@ -60,7 +62,7 @@ class FirstSearch(Pass):
 
     searches = 1
 
-    def requests(self, part: SearchedPart) -> list[Search]:
+    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         search = part.search
         if not (self.context.places_terms and search.part.terms):
             return [search]
@@ -68,7 +70,7 @@ class FirstSearch(Pass):
         options = search.options._replace(returned=1, return_attention=True)
         return [replace(search, request=request, options=options)]
 
-    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
         (part.candidates,) = lists
 
 
@@ -77,7 +79,7 @@ class PlaceTerms(Pass):
 
     scorings = 1
 
-    def requests(self, part: SearchedPart) -> list[Search]:
+    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         search = part.search
         if not (self.context.places_terms and search.part.terms and part.candidates):
             return []
@@ -90,7 +92,7 @@ class PlaceTerms(Pass):
             return []
         return [replace(search, request=search.request._replace(lexical=search.phrases, fixed=ids))]
 
-    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
         (candidates,) = lists
         if candidates:
             part.placed = candidates[0]
@@ -102,12 +104,12 @@ class RequireTerms(Pass):
 
     searches = 1
 
-    def requests(self, part: SearchedPart) -> list[Search]:
+    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         if not (self.context.places_terms and part.search.part.terms):
             return []
         return [part.search] if part.placed is None or self.context.n_best > 1 else []
 
-    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
         (part.candidates,) = lists
 
 
@@ -116,7 +118,7 @@ class GiveWay(Pass):
 
     rounds = searches = len(GIVING_WAY)
 
-    def requests(self, part: SearchedPart) -> list[Search]:
+    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         if part.candidates:
             return []
         weaker_search = weaker(part.search)
@@ -127,7 +129,7 @@ class GiveWay(Pass):
         part.left_out_rules.append(name)
         return [part.search]
 
-    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
         (part.candidates,) = lists
 
 
@@ -136,11 +138,11 @@ class Repair(Pass):
 
     searches = 1
 
-    def requests(self, part: SearchedPart) -> list[Search]:
+    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         repaired = self._repaired(part.original, part.candidates)
         return [] if repaired is part.original else [repaired]
 
-    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:
+    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:
         (candidates,) = lists
         if candidates and not self.context.is_forbidden(candidates[0].text):
             (part.search,) = searches
@@ -148,7 +150,9 @@ class Repair(Pass):
             part.placed = None
             part.left_out_rules = []
 
-    def _repaired(self, search: Search, candidates: Sequence[Candidate]) -> Search:
+    def _repaired(
+        self, search: RequestedSearch, candidates: Sequence[Candidate]
+    ) -> RequestedSearch:
         """Return another search if something is lost.
 
         Names are words if one makes forbidden text; all are masked if the translation lost one; all
@@ -164,7 +168,7 @@ class Repair(Pass):
                 search = self._with_all_names(search, names)
         return self._with_words(search, candidates[0])
 
-    def _with_all_names(self, search: Search, names: Names) -> Search:
+    def _with_all_names(self, search: RequestedSearch, names: Names) -> RequestedSearch:
         masked = search.part.masked
         is_forbidden = self.context.is_forbidden
         more = without_forbidden(names.mask_more(masked), names, masked.names, is_forbidden)
@@ -172,7 +176,7 @@ class Repair(Pass):
             return search
         return self.context.preparation.with_names(search, more)
 
-    def _with_words(self, search: Search, candidate: Candidate) -> Search:
+    def _with_words(self, search: RequestedSearch, candidate: Candidate) -> RequestedSearch:
         """Require all words that are to be copied, if the translation lacks one."""
         if search.options.sampling is not None or search.options.groups > 1:
             return search  # cannot be constrained
@@ -187,7 +191,7 @@ class Repair(Pass):
         return replace(search, request=search.request._replace(lexical=lexical))
 
 
-def _may_be_words(search: Search) -> bool:
+def _may_be_words(search: RequestedSearch) -> bool:
     """Return whether no prefix and no phrase has the placeholders of a part's names."""
     if not search.part.masked.names or search.request.prefix.states:
         return False
@@ -200,7 +204,7 @@ class Widen(Pass):
 
     rounds = searches = WIDENINGS
 
-    def requests(self, part: SearchedPart) -> list[Search]:
+    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         part.candidates = nbest.merged(part.candidates)
         size = 2 * part.search.options.size
         if len(part.candidates) >= self.context.n_best or size > MAX_BEAM:
@@ -208,7 +212,7 @@ class Widen(Pass):
         part.search = replace(part.search, options=part.search.options._replace(size=size))
         return [part.search]
 
-    def merge(self, part: SearchedPart, searches: Sequence[Search], lists: Lists) -> None:  # noqa: ARG002
+    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
         (wider,) = lists
         nbest.extend(part.candidates, wider)
 
@@ -216,6 +220,6 @@ class Widen(Pass):
 PASSES: tuple[type[Pass], ...] = (FirstSearch, PlaceTerms, RequireTerms, GiveWay, Repair, Widen)
 
 
-def passes_of(context: Context) -> list[Pass]:
+def passes_of(context: PassContext) -> list[Pass]:
     """Return the passes that find translations, in order."""
     return [kind(context) for kind in PASSES if kind is not Widen or context.merges_texts]

@@ -10,7 +10,7 @@ from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_texts
 from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, NO_PREFIX, Lexical
-from seq2seq.inference.searched import Search, SearchedPart
+from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.text import steps
 from seq2seq.text.line import Line, Part, line_of
@@ -33,7 +33,7 @@ class PreparedPart:
 
     def searched(self, options: SearchOptions) -> SearchedPart:
         """Return a part that is to be searched, without candidates."""
-        search = Search(self.part, self.request, options, self.phrases, self.words)
+        search = RequestedSearch(self.part, self.request, options, self.phrases, self.words)
         return SearchedPart(search, self.return_attention)
 
 
@@ -77,7 +77,7 @@ class Preparation:
         self._prefix = cache(requirements.prefix)
         self.requirements = requirements
         self.steps = steps.steps_of(
-            steps.Context(
+            steps.StepContext(
                 loaded.source,
                 self._tokenizer,
                 self._src.symbols,
@@ -111,7 +111,7 @@ class Preparation:
         """Return the translation of a part as it belongs into the translation of its line."""
         return steps.undo(self.steps, part, text)
 
-    def with_names(self, search: Search, masked: Masked) -> Search:
+    def with_names(self, search: RequestedSearch, masked: Masked) -> RequestedSearch:
         """Return a search whose source has its names masked in another way."""
         part = replace(search.part, masked=masked)
         ids = self._ids(part.text)

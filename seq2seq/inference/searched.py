@@ -10,7 +10,7 @@ from seq2seq.text.line import Part
 
 
 @dataclass(frozen=True)
-class Search:
+class RequestedSearch:
     """A part, what is requested of its translation, and the options of its search."""
 
     part: Part
@@ -29,7 +29,7 @@ class Search:
 class SearchedPart:
     """A part with the candidates of its translation, which passes search and search again."""
 
-    original: Search  # by all rules
+    original: RequestedSearch  # by all rules
     return_attention: bool = True  # False for very long lines
     candidates: list[Candidate] = field(default_factory=list)  # best first
     placed: Candidate | None = None  # with the terms of the glossary in their places

@@ -1,1 +1,1 @@
-"""What knows a language and no ids: files, sentences, marks, names, glossaries and documents."""
+"""Knowledge of languages, without ids: files, sentences, marks, names, glossaries and documents."""

@@ -25,7 +25,7 @@ _WHITE = re.compile(r"[ \t\n\r\f]+")
 _TAKEN = np.float32(-1e9)
 
 
-class Entry(Protocol):
+class TargetText(Protocol):
     """One translation of a line: its text, its target tokens and their attention [T, S]."""
 
     @property
@@ -40,7 +40,7 @@ class TranslatedLine(Protocol):
     """The translations of a line, best first, and its source tokens."""
 
     @property
-    def n_best(self) -> Sequence[Entry]: ...
+    def n_best(self) -> Sequence[TargetText]: ...
     @property
     def src_tokens(self) -> Sequence[str]: ...
 

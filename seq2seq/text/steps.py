@@ -19,8 +19,8 @@ IsForbidden = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
-class Context:
-    """What steps know of a model and of a call."""
+class StepContext:
+    """A model and a call, as far as steps know them."""
 
     profile: SourceProfile  # of the training text
     tokenizer: Tokenizer
@@ -32,12 +32,12 @@ class Context:
     is_forbidden: IsForbidden = lambda _: False
 
 
-class Step:
+class TextStep:
     """One change of a line, which `undo` takes back in the translation of a part."""
 
     notes: tuple[str, ...] = ()  # that it may give
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: StepContext) -> None:
         self._context = context
         self._profile = context.profile
 
@@ -50,7 +50,7 @@ class Step:
         return text
 
 
-def apply(steps: Iterable[Step], line: Line) -> None:
+def apply(steps: Iterable[TextStep], line: Line) -> None:
     """Let a line pass the steps, until no part of it is left to translate."""
     for step in steps:
         if not line.parts:
@@ -58,7 +58,7 @@ def apply(steps: Iterable[Step], line: Line) -> None:
         step.apply(line)
 
 
-def undo(steps: Sequence[Step], part: Part, text: str) -> str:
+def undo(steps: Sequence[TextStep], part: Part, text: str) -> str:
     """Return the translation of a part as it belongs into the translation of its line."""
     for step in reversed(steps):
         text = step.undo(part, text)
@@ -71,7 +71,7 @@ def blank(line: Line) -> None:
     line.notes = list(LeaveBlank.notes) if line.phrases else []
 
 
-class LeaveBlank(Step):
+class LeaveBlank(TextStep):
     """A blank line stays blank."""
 
     notes = ("blank lines stay blank, without their constraints",)
@@ -81,14 +81,14 @@ class LeaveBlank(Step):
             blank(line)
 
 
-class NoteHabits(Step):
+class NoteHabits(TextStep):
     """A line in capitals, another script or the target language is noted, unlike the text."""
 
     def apply(self, line: Line) -> None:
         line.notes += self._profile.notes(line.text)
 
 
-class SetTagAside(Step):
+class SetTagAside(TextStep):
     """The tags that begin a line begin each of its parts."""
 
     def apply(self, line: Line) -> None:
@@ -101,7 +101,7 @@ class SetTagAside(Step):
             part.masked = part.masked._replace(text=text.removeprefix(" "))
 
 
-class CopyLine(Step):
+class CopyLine(TextStep):
     """A line without letters is its own translation, if the training text hardly has any."""
 
     notes = ("no letters, unlike the training text; copied",)
@@ -115,7 +115,7 @@ class CopyLine(Step):
         line.notes += self.notes
 
 
-class CutSentences(Step):
+class CutSentences(TextStep):
     """A line of more sentences than is usual is cut at their ends, unless something is required."""
 
     notes = ("more sentences than in lines of the training text; cut at sentence ends",)
@@ -130,7 +130,7 @@ class CutSentences(Step):
             line.notes += self.notes
 
 
-class SetAffixesAside(Step):
+class SetAffixesAside(TextStep):
     """Labels and symbols around a sentence are set aside, but nothing before a prefix."""
 
     def apply(self, line: Line) -> None:
@@ -149,7 +149,7 @@ class SetAffixesAside(Step):
         return f"{part.head}{text}{part.tail}".strip()
 
 
-class WriteUsualCharacters(Step):
+class WriteUsualCharacters(TextStep):
     """White space and characters of other forms are read as the training text writes them."""
 
     notes = ("characters that the training text hardly has ({}); read as those that it has",)
@@ -166,7 +166,7 @@ class WriteUsualCharacters(Step):
             line.notes.append(self.notes[0].format(", ".join(codes)))
 
 
-class Capitalise(Step):
+class Capitalise(TextStep):
     """A sentence begins in a capital, where nearly all lines of the training text do."""
 
     notes = ("begins in lower case, unlike the training text; read with a capital",)
@@ -181,13 +181,13 @@ class Capitalise(Step):
             line.notes += self.notes
 
 
-class MaskNames(Step):
+class MaskNames(TextStep):
     """Placeholders replace names, which the glossary or the model of names spells.
 
     Names stay words where the glossary has a phrase with them, or their spelling is forbidden.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: StepContext) -> None:
         super().__init__(context)
         if context.names is None:
             raise TypeError("a vocabulary without names masks none")
@@ -248,7 +248,7 @@ def without_forbidden(
     return Masked(Masked(masked.text, words).written, remaining, masked.given)
 
 
-class CutLong(Step):
+class CutLong(TextStep):
     """A part of more tokens than data.max_length is cut; the end of endless words is left out."""
 
     notes = (
@@ -279,7 +279,7 @@ class CutLong(Step):
         return len(ids)
 
 
-class CopyParts(Step):
+class CopyParts(TextStep):
     """Parts without letters are copied with the part before, the first ones with the part after."""
 
     def apply(self, line: Line) -> None:
@@ -306,7 +306,7 @@ class CopyParts(Step):
         return is_tail or self._profile.copies(text)
 
 
-class NoteUnknownCharacters(Step):
+class NoteUnknownCharacters(TextStep):
     """Characters that the training text hardly has are noted."""
 
     notes = ("characters that the training text hardly has, translated as they are: ",)
@@ -319,7 +319,7 @@ class NoteUnknownCharacters(Step):
             line.notes.append(self.notes[0] + "".join(sorted(unknown)))
 
 
-class AddFinalMark(Step):
+class AddFinalMark(TextStep):
     """A sentence without a final mark gets the usual one, if those of the training text have it."""
 
     notes = (
@@ -345,7 +345,7 @@ class AddFinalMark(Step):
         return self._profile.without_final_mark(text) if part.has_added_mark else text
 
 
-class RequirePhrases(Step):
+class AssignPhrases(TextStep):
     """The first part has the phrases of the line; each has the terms of the glossary in it."""
 
     def apply(self, line: Line) -> None:
@@ -358,7 +358,7 @@ class RequirePhrases(Step):
                 part.has_added_mark = False
 
 
-STEPS: tuple[type[Step], ...] = (
+STEPS: tuple[type[TextStep], ...] = (
     LeaveBlank,
     NoteHabits,
     SetTagAside,
@@ -372,11 +372,11 @@ STEPS: tuple[type[Step], ...] = (
     CopyParts,
     NoteUnknownCharacters,
     AddFinalMark,
-    RequirePhrases,
+    AssignPhrases,
 )
 
 
-def steps_of(context: Context) -> list[Step]:
+def steps_of(context: StepContext) -> list[TextStep]:
     """Return the steps of a line, in order."""
     kinds = [kind for kind in STEPS if kind is not MaskNames or context.names is not None]
     return [kind(context) for kind in kinds]

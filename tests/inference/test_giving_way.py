@@ -15,7 +15,7 @@ from seq2seq.inference import part_search
 from seq2seq.inference.giving_way import weaker
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.search.lexical import Prefix, PrefixState, lexical_of
-from seq2seq.inference.searched import Search
+from seq2seq.inference.searched import RequestedSearch
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.errors import RunError
@@ -73,8 +73,8 @@ def test_one_rule_after_the_other_gives_way() -> None:
     phrase, term = lexical_of([([8], True)]), lexical_of([([8], True), ([9], True)])
     part = Part(Masked("text", {}), terms=[Term(0, 4, "term")])
     options = SearchOptions(2, no_repeat_ngram=3, min_length=2, kept_ids=KEPT)
-    search = Search(part, Request([7], 9, lexical=term), options, phrase)
-    names, searches = list[str](), list[Search]()
+    search = RequestedSearch(part, Request([7], 9, lexical=term), options, phrase)
+    names, searches = list[str](), list[RequestedSearch]()
     while (step := weaker(search)) is not None:
         name, search = step
         names.append(name)
@@ -91,7 +91,7 @@ def test_one_rule_after_the_other_gives_way() -> None:
     assert [search.requires_terms for search in searches] == [True, True, False, False, False]
     assert [search.request.lexical.total for search in searches] == [2, 2, 1, 0, 0]
     assert [len(search.options.kept_ids) for search in searches] == [2, 2, 2, 2, 0]
-    assert weaker(Search(part, Request([7], 9), SearchOptions(2))) is None
+    assert weaker(RequestedSearch(part, Request([7], 9), SearchOptions(2))) is None
 
 
 @pytest.mark.parametrize(

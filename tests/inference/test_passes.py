@@ -14,7 +14,7 @@ from seq2seq.engines.engine import Engine, Sampling
 from seq2seq.inference import part_search, passes, scoring
 from seq2seq.inference.passes import PASSES, Pass
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
-from seq2seq.inference.searched import Search, SearchedPart
+from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary
@@ -43,10 +43,10 @@ class Counts:
 
         monkeypatch.setattr(scoring, "forced_decodings", counted_decodings)
 
-    def _counting(self, kind: type[Pass]) -> Callable[[Pass, SearchedPart], list[Search]]:
+    def _counting(self, kind: type[Pass]) -> Callable[[Pass, SearchedPart], list[RequestedSearch]]:
         requests = kind.requests
 
-        def counted(one_pass: Pass, part: SearchedPart) -> list[Search]:
+        def counted(one_pass: Pass, part: SearchedPart) -> list[RequestedSearch]:
             requested = requests(one_pass, part)
             for search in requested:
                 counter = self.searches if search.request.fixed is None else self.scorings
