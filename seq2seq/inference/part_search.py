@@ -9,10 +9,10 @@ import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, UNKNOWN
 from seq2seq.inference import attention_map, loading, nbest, passes, scoring
+from seq2seq.inference.line_preparation import Preparation, PreparedPart
 from seq2seq.inference.lines import bounded_slices
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
 from seq2seq.inference.passes import Pass
-from seq2seq.inference.preparation import Preparation, PreparedPart
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
 from seq2seq.inference.search.search import search
 from seq2seq.inference.searched import RequestedSearch, SearchedPart

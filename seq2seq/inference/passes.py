@@ -1,8 +1,6 @@
 """Passes: the searches of a part, one after the other.
 
-PASSES is the list. A pass requests searches of a part, of which some score one given
-translation, and merges what they find. Search does not depend on what
-is searched together.
+X
 """
 
 from collections.abc import Sequence
@@ -11,9 +9,9 @@ from dataclasses import dataclass, replace
 from seq2seq.data.vocabulary.vocabulary import NAME_IDS
 from seq2seq.inference import nbest, terms
 from seq2seq.inference.giving_way import GIVING_WAY, weaker
+from seq2seq.inference.line_preparation import Preparation
 from seq2seq.inference.loading import LoadedModel, no_translation
 from seq2seq.inference.nbest import MAX_BEAM, WIDENINGS, Candidate
-from seq2seq.inference.preparation import Preparation
 from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.text.characters import normalized
 from seq2seq.text.names.names import Masked, Names

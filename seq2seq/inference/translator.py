@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
 from seq2seq.inference import loading
+from seq2seq.inference.line_preparation import Preparation, PreparedLine, PreparedLines
 from seq2seq.inference.lines import counted, line_list
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.part_search import PartSearch
-from seq2seq.inference.preparation import Preparation, PreparedLine, PreparedLines
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import ScoredLine, score_lines
 from seq2seq.inference.search.forbidden import Forbidden

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import toy_pairs
 
-from seq2seq.inference.preparation import Preparation
+from seq2seq.inference.line_preparation import Preparation
 from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.scoring import score_lines
 from seq2seq.inference.settings import SearchSettings

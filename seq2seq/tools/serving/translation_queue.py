@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fastapi import HTTPException
 
-from seq2seq.inference.preparation import PreparedLine, PreparedLines
+from seq2seq.inference.line_preparation import PreparedLine, PreparedLines
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

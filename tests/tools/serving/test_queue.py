@@ -14,8 +14,8 @@ pytest.importorskip("fastapi")
 
 from fastapi import HTTPException
 
+from seq2seq.inference.line_preparation import Preparation, PreparedLines
 from seq2seq.inference.nbest import NBestEntry
-from seq2seq.inference.preparation import Preparation, PreparedLines
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.runtime.cancellation import check_cancelled
