@@ -84,7 +84,7 @@ class PlaceTerms(Pass):
         vocabularies = self.context.loaded.vocabularies
         hypothesis = part.candidates[0].hypothesis
         ids = terms.placed(search.part, search.request.source, hypothesis, vocabularies)
-        if ids is None or len(ids) <= search.options.min_length:
+        if ids is None or not _obeys(ids, search):
             return []
         if self.context.is_forbidden(vocabularies.tgt.decode(ids)):
             return []
@@ -95,6 +95,12 @@ class PlaceTerms(Pass):
         if candidates:
             part.placed = candidates[0]
             part.candidates = candidates
+
+
+def _obeys(ids: Sequence[int], search: RequestedSearch) -> bool:
+    """Return whether a translation begins with its prefix and has its phrases and its length."""
+    is_long = len(ids) > search.options.min_length
+    return is_long and search.request.prefix.begins(ids) and search.phrases.is_met_by(ids)
 
 
 class RequireTerms(Pass):

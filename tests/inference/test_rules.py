@@ -202,14 +202,15 @@ def test_other_rules_hold_beside_phrases(size: int) -> None:
                     assert name != "n-grams" or repeated <= {(5, 6), (6, UNK_ID)}
 
 
-def test_where_nothing_else_is_possible_a_forbidden_word_completes_a_phrase() -> None:
-    """The prefix ends in 4, and the phrase has to follow at once."""
+def test_a_forbidden_word_completes_no_phrase_even_if_nothing_else_is_possible() -> None:
+    """The prefix ends in 4, and the phrase has to follow at once: nothing is left."""
     prefix = Prefix([PrefixState(np.array([4]), {4: 1})], [])
     options = SearchOptions(3, forbidden=NeverAfter())  # type: ignore[arg-type]
-    found = search(
-        Oracle(1), [[6]], [1], options, CPU, [prefix], lexical=[lexical_of([([5], False)])]
-    )
-    assert found[0]
-    for ids, *_ in found[0]:
+    phrase = lexical_of([([5], False)])
+    assert search(Oracle(1), [[6]], [1], options, CPU, [prefix], lexical=[phrase]) == [[]]
+    (found,) = search(Oracle(1), [[6]], [3], options, CPU, [prefix], lexical=[phrase])
+    assert found
+    for ids, *_ in found:
         assert ids[:1] == [4]
         assert 5 in ids
+        assert (4, 5) not in pairwise(ids)

@@ -32,7 +32,12 @@ class PhraseProgress(NamedTuple):
 
     # phrases, their occurrences still needed, and how many of their tokens end the hypothesis
     places: tuple[tuple[Phrase, int, int], ...]
-    closed: bool = False  # a missing phrase has just ended in a letter: its word may not continue
+    ended: tuple[int, ...] = ()  # phrases whose last letter has just come: the word has to end
+
+    @property
+    def closed(self) -> bool:
+        """Return whether the next token may not continue a word."""
+        return bool(self.ended)
 
 
 class Lexical(NamedTuple):
@@ -55,21 +60,34 @@ class Lexical(NamedTuple):
 
     def after(self, progress: PhraseProgress, token: int) -> PhraseProgress:
         """Return the progress after one more token."""
-        places, closed = [], False
-        for phrase, missing, matched in progress.places:
+        places = []
+        ended = list[int]()
+        continues = token in self.continuing
+        for number, (phrase, missing, matched) in enumerate(progress.places):
+            if continues and number in progress.ended:  # as in a prefix: it was no word of its own
+                missing += 1
             while matched and phrase.tokens[matched] != token:
                 matched = phrase.borders[matched - 1]
             matched += phrase.tokens[matched] == token
             if matched == len(phrase.tokens):
-                closed = closed or (missing > 0 and phrase.ends_in_letter)
-                missing, matched = max(0, missing - 1), 0
+                if missing and phrase.ends_in_letter:
+                    ended.append(number)
+                missing = max(0, missing - 1)
+                matched = 0
             places.append((phrase, missing, matched))
-        if closed:  # a phrase in the middle of that word is not met there
+        if ended:  # a phrase in the middle of that word is not met there
             for i, (phrase, missing, matched) in enumerate(places):
                 while matched and phrase.tokens[matched] in self.continuing:
                     matched = phrase.borders[matched - 1]
                 places[i] = phrase, missing, matched
-        return PhraseProgress(tuple(places), closed)
+        return PhraseProgress(tuple(places), tuple(ended))
+
+    def is_met_by(self, ids: Sequence[int]) -> bool:
+        """Return whether a hypothesis contains the phrases."""
+        progress = self.start()
+        for token in ids:
+            progress = self.after(progress, token)
+        return self.met(progress) == self.total
 
     def missing(self, progress: PhraseProgress) -> list[tuple[tuple[int, ...], int]]:
         """Return the tokens of the phrases still needed, and how many end the hypothesis."""
@@ -154,6 +172,17 @@ class Prefix(NamedTuple):
         """Return the state after a token; `len(states)` once the prefix is complete."""
         complete = len(self.states)
         return complete if state == complete else self.states[state].successors.get(token, complete)
+
+    def begins(self, ids: Sequence[int]) -> bool:
+        """Return whether a hypothesis begins with the prefix."""
+        state = 0
+        for token in ids:
+            if state == len(self.states):
+                return True
+            if token not in self.states[state].tokens:
+                return False
+            state = self.after(state, token)
+        return state == len(self.states)
 
 
 NO_PREFIX = Prefix([], [])

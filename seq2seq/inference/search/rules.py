@@ -5,7 +5,7 @@ class here and name it in `rules_of`.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ class NextTokens:
         self.scaled: Tokens = ()  # their log-probabilities are multiplied by the penalty
         self.repeated: Tokens = ()  # forbidden, as they would complete an n-gram again
         self.unwanted: Tokens = ()  # forbidden, as they would complete a forbidden word
+        self.unwanted_at_word_end: Callable[[], Tokens] = tuple  # likewise if their word ends
         if room <= 0:
             self.allow_only([EOS_ID])
 
@@ -43,6 +44,11 @@ class NextTokens:
     def forbid(self, tokens: Tokens) -> None:
         """Forbid tokens."""
         self.allowed[np.asarray(tokens, np.int64)] = False
+
+    def forbid_if_others(self, tokens: Tokens) -> None:
+        """Forbid tokens unless no other remains."""
+        if self.has_others(tokens):
+            self.forbid(tokens)
 
     def exempt(self, tokens: Tokens) -> None:
         """Allow tokens whatever the other rules say, but for forbidden words and n-grams."""
@@ -142,7 +148,9 @@ class KeepTokens(Rule):
         if missing and phrases:
             in_phrases = {token for phrase in phrases for token in phrase.tokens}
             choice.reserved = sum(token not in in_phrases for token in missing)
-        if missing and not choice.is_bound:
+        if missing and choice.is_bound:
+            choice.forbid_if_others([EOS_ID])
+        elif missing:
             choice.forbid([EOS_ID, *sentence.marks])
             if choice.room - sentence.lexical.total <= len(missing):
                 choice.allow_only(missing)
@@ -181,7 +189,7 @@ class NoRepeatedNgram(Rule):
 
 
 class ForbidWords(Rule):
-    """Words that no hypothesis contains, unless it has no other choice, as in its prefix."""
+    """Words that no hypothesis contains, unless its prefix leaves no choice."""
 
     def __init__(self, forbidden: Forbidden) -> None:
         self.forbidden = forbidden
@@ -194,8 +202,9 @@ class ForbidWords(Rule):
 
     def mask(self, state: State, choice: NextTokens) -> None:
         tokens = self.forbidden.forbidden_tokens(state, choice.room == 1)  # then the sentence ends
-        if choice.has_others(tokens):
+        if not choice.is_bound or choice.has_others(tokens):
             choice.unwanted = tokens
+            choice.unwanted_at_word_end = lambda: self.forbidden.forbidden_tokens(state, True)
 
 
 class RequirePhrases(Rule):
@@ -220,11 +229,13 @@ class RequirePhrases(Rule):
         return sentence, sentence.lexical.after(progress, token)
 
     def mask(self, state: _Required, choice: NextTokens) -> None:
-        if choice.is_bound:
-            return
         sentence, progress = state
         lexical = sentence.lexical
         met = lexical.met(progress)
+        if choice.is_bound:
+            if met < lexical.total:
+                choice.forbid_if_others([EOS_ID])
+            return
         if met < lexical.total:
             choice.forbid([EOS_ID, *sentence.marks])
         if choice.room <= 0:
@@ -241,9 +252,24 @@ class RequirePhrases(Rule):
             choice.forbid(list(lexical.continuing))
         choice.forbid([token for ids, _ in missing for token in ids if token in self.kept_ids])
         choice.exempt(advancing)
+        choice.forbid(self._unwanted(advancing, lexical, progress, choice))
         if self.ngram:
             inside = {token for token in advancing if lengths[token] >= self.ngram}
             choice.repeated = [token for token in choice.repeated if token not in inside]
+
+    def _unwanted(
+        self,
+        advancing: Sequence[int],
+        lexical: Lexical,
+        progress: PhraseProgress,
+        choice: NextTokens,
+    ) -> list[int]:
+        """Return the tokens that complete a phrase, and so a word, which is forbidden."""
+        completing = [token for token in advancing if lexical.after(progress, token).closed]
+        if not completing:
+            return []
+        unwanted = set(np.asarray(choice.unwanted_at_word_end()).tolist())
+        return [token for token in completing if token in unwanted]
 
 
 class RuleStates:
@@ -316,8 +342,6 @@ class RuleStates:
             free[EOS_ID] &= ends[slot] != MAY_NOT_END
             of_slot = self._choices(slot, int(limits[slot] - 1 - lengths[slot]), free)
             remaining = [choice.remaining() for choice in of_slot.values()]
-            if not np.any(remaining):  # but by forbidden words and n-grams
-                remaining = [choice.allowed for choice in of_slot.values()]
             self.dead_ends[slot] = not np.any(remaining)
             choices |= of_slot
             forbidden += remaining
