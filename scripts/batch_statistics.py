@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.batching import EncodedPairs, EpochOrder, sampled_pairs
 from seq2seq.data.padding import make_batch
-from seq2seq.data.training_data import training_data
+from seq2seq.data.training_data import cached_text, cached_vocabularies, encoded_text, open_cache
 from seq2seq.data.vocabulary.vocabulary import Vocabularies
 from seq2seq.runtime.console import aligned_table, say
 
@@ -37,10 +37,11 @@ def main() -> None:
     config = load_config(options.config, options.overrides)
     with (
         tempfile.TemporaryDirectory() as folder,
-        training_data(config.data.train, Path(folder) / "run") as data,
+        open_cache(config.data.train, Path(folder) / "run") as cache,
     ):
-        vocabularies = data.vocabularies(config.vocabulary)
-        pairs = data.pairs(vocabularies, config.data.max_length)
+        text, _ = cached_text(config.data.train, cache)
+        vocabularies, _ = cached_vocabularies(text, config.vocabulary)
+        pairs = encoded_text(text, vocabularies, config.data.max_length)[0].pairs
         rows = statistics(config, pairs, vocabularies)
     say(aligned_table([[name, figure] for name, figure in rows.items()]))
 

@@ -104,15 +104,22 @@ def build(config: Path, overrides: Sequence[str]) -> dict[str, float]:
     """Build the cache; return its seconds and megabytes."""
     from seq2seq.config.schema import load_config
     from seq2seq.data.batching import EpochOrder
-    from seq2seq.data.training_data import cache_of, training_data
+    from seq2seq.data.training_data import (
+        cache_of,
+        cached_text,
+        cached_vocabularies,
+        encoded_text,
+        open_cache,
+    )
 
     settings = load_config(config, overrides)
     marks = [time.perf_counter()]
-    with training_data(settings.data.train, settings.run_dir) as data:
+    with open_cache(settings.data.train, settings.run_dir) as cache:
+        text, _ = cached_text(settings.data.train, cache)
         marks.append(time.perf_counter())
-        vocabularies = data.vocabularies(settings.vocabulary)
+        vocabularies, _ = cached_vocabularies(text, settings.vocabulary)
         marks.append(time.perf_counter())
-        pairs = data.pairs(vocabularies, settings.data.max_length)
+        pairs = encoded_text(text, vocabularies, settings.data.max_length)[0].pairs
         marks.append(time.perf_counter())
         EpochOrder(pairs, settings.training.batch_tokens, settings.seed, 0)
         marks.append(time.perf_counter())

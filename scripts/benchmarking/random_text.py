@@ -20,7 +20,7 @@ from seq2seq.model.seq2seq import Seq2Seq
 from seq2seq.runs.training_state import Progress
 from seq2seq.runtime.device import choose_device, synchronize
 from seq2seq.training.optimizer import Optimizer
-from seq2seq.training.session import TrainingSession
+from seq2seq.training.session import OpenRun, TrainingSession
 from seq2seq.training.step import train_step
 
 MEAN, SPREAD, LONGEST = 25.0, 0.55, 100  # tokens a side, log-normal
@@ -114,7 +114,7 @@ def new_session(name: str, precision: str, device: torch.device) -> TrainingSess
     progress = Progress(precision=precision)
     progress.move_to(device, config.training.log_every)
     unused: Any = None
-    return TrainingSession(config, device, unused, built, {}, optimizer, progress)
+    return TrainingSession(config, device, unused, built, {}, optimizer, progress, OpenRun())
 
 
 def training_speed(

@@ -22,8 +22,11 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -61,23 +64,15 @@ _VERSIONS = {  # that determine the tokens, besides text and vocabulary
 
 
 @contextmanager
-def training_data(
-    files: Texts, run_dir: Path, digests: Mapping[str, str] | None = None
-) -> Iterator["TrainingData"]:
-    """Read the training text of a run, using the cache.
+def open_cache(files: Texts, run_dir: Path) -> Iterator[EntryCache]:
+    """Open the cache of a training text. A UserError of the block removes what it has built.
 
-    `digests` are those that a run to resume has recorded of its cache entries, whose files are then
-    verified; others are rebuilt. Raises UserError as `iter_pairs` and `usable` do, and RunError if
-    the cache cannot be written. A UserError, even of the block, removes what was built for it.
+    Raises UserError for files that can be read only once, and RunError if it cannot be written.
     """
     check_regular(files)
-    place = cache_of(run_dir)
-    cache = EntryCache(place, _folder_name(files))
+    cache = EntryCache(cache_of(run_dir), _folder_name(files))
     try:
-        data = TrainingData(files, cache, digests or {})
-        if place == run_dir / FOLDER and is_foreign(shared := run_dir.absolute().parent / FOLDER):
-            data.notes.append(f"note: {shared} belongs to another user and is not used")
-        yield data
+        yield cache
     except UserError:
         cache.discard_built()
         raise
@@ -123,103 +118,160 @@ def _is_usable(cache: Path) -> bool:
     return nearest.is_dir() and os.access(nearest, os.W_OK) and not is_foreign(cache)
 
 
-class TrainingData:
-    """Usable pairs of a training text, read from the cache."""
+@dataclass(frozen=True)
+class CachedText:
+    """The usable pairs of a training text, in the cache."""
 
-    def __init__(self, files: Texts, cache: EntryCache, recorded: Mapping[str, str]) -> None:
-        """Copy the text into the cache, unless it is there."""
-        self._cache, self._recorded = cache, recorded
-        statuses = _statuses(files)
+    text: ParallelText
+    corpora: tuple[ParallelFiles, ...]
+    sizes: tuple[int, ...]  # pairs of each corpus, one after another in the text
+    blank: int  # pairs dropped for a blank side
+    same: int  # pairs with identical sides
+    cache: EntryCache
+    entry: Entry
+    recorded: Mapping[str, str]  # what a run to resume has recorded of its data
 
-        def build(folder: Path) -> Counts:
-            counts = token_cache.copy_text(files, folder)
-            if _statuses(files) != statuses:
-                raise UserError(f"{texts.source_name(files)}: changed while being read. Try again.")
-            return counts
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Return the weight of each corpus."""
+        return tuple(getattr(corpus, "weight", 1.0) for corpus in self.corpora)
 
-        key = {"files": statuses, **_reading(files), "byteorder": sys.byteorder}
-        entry = cache.load(_TEXT, key, build, recorded.get(_DIGESTS[_TEXT]))
-        if entry.rebuilt == STALE:
-            cache.remove_others(entry.digest)
-        self._entry, counts, corpora = entry, entry.counts, texts.as_list(files)
-        self._has_links = token_cache.has_links(files)
-        self.text = token_cache.open_text(entry, texts.source_name(files))
-        self._sizes = [counts["pairs"]]  # by corpus, one after another in the text
-        if len(corpora) > 1:
-            self._sizes = [counts[f"pairs.{n + 1}"] for n in range(len(corpora))]
-        self.blank = counts["blank"]  # pairs dropped for a blank side
-        self.same = counts["same"]  # pairs with identical sides
-        names = (*token_cache.TEXT_FILES, *(token_cache.LINK_FILES[:2] if self._has_links else ()))
-        checksums = [entry.files[name][1] for name in names]
-        self.checksum = texts.combined_checksum(checksums, self._sizes)
-        self._weights = [getattr(corpus, "weight", 1.0) for corpus in corpora]
-        self.tags = tuple(dict.fromkeys(corpus.tag for corpus in corpora if corpus.tag))
-        self.digests: dict[str, str] = {}  # SHA-256 of the cached text and tokens, to be recorded
-        self.notes = _corpus_notes(corpora, self._sizes, self._weights)  # for the log
-        self._record(_TEXT, entry)
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Return the tags of the corpora."""
+        return tuple(dict.fromkeys(corpus.tag for corpus in self.corpora if corpus.tag))
 
-    def vocabularies(self, config: VocabularyConfig) -> Vocabularies:
-        """Train vocabularies on the text as `train_vocabularies` does, or load earlier ones."""
-        settings = config.model_dump(exclude={"sampling"}, mode="json")
+    @property
+    def has_links(self) -> bool:
+        """Return whether the pairs are aligned."""
+        return any("alignment" in corpus.paths for corpus in self.corpora)
 
-        def build(folder: Path) -> Counts:
-            train_in_worker(self.text, config, folder, self.tags)
-            return {}
+    @cached_property
+    def checksum(self) -> str:
+        """Return the checksum of the text, whatever files it is in."""
+        names = (*token_cache.TEXT_FILES, *(token_cache.LINK_FILES[:2] if self.has_links else ()))
+        return texts.combined_checksum([self.entry.files[name][1] for name in names], self.sizes)
 
-        if self.tags:
-            settings["tags"] = list(self.tags)
-        if config.model:
-            settings["model"] = training.checksums_of_models(config)
-        if config.listed_names is not None:
-            settings["names"]["list"] = training.checksum_of_names(config.listed_names)
-        entry = self._load(_VOCABULARY, {"config": settings}, build)
-        vocabularies = vocabulary.load_vocabularies(entry.path, config.sampling)
-        self.notes += training.vocabulary_notes(config, vocabularies)
-        return vocabularies
 
-    def pairs(self, vocabularies: Vocabularies, max_length: int) -> EncodedPairs:
-        """Encode the text as `encode_pairs` does, or open what was encoded before."""
-        size = max(map(len, vocabularies[:2]))
+class EncodedText(NamedTuple):
+    """Token ids of a training text, and SHA-256 digests of the cache's entries, for the record."""
 
-        def build(folder: Path) -> Counts:
-            place = self._cache.path
-            with closing(encode_in_workers(self.text, vocabularies, max_length, place)) as chunks:
-                return token_cache.write_ids(folder, chunks, size)
+    pairs: EncodedPairs
+    digests: dict[str, str]
 
-        settings = {"vocabulary": vocabulary.checksums_of(vocabularies), "max_length": max_length}
-        entry = self._load(_TOKENS, settings, build)
-        src_texts, tgt_texts, src, tgt = token_cache.open_ids(entry, self.text, size)
-        too_long, rows = len(self.text) - len(src_texts), src_texts.rows
-        parts: tuple[Share, ...] = ()
-        if len(self._sizes) > 1:
-            parts = shares(ends_of(rows, self._sizes), self._weights)
-        links: Selected[list[int]] | None = None
-        if self._has_links:
-            links = Selected(token_cache.open_side(self._entry, token_cache.LINKS), rows)
-        divisions = token_cache.StoredDivisions(entry)
-        return EncodedPairs(src_texts, tgt_texts, src, tgt, too_long, parts, links, divisions)
 
-    def _load(
-        self, kind: str, settings: Mapping[str, Any], build: Callable[[Path], Counts]
-    ) -> Entry:
-        """Load the entry of this text and these settings, built from this very copy of the text."""
-        key = {"text": self._entry.digest, **settings, **_VERSIONS}
-        recorded = self._recorded.get(_DIGESTS.get(kind, ""))
-        entry = self._cache.load(f"{kind}-{_hash(settings)}", key, build, recorded)
-        self._record(kind, entry)
-        return entry
+def cached_text(
+    files: Texts, cache: EntryCache, recorded: Mapping[str, str] = MappingProxyType({})
+) -> tuple[CachedText, list[str]]:
+    """Return the usable pairs of a text, copied into the cache unless they are there, and notes.
 
-    def _record(self, kind: str, entry: Entry) -> None:
-        """Keep the digest of an entry, and note if it was built or is not what was recorded."""
-        if kind == _TOKENS and entry.rebuilt == MISSING:
-            self.notes.append(f"training text and token ids are cached in {self._cache.path}")
-        elif entry.rebuilt not in (None, MISSING):
-            self.notes.append(f"{entry.path}: rebuilt because {entry.rebuilt}")
-        if name := _DIGESTS.get(kind):
-            self.digests[name] = entry.digest
-            same_text = kind == _TEXT and self._recorded.get(RECORDED_TEXT) == self.checksum
-            if self._recorded.get(name, entry.digest) != entry.digest and not same_text:
-                self.notes.append(f"warning: {entry.path} differs from what the run was trained on")
+    `recorded`: what a run to resume has recorded of its data. Entries are then verified, and others
+    rebuilt. Raises UserError as `iter_pairs` and `usable` do.
+    """
+    statuses = _statuses(files)
+
+    def build(folder: Path) -> Counts:
+        counts = token_cache.copy_text(files, folder)
+        if _statuses(files) != statuses:
+            raise UserError(f"{texts.source_name(files)}: changed while being read. Try again.")
+        return counts
+
+    key = {"files": statuses, **_reading(files), "byteorder": sys.byteorder}
+    entry = cache.load(_TEXT, key, build, recorded.get(_DIGESTS[_TEXT]))
+    if entry.rebuilt == STALE:
+        cache.remove_others(entry.digest)
+    counts = entry.counts
+    corpora = tuple(texts.as_list(files))
+    sizes: tuple[int, ...] = (counts["pairs"],)
+    if len(corpora) > 1:
+        sizes = tuple(counts[f"pairs.{n + 1}"] for n in range(len(corpora)))
+    pairs = token_cache.open_text(entry, texts.source_name(files))
+    blank, same = counts["blank"], counts["same"]
+    text = CachedText(pairs, corpora, sizes, blank, same, cache, entry, recorded)
+    notes = [*_corpus_notes(corpora, sizes, text.weights), *_entry_notes(text, _TEXT, entry)]
+    return text, notes
+
+
+def cached_vocabularies(
+    text: CachedText, config: VocabularyConfig
+) -> tuple[Vocabularies, list[str]]:
+    """Train vocabularies as `train_vocabularies` does, or load earlier ones; return notes, too."""
+    settings = config.model_dump(exclude={"sampling"}, mode="json")
+
+    def build(folder: Path) -> Counts:
+        train_in_worker(text.text, config, folder, text.tags)
+        return {}
+
+    if text.tags:
+        settings["tags"] = list(text.tags)
+    if config.model:
+        settings["model"] = training.checksums_of_models(config)
+    if config.listed_names is not None:
+        settings["names"]["list"] = training.checksum_of_names(config.listed_names)
+    entry = _load(text, _VOCABULARY, {"config": settings}, build)
+    vocabularies = vocabulary.load_vocabularies(entry.path, config.sampling)
+    notes = training.vocabulary_notes(config, vocabularies)
+    return vocabularies, [*_entry_notes(text, _VOCABULARY, entry), *notes]
+
+
+def encoded_text(
+    text: CachedText, vocabularies: Vocabularies, max_length: int
+) -> tuple[EncodedText, list[str]]:
+    """Encode a text as `encode_pairs` does, or open what was encoded before; and notes."""
+    size = max(map(len, vocabularies[:2]))
+
+    def build(folder: Path) -> Counts:
+        place = text.cache.path
+        with closing(encode_in_workers(text.text, vocabularies, max_length, place)) as chunks:
+            return token_cache.write_ids(folder, chunks, size)
+
+    settings = {"vocabulary": vocabulary.checksums_of(vocabularies), "max_length": max_length}
+    entry = _load(text, _TOKENS, settings, build)
+    src_texts, tgt_texts, src, tgt = token_cache.open_ids(entry, text.text, size)
+    too_long = len(text.text) - len(src_texts)
+    rows = src_texts.rows
+    parts: tuple[Share, ...] = ()
+    if len(text.sizes) > 1:
+        parts = shares(ends_of(rows, text.sizes), text.weights)
+    links: Selected[list[int]] | None = None
+    if text.has_links:
+        links = Selected(token_cache.open_side(text.entry, token_cache.LINKS), rows)
+    divisions = token_cache.StoredDivisions(entry)
+    pairs = EncodedPairs(src_texts, tgt_texts, src, tgt, too_long, parts, links, divisions)
+    digests = {_DIGESTS[_TEXT]: text.entry.digest, _DIGESTS[_TOKENS]: entry.digest}
+    return EncodedText(pairs, digests), _entry_notes(text, _TOKENS, entry)
+
+
+def _load(
+    text: CachedText, kind: str, settings: Mapping[str, Any], build: Callable[[Path], Counts]
+) -> Entry:
+    """Load the entry of this text and these settings, built from this very copy of the text."""
+    key = {"text": text.entry.digest, **settings, **_VERSIONS}
+    recorded = text.recorded.get(_DIGESTS.get(kind, ""))
+    return text.cache.load(f"{kind}-{_hash(settings)}", key, build, recorded)
+
+
+def _entry_notes(text: CachedText, kind: str, entry: Entry) -> list[str]:
+    """Say if an entry was built or is not what was recorded."""
+    notes = []
+    if kind == _TOKENS and entry.rebuilt == MISSING:
+        notes.append(f"training text and token ids are cached in {text.cache.path}")
+    elif entry.rebuilt not in (None, MISSING):
+        notes.append(f"{entry.path}: rebuilt because {entry.rebuilt}")
+    if name := _DIGESTS.get(kind):
+        is_same_text = kind == _TEXT and text.recorded.get(RECORDED_TEXT) == text.checksum
+        if text.recorded.get(name, entry.digest) != entry.digest and not is_same_text:
+            notes.append(f"warning: {entry.path} differs from what the run was trained on")
+    return notes
+
+
+def cache_notes(cache: EntryCache, run_dir: Path) -> list[str]:
+    """Say if the cache is in the run folder, as that beside it belongs to another user."""
+    shared = run_dir.absolute().parent / FOLDER
+    is_own = cache.path.parent == run_dir / FOLDER
+    return [f"note: {shared} belongs to another user and is not used"] * (
+        is_own and is_foreign(shared)
+    )
 
 
 def _reading(files: Texts) -> dict[str, Any]:

@@ -112,7 +112,7 @@ def own_batches(
     They are those of the current epoch, unless another is given, and rounded if steps are captured.
     """
     seed = derive_seed(session.config.seed, session.progress.epoch if epoch is None else epoch)
-    shares = map(session.group.share, batches)
+    shares = map(session.run.group.share, batches)
     made = [batch_of(session, rows, seed) for rows in shares if len(rows)]
     return [batch.rounded() for batch in made] if session.is_static else made
 

@@ -75,7 +75,7 @@ def roll_back(session: TrainingSession, reporter: Reporter, fault: str) -> None:
     if factor < MIN_RATE_FACTOR:
         text = f"{fault}, also at {progress.rate_factor:g} of the learning rate."
         raise errors.TrainingFailed(f"{text} Lower training.learning_rate or training.clip_norm")
-    session.verify_lock()
+    session.run.verify_lock()
     state = read_state(folder)
     if state is None:
         raise errors.TrainingFailed(f"{fault}, and {folder} holds no saved state to return to")

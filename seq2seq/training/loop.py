@@ -120,7 +120,7 @@ def _train(
     config, began = session.config, session.progress.step
     last_step = stopping.last_step_of(config, session.data.train)
     reporter = Reporter()
-    if session.group.is_main:
+    if session.run.group.is_main:
         reporter = RunReporter(config.run_dir, began, last_step, callbacks)
     with reporter, stop_signals() as stops:
         for note in notes:
@@ -131,7 +131,7 @@ def _train(
         if warm_start and began == 0 and session.progress.best_score < 0:
             validate_sound(session, reporter, clock)  # the initial weights may remain the best
             save(session, reporter, clock)
-        sync = StopSync(session.group, stops, lambda: clock.seconds)
+        sync = StopSync(session.run.group, stops, lambda: clock.seconds)
         with StepBatches(session) as batches:
             while (limit := met_limit(config.training, session.progress, sync.seconds)) is None:
                 train_epoch(session, reporter, batches, clock, sync)
@@ -151,7 +151,7 @@ def _train(
             reporter.log(f"warning: {finding}")
         sync.after_step(0, progress.max_micro_batch_positions)  # signals since the last step
         if sync.stops:
-            session.group.barrier()
+            session.run.group.barrier()
             raise Interrupted(sync.stops[0], done=True)
 
 
@@ -205,7 +205,7 @@ def train_epoch(
         if sync.stops:
             save(session, reporter, clock)
             reporter.log(f"Stopped at step {progress.step}, saved.")
-            session.group.barrier()  # no rank leaves before the state is saved
+            session.run.group.barrier()  # no rank leaves before the state is saved
             raise Interrupted(sync.stops[0])
         if met_limit(settings, progress, sync.seconds) is not None:
             return

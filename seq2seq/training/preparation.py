@@ -6,7 +6,14 @@ import torch
 
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, same_sides, usable, valid_text
-from seq2seq.data.training_data import TrainingData, training_data
+from seq2seq.data.training_data import (
+    CachedText,
+    cache_notes,
+    cached_text,
+    cached_vocabularies,
+    encoded_text,
+    open_cache,
+)
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.evaluation.metrics import not_nfc_note
 from seq2seq.evaluation.segmentation import segmentation_of
@@ -20,6 +27,7 @@ from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.process_group import SINGLE_PROCESS, ProcessGroup
 from seq2seq.text.joined_profile import HABITS
 from seq2seq.training.session import (
+    OpenRun,
     SessionData,
     TrainingSession,
     new_session,
@@ -49,24 +57,23 @@ def prepare(
     """
     state = folder.state
     start = read_warm_start(init_from, config) if init_from is not None and state is None else None
-    data, source = _read(config, state, start)
-    session = new_session(config, device, data, start)
-    session.group, session.lock = group, folder.lock
-    session.verify_lock()
+    data, text, text_notes = _read(config, state, start)
+    session = new_session(config, device, data, start, OpenRun(folder.lock, group))
+    session.run.verify_lock()
     if state is None:
         run_folder.clear(config.run_dir)
         checkpoint.create_run(config.run_dir, config, data.vocabularies)
         session.save_state()  # from here on, a resumed run always finds a state
     repairs = [] if state is None else _reopen(session, state)
     threads = settle_threads(session)
-    notes = [*_describe(session, source.blank), *threads, *source.notes, *repairs]
+    notes = [*_describe(session, text.blank), *threads, *text_notes, *repairs]
     notes += [] if start is None else [start_note(start, config)]
     if pending := pending_habits(session.data):
         habits = ", ".join(HABITS[name] for name in pending)
         notes.append(f"adopted once validation is no worse with it: {habits}")
     valid = data.valid
     suspicions = (
-        same_sides(source.text, source.same),
+        same_sides(text.text, text.same),
         same_sides(usable(valid)[0]),
         not_nfc_note(f"{valid.source_name}, target", valid.tgt),
         segmentation_of(config.data.tgt_lang, [valid.tgt]).validation_note(),
@@ -80,37 +87,41 @@ def _read(
     state: TrainingState | None,
     start: LoadedRun | None = None,
     group: ProcessGroup = SINGLE_PROCESS,
-) -> tuple[SessionData, TrainingData]:
-    """Read the texts of a run; the main process checks them against those of the state."""
-    digests = None if state is None else run_folder.recorded_digests(state.header)
-    with training_data(config.data.train, config.run_dir, digests) as source:
-        valid = valid_text(config.data, source.text)
-        checksums = run_folder.text_checksums(source.checksum, checksum_of_text(valid))
+) -> tuple[SessionData, CachedText, list[str]]:
+    """Read the texts of a run, and notes; the main process checks them against the state's."""
+    digests = {} if state is None else run_folder.recorded_digests(state.header)
+    with open_cache(config.data.train, config.run_dir) as cache:
+        text, notes = cached_text(config.data.train, cache, digests)
+        notes += cache_notes(cache, config.run_dir)
+        valid = valid_text(config.data, text.text)
+        checksums = run_folder.text_checksums(text.checksum, checksum_of_text(valid))
         if state is not None and group.is_main:
             run_folder.check_texts(config.run_dir, state.header, checksums)
-        vocabularies = _vocabularies(config, source, state, start)
-        pairs = source.pairs(vocabularies, config.data.max_length)
-        data = session_data(config, vocabularies, pairs, valid, state and state.limit)
+        vocabularies, vocabulary_notes = _vocabularies(config, text, state, start)
+        encoded, encoding_notes = encoded_text(text, vocabularies, config.data.max_length)
+        data = session_data(config, vocabularies, encoded.pairs, valid, state and state.limit)
     if start is not None:
         data = data.joined_with(start.limit, start.source)
     elif state is not None and (recorded := recorded_source(state)) is not None:
         data = data.joined_with(state.limit, recorded)
-    return data._replace(checksums=checksums | source.digests), source
+    data = data._replace(checksums=checksums | encoded.digests)
+    return data, text, [*notes, *vocabulary_notes, *encoding_notes]
 
 
 def _vocabularies(
-    config: Config, source: TrainingData, state: TrainingState | None, start: LoadedRun | None
-) -> Vocabularies:
-    """Return the vocabularies of the state or of the warm start, or new ones."""
+    config: Config, text: CachedText, state: TrainingState | None, start: LoadedRun | None
+) -> tuple[Vocabularies, list[str]]:
+    """Return the vocabularies of the state or of the warm start, or new ones; and notes."""
+    notes = list[str]()
     if state is not None:
         folder, sampling = config.run_dir / layout.VOCABULARY, config.vocabulary.sampling
         vocabularies = run_config.recorded_vocabularies(state.path, state.header, folder, sampling)
     elif start is not None:
         vocabularies = start.vocabularies
     else:
-        vocabularies = source.vocabularies(config.vocabulary)
+        vocabularies, notes = cached_vocabularies(text, config.vocabulary)
     check_tags(vocabularies, config.data.tags)
-    return vocabularies
+    return vocabularies, notes
 
 
 def _reopen(session: TrainingSession, state: TrainingState) -> list[str]:
@@ -138,9 +149,8 @@ def join_run(config: Config, device: torch.device, group: ProcessGroup) -> Train
         for path in files.paths.values():
             if not path.is_file():
                 raise UserError(f"{path}: every process reads this file; give a regular file")
-    data, _ = _read(config, state, group=group)
-    session = new_session(config, device, data)
-    session.group = group
+    data, *_ = _read(config, state, group=group)
+    session = new_session(config, device, data, run=OpenRun(group=group))
     restore(session, state)
     return session
 

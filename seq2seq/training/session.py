@@ -55,6 +55,19 @@ def pending_habits(data: SessionData) -> list[str]:
     return [] if data.joined is None else joined_profile.new_habits(data.joined, data.source)
 
 
+@dataclass(frozen=True)
+class OpenRun:
+    """A run that this process trains, alone or as one of a group."""
+
+    lock: locks.FolderLock | None = None  # on its folder, in the process that writes there
+    group: process_group.ProcessGroup = process_group.SINGLE_PROCESS
+
+    def verify_lock(self) -> None:
+        """Raise RunError if another process may write in the run folder."""
+        if self.lock is not None:
+            self.lock.verify()
+
+
 @dataclass
 class TrainingSession:
     """The objects that training works on; a roll back replaces `progress`."""
@@ -66,24 +79,18 @@ class TrainingSession:
     averages: dict[str, Tensor]  # moving averages of the weights; empty without averaging
     optimizer: Optimizer
     progress: Progress
-    group: process_group.ProcessGroup = process_group.SINGLE_PROCESS
-    lock: locks.FolderLock | None = None  # on the run folder, in the process that writes there
+    run: OpenRun
     hypotheses: list[str] = field(default_factory=list)  # hypotheses of the last validation
 
     def tensors(self) -> StateTensors:
         """Return the tensors that a training state records."""
         return StateTensors(named_weights(self.model), self.averages, self.optimizer.state)
 
-    def verify_lock(self) -> None:
-        """Raise RunError if another process may write in the run folder."""
-        if self.lock is not None:
-            self.lock.verify()
-
     def save_state(self) -> None:
         """Write the training state; the file that it replaces becomes the previous one."""
-        if not self.group.is_main:
+        if not self.run.group.is_main:
             return
-        self.verify_lock()
+        self.run.verify_lock()
         config, data = self.config, self.data
         header = {**run_config.provenance_of(config, data.vocabularies), "data": data.checksums}
         if data.joined is not None:
@@ -92,9 +99,9 @@ class TrainingSession:
 
     def save_weights(self, bleu: float, best: bool) -> None:
         """Write the weights, as the best ones or as a snapshot, or not at all."""
-        if not self.group.is_main:
+        if not self.run.group.is_main:
             return
-        self.verify_lock()
+        self.run.verify_lock()
         config, data, folder = self.config, self.data, self.config.run_dir
         provenance = run_config.provenance_of(config, data.vocabularies, model_keys_only=True)
         provenance[run_config.SOURCE] = asdict(data.source)
@@ -181,9 +188,13 @@ def session_data(
 
 
 def new_session(
-    config: Config, device: torch.device, data: SessionData, start: LoadedRun | None = None
+    config: Config,
+    device: torch.device,
+    data: SessionData,
+    start: LoadedRun | None = None,
+    run: OpenRun = OpenRun(),
 ) -> TrainingSession:
-    """Return a session in memory before its first step, with random weights or a warm start."""
+    """Return a session before its first step, with random weights or those of a warm start."""
     torch.manual_seed(derive_seed(config.seed, 0, 0))
     model = checkpoint.new_model(config, data.vocabularies)
     if start is not None:
@@ -201,6 +212,7 @@ def new_session(
         averages if config.training.average else {},
         Optimizer(config.training, model.parameters()),
         progress,
+        run,
     )
 
 

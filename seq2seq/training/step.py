@@ -70,7 +70,7 @@ def compute_gradient(session: TrainingSession, batches: Sequence[Batch]) -> tupl
     Raises TrainingFailed if memory does not suffice for one pair.
     """
     tokens = sum(batch.tokens for batch in batches)
-    divisor = tokens if session.group.size == 1 else _divisor_of_all_ranks(session)
+    divisor = tokens if session.run.group.size == 1 else _divisor_of_all_ranks(session)
     with tensor_cores_for_lstm(session.device, session.progress.precision):
         return in_halves(session, batches, partial(_backward, session, divisor))
 
@@ -105,14 +105,14 @@ def _sum_over_ranks(
 
     A non-finite value on one rank is non-finite on all. A rank without a pair adds zeros.
     """
-    if session.group.size == 1:
+    if session.run.group.size == 1:
         return losses, tokens
     gradients = []
     for parameter in session.model.parameters():
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         gradients.append(parameter.grad)
-    session.group.add_up([*gradients, losses, tokens])
+    session.run.group.add_up([*gradients, losses, tokens])
     torch._foreach_div_(gradients, tokens / _divisor_of_all_ranks(session))
     return losses, tokens
 
@@ -153,7 +153,9 @@ def in_halves(
 def _backward(session: TrainingSession, divisor: int, parts: Sequence[Batch]) -> Tensor:
     """Set the gradients of micro-batches' losses / `divisor`; return their `Losses` [2]."""
     config, step = session.config, session.progress.step
-    rank = () if session.group.is_main else (session.group.rank,)  # the main one draws as one alone
+    rank = (
+        () if session.run.group.is_main else (session.run.group.rank,)
+    )  # the main one draws as one alone
     rate = teacher_forcing_rate(config.training, step)
     session.model.train()
     session.optimizer.zero_grad(keep=session.is_static)

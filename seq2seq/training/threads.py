@@ -55,7 +55,7 @@ def settle_threads(session: TrainingSession) -> list[str]:
 
 
 def _may_choose(session: TrainingSession) -> bool:
-    is_alone = session.device.type == "cpu" and session.group.size == 1
+    is_alone = session.device.type == "cpu" and session.run.group.size == 1
     return is_alone and not are_threads_set() and may_use_threads()
 
 

@@ -76,7 +76,7 @@ def validate(session: TrainingSession, reporter: Reporter, clock: Clock) -> str 
 
 def valid_loss(session: TrainingSession) -> float:
     """Return the mean negative log-likelihood of a validation target token, in nats."""
-    pairs, group = session.data.valid_pairs, session.group
+    pairs, group = session.data.valid_pairs, session.run.group
     session.model.eval()
     losses, tokens = [torch.zeros((), device=session.device)], 0
     with torch.no_grad():
@@ -105,7 +105,7 @@ def valid_bleu(session: TrainingSession) -> float:
     """Return the greedy BLEU of the validation set; keep the hypotheses in the session."""
     data, language = session.data, session.config.data.tgt_lang
     translator = session_translator(session, data.source)
-    bleu, session.hypotheses = greedy_bleu(translator, data.valid, language, session.group)
+    bleu, session.hypotheses = greedy_bleu(translator, data.valid, language, session.run.group)
     return bleu
 
 
@@ -141,7 +141,8 @@ def _adopt_if_no_worse(session: TrainingSession, habit: str) -> str | None:
     src, tgt = data.valid.src, data.valid.tgt
     text = corpus.ParallelText([src[row] for row in rows], [tgt[row] for row in rows])
     without, with_it = (
-        greedy_bleu(translator, text, language, session.group)[0] for translator in (usual, changed)
+        greedy_bleu(translator, text, language, session.run.group)[0]
+        for translator in (usual, changed)
     )
     if with_it < max(without, MIN_BLEU):
         return None

@@ -28,7 +28,16 @@ from seq2seq.data import training_data as training_data_module
 from seq2seq.data.batching import EncodedPairs, EpochOrder, encode_pairs, sampled_pairs
 from seq2seq.data.corpus import ParallelText, read_pairs, source_name, usable
 from seq2seq.data.token_cache import DIVISIONS, MANIFEST, STALE, Entry, copy_text, open_text
-from seq2seq.data.training_data import FOLDER, PLACE, cache_of, training_data
+from seq2seq.data.training_data import (
+    FOLDER,
+    PLACE,
+    cache_notes,
+    cache_of,
+    cached_text,
+    cached_vocabularies,
+    encoded_text,
+    open_cache,
+)
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, checksums_of
 from seq2seq.runs.layout import LOG, METRICS
@@ -86,12 +95,16 @@ def load_data(
     vocabulary: VocabularyConfig = VOCABULARY,
     longest: int = LONGEST,
 ) -> LoadedData:
-    with training_data(files, run) as data:
-        vocabularies = data.vocabularies(vocabulary)
-        pairs = data.pairs(vocabularies, longest)
-        cache = getattr(data, "_cache", None)  # None if the text is in memory
-        built = [name.partition("-")[0] for name in cache.built] if cache else []
-        return LoadedData(data.text, vocabularies, pairs, data.blank, data.same, data.notes, built)
+    with open_cache(files, run) as cache:
+        text, notes = cached_text(files, cache)
+        notes += cache_notes(cache, run)
+        vocabularies, vocabulary_notes = cached_vocabularies(text, vocabulary)
+        encoded, encoding_notes = encoded_text(text, vocabularies, longest)
+        notes += [*vocabulary_notes, *encoding_notes]
+        built = [name.partition("-")[0] for name in cache.built]
+        return LoadedData(
+            text.text, vocabularies, encoded.pairs, text.blank, text.same, notes, built
+        )
 
 
 def read_into_memory(files: ParallelFiles) -> LoadedData:

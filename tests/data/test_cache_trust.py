@@ -25,7 +25,14 @@ from test_cache import (
 from seq2seq.__main__ import main
 from seq2seq.data import token_cache
 from seq2seq.data.token_cache import MANIFEST, UNRECORDED
-from seq2seq.data.training_data import FOLDER, cache_of, training_data
+from seq2seq.data.training_data import (
+    FOLDER,
+    cache_of,
+    cached_text,
+    cached_vocabularies,
+    encoded_text,
+    open_cache,
+)
 from seq2seq.runs.layout import BEST, LOG, METRICS
 from seq2seq.runtime.files import PART_SUFFIX
 
@@ -207,23 +214,24 @@ def test_an_entry_that_differs_from_the_recorded_one_is_rebuilt(
     built: Built, run: Path, kind: str, change: Callable[[Path], None]
 ) -> None:
     built.copied_to(run)
-    with training_data(built.files, run) as data:
-        vocabularies = data.vocabularies(VOCABULARY)
-        data.pairs(vocabularies, LONGEST)
-        digests = data.digests
+    with open_cache(built.files, run) as cache:
+        text, _ = cached_text(built.files, cache)
+        vocabularies, _ = cached_vocabularies(text, VOCABULARY)
+        digests = encoded_text(text, vocabularies, LONGEST)[0].digests
     assert sorted(digests) == ["cache.text", "cache.tokens"]
     path = entry(run, kind)
     change(path)
     name = "src.text" if kind == "text" else "src.ids"
-    with training_data(built.files, run, digests) as data:
-        pairs = data.pairs(vocabularies, LONGEST)
-        assert data.digests == digests
-        assert data.notes == [f"{path}: rebuilt because {name} is damaged"]
-        assert list(data.text.src) == list(built.wanted.text.src)
-        assert list(pairs.src) == list(built.wanted.pairs.src)
-    with training_data(built.files, run, {"cache.tokens": "of another version"}) as data:
-        data.pairs(vocabularies, LONGEST)
-        rebuilt, warning = data.notes
+    with open_cache(built.files, run) as cache:
+        text, text_notes = cached_text(built.files, cache, digests)
+        encoded, notes = encoded_text(text, vocabularies, LONGEST)
+        assert encoded.digests == digests
+        assert [*text_notes, *notes] == [f"{path}: rebuilt because {name} is damaged"]
+        assert list(text.text.src) == list(built.wanted.text.src)
+        assert list(encoded.pairs.src) == list(built.wanted.pairs.src)
+    with open_cache(built.files, run) as cache:
+        text, _ = cached_text(built.files, cache, {"cache.tokens": "of another version"})
+        _, (rebuilt, warning) = encoded_text(text, vocabularies, LONGEST)
         assert rebuilt == f"{entry(run, 'tokens')}: rebuilt because {UNRECORDED}"
         assert warning.startswith(f"warning: {entry(run, 'tokens')} differs from what the run was")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from name_cases import name_pairs, some_names
 
 from seq2seq.config.schema import ParallelFiles, VocabularyConfig
-from seq2seq.data.training_data import training_data
+from seq2seq.data.training_data import cached_text, cached_vocabularies, encoded_text, open_cache
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabulary, checksums_of
 from seq2seq.text.copied_words import NameInventor
@@ -195,11 +195,13 @@ def test_a_vocabulary_with_other_symbols_is_another_cache_entry(tmp_path: Path) 
     path.write_text("".join(f"{s}\t{t}\n" for s, t in zip(src, tgt, strict=True)), "utf-8")
     found = []
     for symbols in ((), ("<num>",), ("<num>", "@x@"), ("<num>",)):
-        with training_data((ParallelFiles(file=path),), tmp_path / "runs" / "a") as data:
+        files = ParallelFiles(file=path)
+        with open_cache(files, tmp_path / "runs" / "a") as cache:
             config = VocabularyConfig(size=285, symbols=symbols)
-            vocabularies = data.vocabularies(config)
+            text, _ = cached_text(files, cache)
+            vocabularies, _ = cached_vocabularies(text, config)
             assert vocabularies.src.symbols == symbols
-            pairs = data.pairs(vocabularies, 100)
+            pairs = encoded_text(text, vocabularies, 100)[0].pairs
             found.append((checksums_of(vocabularies)["joint"], [*pairs.src[0]]))
     assert found[1] == found[3]
     assert len({checksum for checksum, _ in found}) == len({str(ids) for _, ids in found}) == 3

@@ -14,7 +14,7 @@ from tiers import one_quick
 from seq2seq.config.schema import Config, ParallelFiles, VocabularyConfig, load_config
 from seq2seq.data.batching import EpochOrder, Share, ends_of, shares, used_in_epoch
 from seq2seq.data.corpus import read_pairs
-from seq2seq.data.training_data import training_data
+from seq2seq.data.training_data import cached_text, cached_vocabularies, encoded_text, open_cache
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, check_tags
 from seq2seq.inference.translator import Translator
@@ -215,12 +215,13 @@ def test_the_cache_of_several_corpora_is_reused_unless_a_tag_differs(small_corpu
     for tag in ("", ", tag: <b>"):
         config = configured(with_corpora(small_corpus, files[0], files[1] + tag), "run")
         for _ in range(2):
-            with training_data(config.data.train, config.run_dir) as data:
-                vocabularies = data.vocabularies(config.vocabulary)
-                data.pairs(vocabularies, 40)
-                assert not [note for note in data.notes if "rebuilt" in note]
-                assert list(data.text.src) == list(read_pairs(config.data.train).src)
-                assert data.text.src[50].startswith("<b> ") == bool(tag)
+            with open_cache(config.data.train, config.run_dir) as cache:
+                text, notes = cached_text(config.data.train, cache)
+                vocabularies, _ = cached_vocabularies(text, config.vocabulary)
+                _, more_notes = encoded_text(text, vocabularies, 40)
+                assert not [note for note in (*notes, *more_notes) if "rebuilt" in note]
+                assert list(text.text.src) == list(read_pairs(config.data.train).src)
+                assert text.text.src[50].startswith("<b> ") == bool(tag)
 
 
 # -------------------------------------------------------------------------------------------- tags

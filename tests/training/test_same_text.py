@@ -12,7 +12,7 @@ from tiers import one_quick
 from seq2seq.__main__ import main
 from seq2seq.config.schema import Config, load_config
 from seq2seq.data.corpus import ParallelText, checksum_of_text, read_pairs, usable
-from seq2seq.data.training_data import training_data
+from seq2seq.data.training_data import cached_text, open_cache
 from seq2seq.runs import tensor_file
 from seq2seq.runs.layout import BEST, CONFIG, LAST, LOG, METRICS
 from seq2seq.runs.run_config import read_config
@@ -174,8 +174,9 @@ def test_the_checksum_of_a_text_is_the_same_from_the_cache_and_in_memory(project
     )
     text, blank = usable(read_pairs(files))
     assert blank == 1
-    with training_data(files, project / "half") as data:
-        assert data.checksum == checksum_of_text(text) == checksum_of_text(data.text)
+    with open_cache(files, project / "half") as cache:
+        cached, _ = cached_text(files, cache)
+        assert cached.checksum == checksum_of_text(text) == checksum_of_text(cached.text)
     others = [
         ParallelText(["a", "b"], ["c", "d"]),
         ParallelText(["a", "c"], ["b", "d"]),

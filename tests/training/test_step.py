@@ -24,7 +24,7 @@ from seq2seq.training import step as step_module
 from seq2seq.training import validation
 from seq2seq.training.loss import Losses, batch_loss
 from seq2seq.training.preparation import prepare
-from seq2seq.training.session import TrainingSession
+from seq2seq.training.session import OpenRun, TrainingSession
 from seq2seq.training.validation import valid_loss
 
 Loss = Callable[[Seq2Seq, Batch, float], Tensor]
@@ -99,7 +99,8 @@ def test_losses_are_divided_before_their_gradients_are_summed_over_ranks(
     steps = []
     for divisor in (1, 64):
         run = prepared(small_corpus)
-        run.group = sums = OwnGradients()
+        sums = OwnGradients()
+        run.run = OpenRun(group=sums)
         monkeypatch.setattr(step_module, "_divisor_of_all_ranks", lambda _, each=divisor: each)
         take(run, range(4))
         steps.append((sums.largest, everything(run)))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from seq2seq.config.schema import Config
 from seq2seq.data.corpus import checksum_of_text, read_pairs, usable, valid_text
-from seq2seq.data.training_data import training_data
+from seq2seq.data.training_data import cached_text, cached_vocabularies, encoded_text, open_cache
 from seq2seq.runs.run_folder import (
     SavedProgress,
     check_folder,
@@ -110,15 +110,17 @@ def _read_run(config: Config) -> SavedProgress | None:
 
 def _prepare_data(config: Config, unit: LengthUnit) -> tuple[int, dict[str, str]]:
     """Prepare data as `train` does; return the length of the longest source, and checksums."""
-    with training_data(config.data.train, config.run_dir) as data:
-        valid = valid_text(config.data, data.text)
+    with open_cache(config.data.train, config.run_dir) as cache:
+        text, _ = cached_text(config.data.train, cache)
+        valid = valid_text(config.data, text.text)
         usable(valid)  # raises if no pair has text
-        pairs = data.pairs(data.vocabularies(config.vocabulary), config.data.max_length)
+        vocabularies, _ = cached_vocabularies(text, config.vocabulary)
+        pairs = encoded_text(text, vocabularies, config.data.max_length)[0].pairs
         if not len(pairs):
-            text = f"every training pair is longer than {config.data.max_length} tokens. Raise it."
-            raise errors.UserError(f"{config.name}: data.max_length: {text}")
+            fault = f"every training pair is longer than {config.data.max_length} tokens. Raise it."
+            raise errors.UserError(f"{config.name}: data.max_length: {fault}")
         longest = max(map(unit.length, pairs.src_texts))
-        return longest, text_checksums(data.checksum, checksum_of_text(valid))
+        return longest, text_checksums(text.checksum, checksum_of_text(valid))
 
 
 def _train_all(plan: Plan, states: dict[Path, SavedProgress], device: str) -> dict[Path, str]:
