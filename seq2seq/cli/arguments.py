@@ -7,14 +7,25 @@ import re
 import shlex
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from os.path import isfile  # which, unlike Path.is_file, is False for impossible names
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.inference.descriptions import DESCRIPTIONS, DIVERSITY
+from seq2seq.config.search_options import (
+    CallOptions,
+    Decoding,
+    Item,
+    Kind,
+    Sampling,
+    choices_of,
+    item_of,
+    kind_of,
+    option_of,
+    plain_options,
+)
 from seq2seq.model.trusted_scores import is_score_name
 from seq2seq.runtime import console, process_group
 from seq2seq.runtime.errors import UserError
@@ -23,7 +34,6 @@ from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config, ParallelFiles
-    from seq2seq.engines.engine import Sampling
     from seq2seq.inference.loading import ModelOptions
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.inference.translator import Translator
@@ -85,8 +95,41 @@ def add_output_folder(parser: argparse.ArgumentParser, text: str, **settings: An
 
 
 def add_beam(parser: argparse.ArgumentParser) -> None:
-    text = "beam size; 1 is greedy search (default: decoding.beam_size of the config)"
-    parser.add_argument("-b", "--beam", type=count, metavar="N", help=text)
+    add_option(parser, item_of(Decoding, "beam_size"))
+
+
+def add_option(parser: argparse._ActionsContainer, item: Item, text: str | None = None) -> None:
+    """Accept an option of search as its record has it, also with another help; None: not given."""
+    flag, description = option_of(item).flag, option_of(item).description
+    assert flag is not None, f"{item.name} has no flag"
+    text = text or flag.text.format(description, default=item.default)
+    names = flag.names or (option(item.name),)
+    if kind_of(item) is bool:
+        parser.add_argument(*names, action="store_true", default=None, help=text)
+    elif choices := choices_of(item):
+        parser.add_argument(*names, choices=choices, metavar=flag.metavar, help=text)
+    else:
+        parser.add_argument(*names, type=_reader(item), metavar=flag.metavar, help=text)
+
+
+def _reader(item: Item) -> Callable[[str], Any]:
+    """Return the function that reads an option of search on the command line."""
+    kind, flag = kind_of(item), option_of(item).flag
+    if kind is not int:
+        return float if kind is float else Path
+    least = option_of(item).bounds.least if flag is None or flag.least is None else flag.least
+    return int if least is None else partial(count, least=least)
+
+
+def _flagged(kind: Kind) -> list[Item]:
+    """Return the plain options with a flag."""
+    return [item for item in plain_options(kind) if option_of(item).flag is not None]
+
+
+def _given(options: argparse.Namespace, items: Iterable[Item]) -> dict[str, Any]:
+    """Return the values of options of search that the command line has, by name."""
+    values = {item.name: getattr(options, item.name) for item in items}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -253,20 +296,15 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     text = "line n of FILE has phrases that the translation of line n contains, separated by tabs"
     group.add_argument("--constraints", type=Path, metavar="FILE", help=text)
     add_requirements(group)
-    add_sampling_options(group, f"{DESCRIPTIONS['samples']}; print the first")
-    text = DESCRIPTIONS["groups"]
-    group.add_argument("--groups", type=count, default=1, metavar="G", help=text)
-    text = f"{DESCRIPTIONS['diversity']} (default: {DIVERSITY})"
-    group.add_argument("--diversity", type=float, metavar="X", help=text)
-    group.add_argument("--mbr", choices=("chrf", "bleu"), help=DESCRIPTIONS["mbr"])
+    add_sampling_options(group)
+    for item in _flagged(CallOptions):
+        add_option(group, item)
 
 
 def add_requirements(parser: argparse._ActionsContainer) -> None:
     """Add the options that hold for all translations; see `requirements`."""
-    text = f"TSV of {DESCRIPTIONS['glossary']}"
-    parser.add_argument("--glossary", type=Path, metavar="FILE", help=text)
-    text = f"{DESCRIPTIONS['forbidden']}: those in FILE, one per line"
-    parser.add_argument("--forbidden", type=Path, metavar="FILE", help=text)
+    add_option(parser, item_of(CallOptions, "glossary"))
+    add_option(parser, item_of(CallOptions, "forbidden"))
 
 
 def requirements(options: argparse.Namespace, **more: Any) -> "SearchSettings":
@@ -282,35 +320,27 @@ def requirements(options: argparse.Namespace, **more: Any) -> "SearchSettings":
     return SearchSettings(glossary, forbidden, **more)
 
 
-def add_sampling_options(parser: argparse._ActionsContainer, text: str) -> None:
-    """Add the options of sampling; the text explains that of the number of samples."""
-    parser.add_argument("--sample", type=count, metavar="N", help=text)
-    for name, kind, metavar, default in (
-        ("temperature", float, "T", " (default: 1)"),
-        ("top_k", count, "K", ""),
-        ("top_p", float, "P", ""),
-        ("seed", int, "N", " (default: 1)"),
-    ):
-        text = f"with --sample: {DESCRIPTIONS[name]}{default}"
-        parser.add_argument(option(name), type=kind, metavar=metavar, help=text)
+def add_sampling_options(parser: argparse._ActionsContainer, text: str | None = None) -> None:
+    """Add the options of sampling, also with another help for the number of samples."""
+    samples, *details = _flagged(Sampling)
+    add_option(parser, samples, text)
+    for item in details:
+        add_option(parser, item)
 
 
 def search_settings(options: argparse.Namespace) -> "SearchSettings":
     """Return the settings that the options make; raises UserError."""
-    if options.diversity is not None and options.groups == 1:
+    if options.diversity is not None and options.groups in (None, 1):
         raise UserError("--diversity: needs --groups G of at least 2")
-    diversity = DIVERSITY if options.diversity is None else options.diversity
-    more: dict[str, Any] = {"groups": options.groups, "diversity": diversity, "mbr": options.mbr}
-    return requirements(options, sampling=sampling_options(options), **more)
+    given = _given(options, _flagged(CallOptions))
+    return requirements(options, sampling=sampling_options(options), **given)
 
 
-def sampling_options(options: argparse.Namespace) -> "Sampling | None":
+def sampling_options(options: argparse.Namespace) -> Sampling | None:
     """Return how to sample, or None for beam search; raises UserError."""
-    from seq2seq.engines.engine import Sampling
     from seq2seq.inference.settings import refuse_together
 
-    values = {name: getattr(options, name) for name in ("temperature", "top_k", "top_p", "seed")}
-    details = {name: value for name, value in values.items() if value is not None}
+    details = _given(options, _flagged(Sampling)[1:])
     if options.sample is None:
         for name in details:
             raise UserError("needs --sample N, which draws translations", argument=name)

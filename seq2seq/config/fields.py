@@ -11,6 +11,7 @@ import yaml
 from pydantic import BeforeValidator, Field, PlainSerializer
 from pydantic_core import core_schema
 
+from seq2seq.config.search_options import Bounds
 from seq2seq.runtime import errors, files
 
 KeyPath = tuple[str, ...]
@@ -149,6 +150,11 @@ def show_flow(value: Mapping[Any, Any] | Sequence[Any]) -> str:
 def key(default: Any, description: str) -> Any:
     """Declare a key with its default and its description in the JSON schema."""
     return Field(default, description=description)
+
+
+def within(bounds: Bounds) -> Any:
+    """Restrict a number to the bounds of an option of search."""
+    return Field(gt=bounds.above, ge=bounds.least, le=bounds.most)
 
 
 def ignore(path: KeyPath, value: object, reason: str, info: pydantic.ValidationInfo) -> None:

@@ -7,6 +7,7 @@ empty value means None.
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -18,12 +19,12 @@ from seq2seq.config.corpora import Corpus as Corpus
 from seq2seq.config.corpora import DataConfig as DataConfig
 from seq2seq.config.corpora import ParallelFiles as ParallelFiles
 from seq2seq.config.corpora import VocabularyConfig as VocabularyConfig
+from seq2seq.config.decoding import DecodingConfig as DecodingConfig
 from seq2seq.config.document import Tree, apply_override, read_document
 from seq2seq.config.errors import ConfigError, ConfigIssue, Places, describe_all, summary
 from seq2seq.config.fields import FilePath, Int, NonEmptyStr, Section, key
 from seq2seq.config.model import ATTENTIONAL
 from seq2seq.config.model import ModelConfig as ModelConfig
-from seq2seq.config.training import DecodingConfig as DecodingConfig
 from seq2seq.config.training import TrainingConfig as TrainingConfig
 from seq2seq.runtime import argument_types, console
 
@@ -103,12 +104,11 @@ class Config(Section):
         model = info.data.get("model")
         if model is None or model.decoder != "none":
             return decoding
-        off = {"coverage_penalty": 0.0, "replace_unknown": False}
-        for name in off:
+        for name in ("coverage_penalty", "replace_unknown"):
             if value := getattr(decoding, name):
                 reason = f"decoder none has no attention for {name}"
                 fields.ignore(("decoding", name), value, reason, info)
-        return decoding.model_copy(update=off)
+        return replace(decoding, coverage_penalty=0.0, replace_unknown=False)
 
 
 def _check_guided(earlier: dict[str, Any]) -> None:

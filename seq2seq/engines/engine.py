@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.config.search_options import Sampling as Sampling
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
 
 Array = NDArray[Any]
@@ -51,16 +52,6 @@ class Rows:
     count: int  # sentences
     size: int = 1  # hypotheses per sentence
     options: StepOptions = DEFAULT_OPTIONS
-
-
-class Sampling(NamedTuple):
-    """Draw tokens at random instead of searching for the best."""
-
-    samples: int = 1  # translations drawn of each line
-    temperature: float = 1.0  # log-probabilities are divided by it
-    top_k: int = 0  # draw from the k most probable tokens; 0: from all
-    top_p: float = 1.0  # draw from the most probable tokens of this total probability
-    seed: int = 1
 
 
 class Mask(NamedTuple):

@@ -36,12 +36,12 @@ GIVING_WAY = (
     GivingWay(
         "decoding.no_repeat_ngram",
         lambda search: search.options.no_repeat_ngram > 0,
-        lambda search: replace(search, options=search.options._replace(no_repeat_ngram=0)),
+        lambda search: replace(search, options=replace(search.options, no_repeat_ngram=0)),
     ),
     GivingWay(
         "decoding.min_length",
         lambda search: search.options.min_length > 0,
-        lambda search: replace(search, options=search.options._replace(min_length=0)),
+        lambda search: replace(search, options=replace(search.options, min_length=0)),
     ),
     GivingWay(
         "the glossary",
@@ -54,6 +54,6 @@ GIVING_WAY = (
     GivingWay(
         "names",
         lambda search: len(search.options.kept_ids) > 0,
-        lambda search: replace(search, options=search.options._replace(kept_ids=range(0))),
+        lambda search: replace(search, options=replace(search.options, kept_ids=range(0))),
     ),
 )

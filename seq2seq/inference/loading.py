@@ -12,12 +12,13 @@ from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from seq2seq.config.search_options import Decoding
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.vocabulary import Vocabularies, load_vocabularies
 from seq2seq.engines.engine import Engine, GraphFiles
 from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runs import engine_folder, layout
-from seq2seq.runs.engine_folder import Decoding, Description, is_export, read_description
+from seq2seq.runs.engine_folder import Description, is_export, read_description
 from seq2seq.runtime.errors import RunError, UserError, argument, needs_train, suggest_file
 from seq2seq.text.joined_profile import joined
 from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
@@ -25,7 +26,6 @@ from seq2seq.text.source_profile import NO_PROFILE, SourceProfile
 if TYPE_CHECKING:
     import torch
 
-    from seq2seq.config.schema import DecodingConfig
     from seq2seq.engines.onnx.network import Network
     from seq2seq.runs.run_config import StoredRun
 
@@ -51,7 +51,7 @@ class LoadedModel:
     engine: Engine
     vocabularies: Vocabularies
     limit: LengthLimit
-    decoding: "DecodingConfig | Decoding"
+    decoding: Decoding
     max_length: int  # lines of more tokens are split
     device: "torch.device | str"  # "cpu" for ONNX Runtime
     source: SourceProfile = NO_PROFILE  # lines are compared with the training text

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.config.search_options import Metric as Metric
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.runtime.cancellation import check_cancelled
 
@@ -99,10 +100,6 @@ def extend(candidates: list[Candidate], wider: Sequence[Candidate]) -> None:
     first, *further = candidates
     ranked = sorted([*further, *below(first, wider)], key=lambda c: -c.hypothesis.score)
     candidates[1:] = merged(ranked)
-
-
-Metric = Literal["chrf", "bleu"]
-METRICS = ("chrf", "bleu")
 
 
 def expected_utilities(texts: list[str], weights: list[float], metric: Metric) -> list[float]:

@@ -43,7 +43,7 @@ class PartSearch:
         self._is_forbidden = preparation.requirements.is_forbidden
         is_single = not (n_best > 1 or settings.mbr or options.sampling)
         if is_single and preparation.requirements.forbidden is None:
-            options = options._replace(returned=1)
+            options = replace(options, returned=1)
         self._options = options
         self._n_best = n_best
         is_plain = settings.mbr is None

@@ -65,7 +65,7 @@ class FirstSearch(Pass):
         if not (self.context.places_terms and search.part.terms):
             return [search]
         request = search.request._replace(lexical=search.phrases)
-        options = search.options._replace(returned=1, return_attention=True)
+        options = replace(search.options, returned=1, return_attention=True)
         return [replace(search, request=request, options=options)]
 
     def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
@@ -210,10 +210,10 @@ class Widen(Pass):
 
     def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         part.candidates = nbest.merged(part.candidates)
-        size = 2 * part.search.options.size
+        size = 2 * part.search.options.beam_size
         if len(part.candidates) >= self.context.n_best or size > MAX_BEAM:
             return []
-        part.search = replace(part.search, options=part.search.options._replace(size=size))
+        part.search = replace(part.search, options=replace(part.search.options, beam_size=size))
         return [part.search]
 
     def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002

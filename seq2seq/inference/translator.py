@@ -6,6 +6,7 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
+from seq2seq.config.search_options import values_of
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
 from seq2seq.inference import loading
 from seq2seq.inference.line_preparation import Preparation, PreparedLine, PreparedLines
@@ -252,15 +253,11 @@ class Translator(loading.LoadedModel):
         never = (PAD_ID, BOS_ID, UNK_ID) if vocabularies.tgt.has_byte_fallback else (PAD_ID, BOS_ID)
         if settings.sampling is not None:  # bytes that are drawn seldom spell characters
             never += (*vocabularies.tgt.byte_ids,)
-        of_config, of_call = (
-            {name: getattr(keys, name) for name in SearchOptions._fields if hasattr(keys, name)}
-            for keys in (decoding, settings)
-        )
+        given = values_of(decoding) | values_of(settings) | {"beam_size": size}
         return SearchOptions(
-            size,
-            **of_config,
-            **of_call | {"forbidden": forbidden},
+            **given,
             forbidden_ids=never,
+            forbidden_words=forbidden,
             return_scores=not text_only or settings.mbr is not None,
             return_attention=attention,
             kept_ids=range(0) if vocabularies.names is None else NAME_IDS,

@@ -7,15 +7,17 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seq2seq.config.search_options import Decoding, choices_of, fault_of
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.engines.engine import GraphFiles
 from seq2seq.runs.layout import DESCRIPTION, ENGINE
+from seq2seq.runs.tensor_file import known_fields
 from seq2seq.runtime import argument_types
-from seq2seq.runtime.errors import UserError
+from seq2seq.runtime.errors import UserError, shorten
 from seq2seq.runtime.files import atomic_write, check_paths, check_readable, read_bounded
 from seq2seq.text.source_profile import SourceProfile
 
@@ -28,28 +30,6 @@ _LARGEST = 1 << 20  # maximum of the numbers in a description
 _MAX_BEAM = 1_000  # likewise of the beam, whose memory is large; the command line has no limit
 _ENGINE_JSON = "engine.json"
 _MALFORMED = (AttributeError, KeyError, TypeError, ValueError, RecursionError, OSError)
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """The `decoding` section of a run's config; raises ValueError for what a stranger made up."""
-
-    beam_size: int
-    length_penalty: float
-    coverage_penalty: float
-    no_repeat_ngram: int
-    replace_unknown: bool
-    max_length: int | None
-    min_length: int
-    repetition_penalty: float
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            _check_type(item.name, getattr(self, item.name), item.type)
-        if not 1 <= self.beam_size <= _MAX_BEAM:
-            raise ValueError("beam_size")
-        if self.min_length > (self.max_length or _LARGEST):
-            raise ValueError("min_length is larger than max_length")
 
 
 class Description(NamedTuple):
@@ -85,17 +65,48 @@ def read_description(folder: Path) -> Description:
             raise UserError(f"{path}: {text} {FORMAT}; {_DAMAGED} with this version")
         _check_description(stored)
         plain = ("models", "int8", "max_length", "vocabularies", "sha256")
-        settings = stored["decoding"]
         return Description(
             languages=(stored["src_lang"], stored["tgt_lang"]),
-            limit=LengthLimit(**stored["limit"]),
-            decoding=Decoding(**{item.name: settings[item.name] for item in fields(Decoding)}),
-            source=SourceProfile(**stored["source"]),
+            limit=LengthLimit(**known_fields(LengthLimit, stored["limit"])),
+            decoding=_read_decoding(stored["decoding"], path),
+            source=SourceProfile(**known_fields(SourceProfile, stored["source"])),
             **{name: stored[name] for name in plain},
         )
+    except UserError:
+        raise
     except _MALFORMED as error:
         reason = ascii(" ".join(str(error).split())[:200])
         raise UserError(f"{path}: is damaged ({reason}); {_DAMAGED}") from None
+
+
+def _read_decoding(stored: Mapping[str, Any], path: Path) -> Decoding:
+    """Return the options of search of an export; a key that an older one lacks has its default.
+
+    Raises UserError for a key of a newer version, and ValueError for what a stranger made up.
+    """
+    known = known_fields(Decoding, stored)
+    for name in stored:
+        if name not in known:
+            key = shorten(ascii(f"decoding.{name}")[1:-1])
+            remedy = "install a newer version or export again with this one"
+            raise UserError(f"{path}: has {key}, which this version does not know; {remedy}")
+    return _checked(Decoding(**known))
+
+
+def _checked(decoding: Decoding) -> Decoding:
+    """Return options of search; raises ValueError for other types and values out of range."""
+    for item in fields(Decoding):
+        if not choices_of(item):
+            _check_type(item.name, getattr(decoding, item.name), item.type)
+    if not 1 <= decoding.beam_size <= _MAX_BEAM:
+        raise ValueError("beam_size")
+    if decoding.min_length > (decoding.max_length or _LARGEST):
+        raise ValueError("min_length is larger than max_length")
+    for item in fields(Decoding):
+        value = getattr(decoding, item.name)
+        if fault_of(item, value) is not None:
+            raise ValueError(f"{item.name}: {value!a:.40}")
+    return decoding
 
 
 def _check_description(stored: Mapping[str, Any]) -> None:
@@ -186,7 +197,7 @@ def overridden(decoding: Decoding, overrides: Iterable[str]) -> Decoding:
             taken = ", ".join(keys)
             raise UserError(f"{text}: an exported model takes other values of these keys: {taken}")
         try:
-            decoding = replace(decoding, **{keys[key]: json.loads(value)})
+            decoding = _checked(replace(decoding, **{keys[key]: json.loads(value)}))
         except ValueError as error:
             raise UserError(f"{text}: not a value of {key} ({error})") from None
     return decoding

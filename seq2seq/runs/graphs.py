@@ -135,7 +135,7 @@ def _description(run: StoredRun) -> dict[str, object]:
         "eos_id": vocabulary.EOS_ID,
         "limit": asdict(run.limit),
         "max_length": run.config.data.max_length,
-        "decoding": run.config.decoding.model_dump(mode="json"),
+        "decoding": asdict(run.config.decoding),
         "source": asdict(run.source),
         "vocabularies": vocabulary.checksums_of(run.vocabularies),
     }

@@ -107,10 +107,10 @@ def read_run(folder: Path, name: str, read: Read[T]) -> tuple[StoredRun, T]:
     check_exists(path)
     with layout.with_recovery_hint(path):
         header, tensors = read(path)
-        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
+        limit = tensor_file.read_record(LengthLimit, header, "limit", path)
         source = SourceProfile()
         if SOURCE in header:
-            source = tensor_file.read_dataclass(SourceProfile, header, SOURCE, path)
+            source = tensor_file.read_record(SourceProfile, header, SOURCE, path)
         with header_errors(path):
             step, checksum = int(header["step"]), str(header["tensors"])
         check_model_keys(path, header, config, folder / layout.CONFIG)

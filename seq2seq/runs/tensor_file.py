@@ -129,6 +129,25 @@ def read_dataclass(kind: type[T], header: Mapping[str, Any], key: str, path: Pat
         return result
 
 
+def read_record(kind: type[T], header: Mapping[str, Any], key: str, path: Path) -> T:
+    """Build a record of a text, whose fields versions add and remove, as `known_fields` says.
+
+    Raises DamagedFile for a value of another type.
+    """
+    with header_errors(path):
+        return read_dataclass(kind, {key: known_fields(kind, header[key])}, key, path)
+
+
+def known_fields(kind: type, stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored fields that a record has; those that it lacks have their defaults.
+
+    So a field that an older version did not write is none of the text, and one that was removed is
+    ignored. Raises AttributeError for anything but a map.
+    """
+    names = {item.name for item in fields(kind)}
+    return {name: value for name, value in stored.items() if name in names}
+
+
 def _checksum(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(header).encode()).hexdigest()
 

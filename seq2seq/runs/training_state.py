@@ -132,7 +132,7 @@ def read_state(folder: Path) -> TrainingState | None:
         run_folder.check_format(path, header)
         tensor_file.check_finite(path, layout.model_tensors(tensors))
         progress = Progress.from_header(header, path)
-        limit = tensor_file.read_dataclass(LengthLimit, header, "limit", path)
+        limit = tensor_file.read_record(LengthLimit, header, "limit", path)
         return TrainingState(path, header, tensors, progress, limit)
 
 
@@ -140,7 +140,7 @@ def recorded_source(state: TrainingState) -> SourceProfile | None:
     """Return the source profile that a run initialised from another has so far; None without."""
     if run_config.SOURCE not in state.header:
         return None
-    return tensor_file.read_dataclass(SourceProfile, state.header, run_config.SOURCE, state.path)
+    return tensor_file.read_record(SourceProfile, state.header, run_config.SOURCE, state.path)
 
 
 def restore_tensors(state: TrainingState, into: StateTensors) -> None:

@@ -536,8 +536,7 @@ def test_overrides_are_the_same_as_for_a_run(tiny_runs: dict[str, Path]) -> None
     """Compare every key of the section."""
     overrides = ["decoding.beam_size=2", "decoding.max_length=null", "decoding.length_penalty=1"]
     run, exported = both(tiny_runs["luong"], overrides=overrides)
-    section = run.decoding.model_dump()  # type: ignore[union-attr]
-    assert section == {key: getattr(exported.decoding, key) for key in section}
+    assert asdict(run.decoding) == asdict(exported.decoding)
     overrides = ["decoding.min_length=9", "decoding.max_length=3"]
     with pytest.raises(UserError, match="min_length is larger than max_length"):
         Translator.load(exported.name, overrides=overrides)

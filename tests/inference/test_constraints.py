@@ -263,7 +263,7 @@ def mask_of(states: RuleStates, lengths: Sequence[int], limits: Sequence[int]) -
 def forbidden_by(states: RuleStates, lengths: Sequence[int], limit: int) -> list[list[int]]:
     """Return the tokens that the rules forbid in each row, but for those that no search takes."""
     mask = mask_of(states, lengths, [limit] * len(lengths))
-    banned: list[list[int]] = [[] for _ in range(len(lengths) * states.options.size)]
+    banned: list[list[int]] = [[] for _ in range(len(lengths) * states.options.beam_size)]
     if mask.forbidden is not None:
         for row, forbidden in zip(*mask.forbidden, strict=True):
             tokens = np.flatnonzero(forbidden).tolist()

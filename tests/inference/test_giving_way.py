@@ -26,10 +26,10 @@ from seq2seq.text.names.names import Masked
 RUN = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
 KEPT = range(4, 6)
 STRATEGIES: dict[str, dict[str, Any]] = {
-    "greedy": {"size": 1},
-    "beam": {"size": 4},
-    "groups": {"size": 4, "groups": 2, "diversity": 0.5},
-    "samples": {"size": 1, "sampling": Sampling(2)},
+    "greedy": {"beam_size": 1},
+    "beam": {"beam_size": 4},
+    "groups": {"beam_size": 4, "groups": 2, "diversity": 0.5},
+    "samples": {"beam_size": 1, "sampling": Sampling(2)},
 }
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,7 @@ def test_widening_is_bounded(
     searched = []
 
     def search(_: Any, requests: Sequence[Request], options: SearchOptions, *__: Any) -> Any:
-        searched.append(options.size)
+        searched.append(options.beam_size)
         return [[Hypothesis([5, 3], -1.0, None, (-0.5, -0.5))] for _ in requests]
 
     monkeypatch.setattr("seq2seq.inference.part_search.search", search)
@@ -115,7 +116,7 @@ def test_log_probs_equal_those_of_the_model(size: int) -> None:
                 after = ask(model, source, each.ids[:length]).log_prob
                 assert value == pytest.approx(after - before, rel=1e-3, abs=1e-4)
             assert len(each.log_probs) == len(each.ids)
-    quick = options._replace(return_scores=False)
+    quick = replace(options, return_scores=False)
     for hypotheses in search(model, SOURCES, [4] * 5, quick, CPU):
         assert all(each.log_probs == () for each in hypotheses)
 

@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None
         other = getattr(copy, how)(translator)
     assert other.translate(LINES, 3, 3) == expected
     assert other.translate(LINES, 1, text_only=True)[3].text
-    other.decoding = other.decoding.model_copy(update={"max_length": 1})
+    other.decoding = replace(other.decoding, max_length=1)
     assert translator.translate(LINES, 3, 3) == expected
 
 

@@ -67,16 +67,16 @@ RULES = {
     ),
     "kept": Rule({"kept_ids": range(4, 5)}, keep_fours),
     "words": Rule(
-        {"forbidden": NeverAfter()},
+        {"forbidden_words": NeverAfter()},
         lambda _, ids, tokens: [t for t in tokens if (*ids[-1:], t) != (4, 5)],
     ),
     "repetition": Rule({"repetition_penalty": 1.7}, lambda _, __, tokens: tokens),
 }
 STRATEGIES = {
-    "greedy": {"size": 1},
-    "beam": {"size": 3},
-    "groups": {"size": 4, "groups": 2, "diversity": 0.8},
-    "samples": {"size": 1, "sampling": Sampling(3, temperature=2.0)},
+    "greedy": {"beam_size": 1},
+    "beam": {"beam_size": 3},
+    "groups": {"beam_size": 4, "groups": 2, "diversity": 0.8},
+    "samples": {"beam_size": 1, "sampling": Sampling(3, temperature=2.0)},
 }
 
 
@@ -175,7 +175,7 @@ def test_other_rules_hold_beside_phrases(size: int) -> None:
     for seed in range(6):
         model: Any = Oracle(seed)
         for name, options in (
-            ("words", {"forbidden": NeverAfter()}),
+            ("words", {"forbidden_words": NeverAfter()}),
             ("kept", {"kept_ids": range(4, 6)}),
             ("n-grams", {"no_repeat_ngram": 2}),
         ):
@@ -205,7 +205,7 @@ def test_other_rules_hold_beside_phrases(size: int) -> None:
 def test_a_forbidden_word_completes_no_phrase_even_if_nothing_else_is_possible() -> None:
     """The prefix ends in 4, and the phrase has to follow at once: nothing is left."""
     prefix = Prefix([PrefixState(np.array([4]), {4: 1})], [])
-    options = SearchOptions(3, forbidden=NeverAfter())  # type: ignore[arg-type]
+    options = SearchOptions(3, forbidden_words=NeverAfter())  # type: ignore[arg-type]
     phrase = lexical_of([([5], False)])
     assert search(Oracle(1), [[6]], [1], options, CPU, [prefix], lexical=[phrase]) == [[]]
     (found,) = search(Oracle(1), [[6]], [3], options, CPU, [prefix], lexical=[phrase])

@@ -4,6 +4,7 @@ import itertools
 import json
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_sampling_is_batch_invariant(batch: int) -> None:
     options = SearchOptions(1, sampling=Sampling(2, 1.5, 20, 0.9))
     found = row_search(model, requests_of(sources, [12] * 35), options)
     together = check_batch_invariance(found, 35, batch)
-    other = options._replace(sampling=Sampling(2, 1.5, 20, 0.9, seed=2))
+    other = replace(options, sampling=Sampling(2, 1.5, 20, 0.9, seed=2))
     assert [each[0].ids for each in search(model, sources, [12] * 35, other, CPU)] != [
         each[0].ids for each in together
     ]

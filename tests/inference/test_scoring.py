@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_translation_has_the_score_of_search(translator: Translator, beam_size
 
 
 def test_the_parts_of_a_score_agree(translator: Translator) -> None:
-    translator.decoding = translator.decoding.model_copy(update={"length_penalty": 0.6})
+    translator.decoding = replace(translator.decoding, length_penalty=0.6)
     for line, scored in zip(LINES, score_lines(translator, LINES, OTHERS), strict=True):
         assert scored.log_prob == pytest.approx(sum(scored.log_probs))
         assert max(scored.log_probs) <= 0
@@ -103,5 +104,5 @@ def test_an_ensemble_gives_the_mean_probability(tiny_runs: dict[str, Path]) -> N
 def test_scores_have_no_coverage_penalty(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
     plain = score_lines(translator, LINES[:3], OTHERS[:3])
-    translator.decoding = translator.decoding.model_copy(update={"coverage_penalty": 0.9})
+    translator.decoding = replace(translator.decoding, coverage_penalty=0.9)
     assert score_lines(translator, LINES[:3], OTHERS[:3]) == plain

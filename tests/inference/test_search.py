@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -324,7 +325,7 @@ def test_without_attention_weights_everything_else_is_the_same(beam_size: int) -
     )
     model: Any = Oracle(5)
     expected = search(model, sources, limits, beam, CPU)
-    found = search(model, sources, limits, beam._replace(return_attention=False), CPU)
+    found = search(model, sources, limits, replace(beam, return_attention=False), CPU)
     for hypotheses, others in zip(expected, found, strict=True):
         assert all(each.attention_weights is not None for each in hypotheses)
         assert [each._replace(attention_weights=None) for each in hypotheses] == others

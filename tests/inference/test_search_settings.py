@@ -357,7 +357,7 @@ def test_a_forbidden_word_at_the_limit_does_not_end_search() -> None:
     forbidden: Any = NeverLast()
     for size in (1, 3):
         model: Any = Oracle(2)
-        options = SearchOptions(size, forbidden=forbidden)
+        options = SearchOptions(size, forbidden_words=forbidden)
         for hypotheses in search(model, SOURCES, [1, 2, 3, 4, 5], options, CPU):
             assert hypotheses
             assert all(each.ids[-2] != 4 for each in hypotheses)

@@ -381,7 +381,7 @@ def test_translations_keep_to_the_limit(tiny_runs: dict[str, Path]) -> None:
     translator = load(tiny_runs["bahdanau"])
     for each in translator.translate(LINES):
         assert len(each.tokens) <= translator.limit(len(each.src_tokens) - 1) + 1
-    translator.decoding = translator.decoding.model_copy(update={"max_length": 2})
+    translator.decoding = replace(translator.decoding, max_length=2)
     lengths = {len(each.tokens) for each in translator.translate(LINES)}
     assert lengths <= {2, 3}
     assert 3 in lengths
@@ -404,7 +404,7 @@ def test_no_bigram_occurs_twice_if_the_config_forbids_it(
 ) -> None:
     lines = [*LINES, TOO_LONG["sentences"]]
     before = translator.translate(lines, beam_size)
-    ruled = translator.decoding.model_copy(update={"no_repeat_ngram": 2})
+    ruled = replace(translator.decoding, no_repeat_ngram=2)
     monkeypatch.setattr(translator, "decoding", ruled)
     translations = translator.translate(lines, beam_size)
     assert [each.text for each in translations] != [each.text for each in before]
@@ -570,7 +570,7 @@ def test_a_source_in_place_of_a_blank_translation_is_not_forbidden(
 def test_an_unknown_word_that_is_not_replaced_is_a_mark_between_spaces(
     of_words: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = of_words.decoding.model_copy(update={"replace_unknown": False})
+    kept = replace(of_words.decoding, replace_unknown=False)
     with_words = of_words.translate(WORDY, 1)
     monkeypatch.setattr(of_words, "decoding", kept)
     for each, other in zip(of_words.translate(WORDY, 1), with_words, strict=True):
@@ -617,7 +617,7 @@ def test_subwords_leave_nothing_to_replace(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = translator.translate(LINES)
-    asked = translator.decoding.model_copy(update={"replace_unknown": True})
+    asked = replace(translator.decoding, replace_unknown=True)
     monkeypatch.setattr(translator, "decoding", asked)
     assert translator.translate(LINES) == before
 

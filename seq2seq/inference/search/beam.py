@@ -38,7 +38,7 @@ class Beam(Strategy):
 
     def __init__(self, engine: Engine, options: SearchOptions, slots: Slots, trail: Trail) -> None:
         super().__init__(engine, options, slots, trail)
-        self.width = options.size // options.groups
+        self.width = options.beam_size // options.groups
         shape = (len(slots.lengths) * options.groups, self.width)
         self._scores = np.full(shape, -np.inf, np.float32)  # partial hypotheses
         zeros = np.zeros(shape, np.int64)
@@ -51,14 +51,14 @@ class Beam(Strategy):
         self._scores[groups], self._pool.scores[groups] = -np.inf, -np.inf
         self._scores[groups, 0] = 0
         if self._coverage is not None:
-            self._coverage[spread(slots, self.options.size)] = 0
+            self._coverage[spread(slots, self.options.beam_size)] = 0
 
     def keep(self, slots: Array) -> None:
         groups = spread(slots, self.options.groups)
         self._scores = self._scores[groups]
         self._pool = Pool(*(part[groups] for part in self._pool))
         if self._coverage is not None:
-            self._coverage = self._coverage[spread(slots, self.options.size)]
+            self._coverage = self._coverage[spread(slots, self.options.beam_size)]
 
     def choose(self, step: EngineStep, rules: RuleStates) -> Selection:
         groups, width = self.options.groups, self.width
@@ -78,7 +78,7 @@ class Beam(Strategy):
             done = np.logical_and.reduce(done.reshape(-1, groups), axis=1)
             parents += (np.arange(len(parents)) % groups * self.width)[:, None]
         done |= self.slots.lengths >= self.slots.limits
-        shape = len(done), self.options.size
+        shape = len(done), self.options.beam_size
         tokens, parents = tokens.reshape(shape), parents.reshape(shape)
         if self._coverage is not None:
             self._coverage = self._coverage[strategies.rows_of(parents).ravel()]
@@ -98,7 +98,7 @@ class Beam(Strategy):
         of_slot = parents + groups[:, None] % self.options.groups * width
         if self._coverage is not None:
             slots = groups // self.options.groups
-            coverage = self._coverage[slots[:, None] * self.options.size + of_slot]
+            coverage = self._coverage[slots[:, None] * self.options.beam_size + of_slot]
             lengths = np.broadcast_to(self.slots.sources[slots][:, None], parents.shape)
             scores = scores + strategies.coverage_penalty(
                 coverage, lengths, self.options.coverage_penalty
@@ -127,7 +127,7 @@ class Beam(Strategy):
         return chosen
 
     def hypotheses(self, slots: Sequence[int]) -> list[list[Hypothesis]]:
-        size = self.options.size
+        size = self.options.beam_size
         of_slots = np.array(slots)
         groups = spread(of_slots, self.options.groups)
         parts = [part[groups].reshape(-1, size) for part in self._pool]
@@ -162,7 +162,7 @@ class DiverseBeam(Beam):
 
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:  # noqa: ARG002
         groups, width = self.options.groups, self.width
-        count = 2 * width + width * (self.options.size - width)  # penalties demote the latter
+        count = 2 * width + width * (self.options.beam_size - width)  # penalties demote the latter
         all_groups = self.engine.best(step, self._scores, count)
         before = self._scores.reshape(-1, groups, width)
         taken = np.full((len(before), 0), -1)  # tokens of earlier groups
@@ -194,7 +194,7 @@ class PhraseBeam(Beam):
     """
 
     def _candidates(self, step: EngineStep, rules: RuleStates) -> Best:
-        size, phrases = self.options.size, rules.phrases()
+        size, phrases = self.options.beam_size, rules.phrases()
         best = self.engine.best(step, self._scores, 2 * size)
         of_each = self.engine.best(step, self._scores.reshape(-1, 1), 1)
         places = [

@@ -1,35 +1,31 @@
 """Search options and hypotheses."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
+from seq2seq.config.search_options import CallOptions, Decoding
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, PAD_ID, Ids
-from seq2seq.engines.engine import Array, Sampling
+from seq2seq.engines.engine import Array
 from seq2seq.inference.search.forbidden import Forbidden
 from seq2seq.inference.search.lexical import NO_LEXICAL, NO_PREFIX, Lexical, Prefix, path
 from seq2seq.runtime.errors import RunError
 
 
-class SearchOptions(NamedTuple):
-    """Beam size, scoring of hypotheses, constraints, and what is returned.
+@dataclass(frozen=True)
+class SearchOptions(CallOptions, Decoding):
+    """The options of a config and of a call, by their names, and what follows from them.
 
-    The length penalty is `length ** length_penalty`, end-of-sentence counted, where Wu et al.
-    (2016), eq. 14, have `((5 + length) / 6) ** alpha`.
+    With sampling the beam size is 1; the number of groups divides it. The length penalty is
+    `length ** length_penalty`, end-of-sentence counted, where Wu et al. (2016), eq. 14, have
+    `((5 + length) / 6) ** alpha`; the coverage penalty is their beta, in greedy search with phrases
+    alone.
     """
 
-    size: int  # hypotheses per sentence; 1: greedy search
-    length_penalty: float = 1.0  # log-probabilities are divided by length to this power
-    coverage_penalty: float = 0.0  # beta of Wu et al. (2016), eq. 14; greedy: with phrases
-    no_repeat_ngram: int = 0  # no n-gram of this size occurs twice in a hypothesis; 0: any may
     forbidden_ids: tuple[int, ...] = (PAD_ID, BOS_ID)  # tokens that no hypothesis contains
-    min_length: int = 0  # tokens at least, end-of-sentence not counted
-    repetition_penalty: float = 1.0  # factor on log-probabilities of tokens in the hypothesis
-    forbidden: Forbidden | None = None  # words that no hypothesis contains
-    sampling: Sampling | None = None  # with size 1
-    groups: int = 1  # diverse beam search: number of groups, a divisor of the size
-    diversity: float = 0.0  # penalty, nats, for a token that an earlier group takes at this step
+    forbidden_words: Forbidden | None = None  # words that no hypothesis contains
     kept_ids: range = range(0)  # tokens that a hypothesis contains as its source does
     return_scores: bool = True  # if False, greedy search may save time and return nan
     return_attention: bool = True  # if False, attention weights are not kept, which saves time

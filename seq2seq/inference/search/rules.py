@@ -103,8 +103,8 @@ def rules_of(options: SearchOptions) -> list[Rule]:
         rules.append(PenalizeRepetition())
     if options.no_repeat_ngram:
         rules.append(NoRepeatedNgram(options.no_repeat_ngram))
-    if options.forbidden is not None:
-        rules.append(ForbidWords(options.forbidden))
+    if options.forbidden_words is not None:
+        rules.append(ForbidWords(options.forbidden_words))
     return [*rules, RequirePhrases(options.no_repeat_ngram, options.kept_ids)]
 
 
@@ -284,7 +284,7 @@ class RuleStates:
         """Start a sentence in a slot; hypotheses but the first of a group do not exist yet."""
         starts = [(rule, rule.start(sentence)) for rule in self.rules]
         if applied := [(rule, state) for rule, state in starts if state is not None]:
-            width = self.options.size // self.options.groups
+            width = self.options.beam_size // self.options.groups
             self._states[slot] = [applied, *[None] * (width - 1)] * self.options.groups
 
     def end(self, slots: Iterable[int]) -> None:
@@ -357,7 +357,7 @@ class RuleStates:
         choices = {}
         for k, states in enumerate(self._states[slot]):
             if states is not None:
-                choices[slot * self.options.size + k] = choice = NextTokens(room, free.copy())
+                choices[slot * self.options.beam_size + k] = choice = NextTokens(room, free.copy())
                 for rule, state in states:
                     rule.mask(state, choice)
         return choices

@@ -37,7 +37,7 @@ def search(
     options: SearchOptions,
     on_found: Callable[[int], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return at most `options.size` hypotheses for each request, best first.
+    """Return at most `options.beam_size` hypotheses for each request, best first.
 
     No hypothesis is empty or longer than its limit, which counts from the end of a prefix that
     leaves no room. No n-gram of `no_repeat_ngram` tokens occurs twice, except in a prefix.
@@ -129,7 +129,7 @@ def _side_by_side(
 def _results(engine: Engine, waiting: Sequence[_Queue], options: SearchOptions) -> Iterator[Found]:
     """Search queues, or what other threads leave of them, one after the other."""
     for queue in waiting:
-        while entering := queue.take(engine.slots(queue.width, options.size, queue.share)):
+        while entering := queue.take(engine.slots(queue.width, options.beam_size, queue.share)):
             unfinished = dict(entering)
             try:
                 for number, hypotheses in _Batch(engine, queue, unfinished, options).run():
@@ -152,14 +152,14 @@ class _Batch:
     ) -> None:
         self.engine, self.queue, self.options = engine, queue, options
         self.unfinished, entering = unfinished, list(unfinished.items())
-        count = engine.slots(queue.width, options.size, len(entering))
+        count = engine.slots(queue.width, options.beam_size, len(entering))
         self.slots, self.trail = interface.Slots(count), Trail()
         kind = _strategy(entering[0][1], options)
         self.strategy: Strategy = kind(engine, options, self.slots, self.trail)
         self.rules = RuleStates(rules_of(options), options, self.slots)
         self.encoded = self._encode(entering)
-        self.rows = engine.spread(self.encoded, options.size, _step_options(kind, options))
-        self.ids = np.full(count * options.size, BOS_ID)
+        self.rows = engine.spread(self.encoded, options.beam_size, _step_options(kind, options))
+        self.ids = np.full(count * options.beam_size, BOS_ID)
         self._begin(np.arange(len(entering)), entering)
         self.waiting: deque[tuple[int, Entry]] = deque()  # for a slot, with their encoded rows
 
@@ -171,7 +171,7 @@ class _Batch:
 
     def _encode(self, entries: Sequence[Entry]) -> Rows:
         """Encode sentences, and empty ones up to a number of slots."""
-        count = self.engine.slots(self.queue.width, self.options.size, len(entries))
+        count = self.engine.slots(self.queue.width, self.options.beam_size, len(entries))
         sources: list[Ids] = [sentence.source for _, sentence in entries]
         return self.engine.encode(sources + [[]] * (count - len(sources)), self.queue.width)
 
@@ -245,10 +245,10 @@ class _Batch:
             rows, entering = zip(*(self.waiting.popleft() for _ in range(number)), strict=True)
             into, free = free[:number], free[number:]
             self.rows = self.engine.put(self.rows, into, self.encoded, np.array(rows))
-            self.ids[spread(into, self.options.size)] = BOS_ID
+            self.ids[spread(into, self.options.beam_size)] = BOS_ID
             self._begin(into, entering)
         busy = len(self.slots.limits) - len(free)
-        needed = self.engine.slots(self.queue.width, self.options.size, max(busy, 1))
+        needed = self.engine.slots(self.queue.width, self.options.beam_size, max(busy, 1))
         if busy and needed < len(self.slots.limits):
             used = np.flatnonzero(self.slots.limits > 0)
             self._keep(np.concatenate([used, free])[:needed])
@@ -256,7 +256,7 @@ class _Batch:
     def _keep(self, slots: Array) -> None:
         """Drop all other slots and renumber these in the given order."""
         self.rows = self.engine.keep(self.rows, slots)
-        self.ids = self.ids[spread(slots, self.options.size)]
+        self.ids = self.ids[spread(slots, self.options.beam_size)]
         for part in (self.slots, self.trail, self.strategy):
             part.keep(slots)
         self.rules.keep(slots.tolist())
@@ -270,7 +270,7 @@ def _strategy(sentence: Sentence, options: SearchOptions) -> type[Strategy]:
         return PhraseBeam
     if options.groups > 1:
         return DiverseBeam
-    return Greedy if options.size == 1 else Beam
+    return Greedy if options.beam_size == 1 else Beam
 
 
 def _step_options(kind: type[Strategy], options: SearchOptions) -> StepOptions:

@@ -2,16 +2,26 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
-from seq2seq.engines.engine import Sampling
-from seq2seq.inference.descriptions import DESCRIPTIONS
-from seq2seq.inference.nbest import Metric
-from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings, refuse_together
+from seq2seq.config.fields import within
+from seq2seq.config.search_options import (
+    SERVED,
+    CallOptions,
+    Item,
+    Kind,
+    Sampling,
+    item_of,
+    kind_of,
+    option_of,
+    plain_options,
+)
+from seq2seq.inference.settings import SearchSettings, refuse_together
 from seq2seq.inference.translation import Translation, translation_as_json
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.file_types import DocumentFormat
@@ -23,25 +33,37 @@ from seq2seq.tools.serving.access import RESPONSES
 from seq2seq.tools.serving.service import JSON, Items, LanguagePair, Service, Texts
 from seq2seq.tools.serving.translation_queue import QueuedLine, Search
 
-Hypotheses = Annotated[int, Field(ge=1, le=100)]  # each multiplies the cost of a line
+Hypotheses = Annotated[int, within(SERVED)]
 
 
 def _setting(name: str, default: Any) -> Any:
-    return Field(default, description=DESCRIPTIONS[name])
+    return Field(default, description=option_of(item_of(CallOptions, name)).description)
 
 
-class SamplingRequest(BaseModel, extra="forbid"):
-    """Draw translations at random in place of beam search."""
-
-    samples: Hypotheses = _setting("samples", 1)
-    temperature: float = _setting("temperature", 1.0)
-    top_k: int = _setting("top_k", 0)
-    top_p: float = _setting("top_p", 1.0)
-    seed: int = _setting("seed", 1)
+def _served(kind: Kind) -> list[Item]:
+    """Return the plain options of search that a request may have."""
+    return [item for item in plain_options(kind) if option_of(item).served is not None]
 
 
-class TranslateLines(BaseModel, extra="forbid"):
-    """Lines to translate, and how; every field but `text` may be omitted."""
+def _declared(item: Item) -> tuple[Any, Any]:
+    """Return the type of a field of a request, and its default and description."""
+    bounds, kind = option_of(item).served, kind_of(item)
+    bounded = Annotated[kind, within(bounds)] if bounds else kind
+    described = Field(item.default, description=option_of(item).description)
+    return bounded if item.type is kind else bounded | None, described
+
+
+_sampling_fields: dict[str, Any] = {item.name: _declared(item) for item in _served(Sampling)}
+_SamplingRequest = create_model(
+    "SamplingRequest",
+    __config__={"extra": "forbid"},
+    __doc__="Draw translations at random in place of beam search.",
+    **_sampling_fields,
+)
+
+
+class RequestedLines(BaseModel, extra="forbid"):
+    """Lines to translate, and their requirements."""
 
     text: Texts = Field(description="a line, or several; no line breaks, unless they have a format")
     format: DocumentFormat | None = Field(None, description=f"{requests.FORMAT}; each a document")
@@ -54,10 +76,18 @@ class TranslateLines(BaseModel, extra="forbid"):
     constraints: Items[Items[str]] | None = Field(None, description="phrases for each translation")
     glossary: Items[tuple[str, str]] | None = _setting("glossary", None)
     forbidden: Items[str] = _setting("forbidden", [])
-    sampling: SamplingRequest | None = _setting("sampling", None)
-    groups: Hypotheses = _setting("groups", DEFAULT_SETTINGS.groups)
-    diversity: float = _setting("diversity", DEFAULT_SETTINGS.diversity)
-    mbr: Metric | None = _setting("mbr", None)
+
+
+_search_fields: dict[str, Any] = {
+    "sampling": (_SamplingRequest | None, _setting("sampling", None)),
+    **{item.name: _declared(item) for item in _served(CallOptions)},
+}
+TranslateLines = create_model(
+    "TranslateLines",
+    __base__=RequestedLines,
+    __doc__="Lines to translate, and how; every field but `text` may be omitted.",
+    **_search_fields,
+)
 
 
 class HypothesisEntry(BaseModel):
@@ -124,7 +154,7 @@ def router(service: Service) -> APIRouter:
     return routes
 
 
-def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
+def _lines(texts: Sequence[str], body: RequestedLines) -> list[QueuedLine]:
     """Return the lines with what their translations must have; raises UserError."""
     texts = [text.removesuffix("\r") for text in texts]  # as lines of files are read
     if any("\n" in text for text in texts):
@@ -137,24 +167,24 @@ def _lines(texts: Sequence[str], body: TranslateLines) -> list[QueuedLine]:
     return list(map(QueuedLine, texts, prefixes, phrases))
 
 
-def _settings(served: SearchSettings, body: TranslateLines) -> SearchSettings:
+def _settings(served: SearchSettings, body: RequestedLines) -> SearchSettings:
     """Return the settings of a request, with those of the server; raises UserError."""
-    sampling = None if body.sampling is None else Sampling(**body.sampling.model_dump())
-    if sampling is not None:
+    given = body.model_dump(include=set(_search_fields))
+    if given["sampling"] is not None:
+        given["sampling"] = Sampling(**given["sampling"])
         refuse_together("beam_size", sampling=body.beam_size)
     glossary = None if body.glossary is None else Glossary(body.glossary)
-    if served.glossary and sampling is None and body.groups == 1:  # which cannot be constrained
-        terms = dict(glossary.terms() if glossary else ())
-        glossary = Glossary(dict(served.glossary.terms()) | terms)
-    forbidden = (*served.forbidden, *body.forbidden)
-    more = body.model_dump(include={"groups", "diversity", "mbr"})
-    return SearchSettings(glossary, forbidden, sampling, **more)
+    settings = SearchSettings(glossary, (*served.forbidden, *body.forbidden), **given)
+    if served.glossary is None or settings.sampling or settings.groups > 1:
+        return settings  # sampling and groups cannot be constrained
+    terms = dict(glossary.terms() if glossary else ())
+    return replace(settings, glossary=Glossary(dict(served.glossary.terms()) | terms))
 
 
 def _answer(
     pair: LanguagePair,
     translations: Sequence[Translation],
-    body: TranslateLines,
+    body: RequestedLines,
     documents: Sequence[SourceDocument],
 ) -> str:
     """Format the answer with the objects that `seq2seq translate --json` prints."""
