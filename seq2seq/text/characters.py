@@ -2,6 +2,8 @@
 
 import re
 import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
 
 from seq2seq.runtime import files
 
@@ -18,6 +20,30 @@ _VISIBLE = re.compile(
 _LONG_WORD = re.compile(r"\S{2000}")
 _PARTS = re.compile(r"\S{1,1000}|\s+")
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+
+
+def _sentence_terminals() -> Iterator[str]:
+    """Yield the characters of Unicode's property Sentence_Terminal."""
+    path = Path(__file__).with_name("sentence_terminals.txt")
+    for line in path.read_text(encoding="ascii").split():
+        first, _, last = line.partition("..")
+        yield from map(chr, range(int(first, 16), int(last or first, 16) + 1))
+
+
+SENTENCE_TERMINALS = "".join(_sentence_terminals())
+
+
+def is_lower(character: str) -> bool:
+    """Return whether a letter is lower case, in a script that has capitals in ordinary text.
+
+    Georgian has capitals for headings alone: a title begins in the letter itself.
+    """
+    return character.islower() and character.title() != character
+
+
+def is_wide(character: str) -> bool:
+    """Return whether a character is of the width of an ideograph, or a narrow form of one."""
+    return unicodedata.east_asian_width(character) in ("F", "H", "W")
 
 
 def is_blank(line: str) -> bool:

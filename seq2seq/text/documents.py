@@ -11,6 +11,7 @@ from html import escape, unescape
 from io import StringIO
 
 from seq2seq.runtime import errors, file_types
+from seq2seq.text.characters import is_lower
 from seq2seq.text.inline_markup import Escape, Fragment, Segment, TranslatedLine, segments
 from seq2seq.text.sentences import MARKS
 
@@ -100,7 +101,7 @@ def _lines(text: str, is_vtt: bool) -> Iterator[tuple[int, str, str, bool]]:
 def _continues(said: str, following: str) -> bool:
     said, following = (_TAG.sub("", text).strip() for text in (said, following))
     letter = next(filter(str.isalpha, following), "")
-    return bool(said) and letter.islower() and said[-1] not in MARKS
+    return bool(said) and is_lower(letter) and said[-1] not in MARKS
 
 
 def _fragments(line: str, is_vtt: bool) -> Iterator[Fragment]:

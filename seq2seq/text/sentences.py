@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from seq2seq.text.characters import is_blank
+from seq2seq.text.characters import SENTENCE_TERMINALS, is_blank, is_lower, is_wide
 from seq2seq.text.names.words import is_shortened
 
-# Marks that end sentences.
-MARKS = ".!?\u0964\u0965\u3002\uff01\uff1f\u061f\u06d4\u1362\u104b\u17d4\u2026"
+MARKS = SENTENCE_TERMINALS + "\N{HORIZONTAL ELLIPSIS}"  # that end sentences
 QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"  # that close a quotation
 CLOSING = QUOTES + r")\]\uff09"  # quotation marks and brackets, in a class of characters
 OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
@@ -27,18 +26,17 @@ FOOTNOTES = re.compile(rf"((?<=[{MARKS}{CLOSING}])[{RAISED}]+)")
 _TAIL = re.compile(rf"(?:\.{{2,}}|[{MARKS}])[{CLOSING}]*(?:(?=[{RAISED}])|(?!\w))")
 _SYMBOL_CATEGORIES = {"So", "Sk", "Cs", "Co"}  # categories of symbols such as emoji
 _JOINING = "\u200d\ufe0f\u20e3"  # within emoji
-_NO_SPACE_AFTER = tuple("\u3002\uff01\uff1f\u300d\u300f\uff09")
 NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
-_FULL = "\u3002\uff01\uff1f"  # ends without a following space (Chinese, Japanese)
+# Ends that no space has to follow: of scripts without spaces, and others that no word contains.
+_FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
 _OPENING = OPENING.replace("[", r"\[")  # in a class of characters
 _NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
-_LOWER, _UPPER = "a-z\u00df-\u00f6\u00f8-\u00ff", "A-Z\u00c0-\u00d6\u00d8-\u00de"
 _BOUNDARY = re.compile(
     rf"(?<![{MARKS}])(?P<end>[{MARKS}]++)(?P<closing>[{CLOSING}{_NOTES}]*+)\s++"
     rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{CLOSING}{MARKS}]))"
     rf"|(?<![{_FULL}])[{_FULL}]++"
-    rf"(?:(?=[{_OPENING}]*[^\s{CLOSING}{MARKS}])|[{CLOSING}]+(?=[{_OPENING}]))"
-    rf"|(?<=[{_LOWER}][{_LOWER}])(?P<joined>[.!?])(?=[{_UPPER}][{_LOWER}\s])"
+    rf"(?:(?=[{_OPENING}]*[^\s{CLOSING}{MARKS}\ufe0e\ufe0f])|[{CLOSING}]+(?=[{_OPENING}]))"
+    r"|(?<=\w\w)(?P<joined>[.!?])(?=[^\W\d_][\w\s])"
 )
 # Titles and abbreviations of languages in Latin script, without their full stop.
 _COMMON_ABBREVIATIONS = frozenset(
@@ -70,8 +68,9 @@ _ABBREVIATED = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]\.)+[^\W\d_]")
 
 
 def space_after(text: str) -> str:
-    """Return the space between a text and the next one, "" after a text of none."""
-    return "" if not text or text.endswith(_NO_SPACE_AFTER) else " "
+    """Return the space between a text and the next one, "" after a text or wide punctuation."""
+    is_wide_mark = is_wide(text[-1:] or " ") and unicodedata.category(text[-1])[0] == "P"
+    return "" if not text or is_wide_mark else " "
 
 
 def split_sentences(
@@ -117,10 +116,10 @@ def _sentence_ends(line: str, abbreviations: Collection[str], before_lower: bool
     start = 0
     for boundary in _BOUNDARY.finditer(line):
         if boundary["joined"]:
-            is_end = _is_plain_word(line, boundary)
+            is_end = _joins_sentences(line, boundary)
         elif boundary["end"] is None:
             is_end = True
-        elif boundary["next"].islower() and not before_lower:
+        elif is_lower(boundary["next"]) and not before_lower:
             is_end = False
         else:
             is_label = _LABEL.fullmatch(line, start, boundary.start()) is not None
@@ -130,9 +129,13 @@ def _sentence_ends(line: str, abbreviations: Collection[str], before_lower: bool
             yield start
 
 
-def _is_plain_word(line: str, boundary: re.Match[str]) -> bool:
-    """Return whether a mark without a space after it is within no address or file name."""
+def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
+    """Return whether a mark without a space is between a word and a capital, and in no address."""
     start, end = boundary.span()
+    following = line[end + 1]
+    is_before_capital = line[end].isupper() and (is_lower(following) or following.isspace())
+    if not (is_before_capital and all(map(is_lower, line[start - 2 : start]))):
+        return False
     before = line[max(0, start - _MAX_ADDRESS) : start].rpartition(" ")[2]
     after = line[end : end + _MAX_ADDRESS].partition(" ")[0]
     return not set(before + after[:-1]) & set("./\\@_:")

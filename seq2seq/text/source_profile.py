@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import islice, takewhile
 
 from seq2seq.text import sentences as forms
+from seq2seq.text.characters import is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
 from seq2seq.text.names.words import any_of, script_of
 from seq2seq.text.sentences import Affixes, has_letters, split_affixes, split_sentences
@@ -53,6 +54,7 @@ class SourceProfile:
     heads: bool = True  # has labels and symbols before sentences, as in `split_affixes`
     tails: bool = True  # has symbols and numbers after final marks
     begins_in_capitals: bool = False  # nearly all lines with cased letters do
+    initials: str = ""  # capitals with which lines begin, the most frequent ones first
     titles: bool = True  # has lines all of whose longer words begin in capitals
     lower: bool = True  # has lines in lower case
     tagged: bool = False  # nearly all lines begin with one of the tags
@@ -116,10 +118,18 @@ class SourceProfile:
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""
         start = next((place for place, c in enumerate(text) if c.isalnum()), 0)
-        is_lower = text[start : start + 1].islower() and text[start:].partition(" ")[0].islower()
-        if not self.begins_in_capitals or not is_lower:
+        is_small = is_lower(text[start : start + 1]) and text[start:].partition(" ")[0].islower()
+        if not self.begins_in_capitals or not is_small:
             return text
-        return text[:start] + text[start].title() + text[start + 1 :]
+        return text[:start] + self._capital_of(text[start]) + text[start + 1 :]
+
+    def _capital_of(self, letter: str) -> str:
+        """Return the capital with which the training text begins lines; Turkish has i with a dot.
+
+        `str.title` knows no languages.
+        """
+        capitals = (capital for capital in self.initials if capital.lower()[0] == letter)
+        return next(capitals, letter.title())
 
     def notes_on_numbers(self, text: str, translation: str) -> list[str]:
         """Return a note on numbers of a line that its translation lacks, or the other way round."""
@@ -219,7 +229,8 @@ def describe_source(
     characters = Counter(character for line in sample for character in set(line))
     least, most = HARDLY * len(sample), (1 - LOWER) * len(sample)
     affixes = [split_affixes(line, shortened) for line in untagged]
-    initials = [letter.isupper() for letter in map(_first_letter, sample) if letter]
+    initials = Counter(letter for letter in map(_first_letter, sample) if letter)
+    capitals = {letter: count for letter, count in initials.items() if letter.isupper()}
     return SourceProfile(
         counts[len(counts) - 1 - int(RARE * len(counts))],
         abbreviations,
@@ -237,7 +248,8 @@ def describe_source(
         wordless=sum(not has_letters(line) for line in sample) > least,
         heads=sum(bool(parts.head) for parts in affixes) > least,
         tails=sum(bool(parts.tail) for parts in affixes) > least,
-        begins_in_capitals=sum(initials) >= (1 - LOWER) * max(1, len(initials)),
+        begins_in_capitals=sum(capitals.values()) >= (1 - LOWER) * max(1, initials.total()),
+        initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
         titles=sum(map(in_title_case, untagged)) > least,
         lower=sum(map(in_lower_case, untagged)) > least,
         tagged=len(untagged) - sum(map(str.__eq__, sample, untagged)) >= most,
@@ -268,7 +280,7 @@ def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], l
 def _first_letter(line: str) -> str:
     """Return the first letter of a line if it is upper or lower case, else ""."""
     letter = next((character for character in line if character.isalpha()), "")
-    return letter if letter.lower() != letter.upper() else ""
+    return letter if is_lower(letter) or letter.isupper() else ""
 
 
 def is_unusual(character: str) -> bool:
