@@ -16,9 +16,19 @@ probability that x is foreign, with that of the noisy channel of `native_speller
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
-from seq2seq.names.native_speller import END, History, NativeSpeller, NgramModel, Symbol, normalized
+from seq2seq.names.native_speller import (
+    END,
+    History,
+    NativeSpeller,
+    NgramModel,
+    Symbol,
+    is_indic,
+    may_follow,
+    normalized,
+)
 from seq2seq.names.sounds import MAX_LETTERS, Link, SoundModel, ends_stem, starts_unit, units_of
 
 BEAM = 12
@@ -126,8 +136,8 @@ class Speller:
         self, beam: dict[_PartialSpelling, float], state: _PartialSpelling, score: float, chunk: str
     ) -> None:
         for unit in self._units.get(chunk, []):
-            if not starts_unit(unit[0]) and not (state.text and ends_stem(state.text[-1])):
-                continue  # a sign needs a letter with a vowel
+            if not _fits(state.text[-2:], unit):
+                continue
             link = Link(chunk, unit)
             total = score + self._score(state, link, unit) + self._sounds.log_prob(chunk, unit)
             links = self._links.next(state.links, link)
@@ -164,3 +174,14 @@ class Speller:
         odds += math.log(_FOREIGN / (1 - _FOREIGN))
         prob = 1 / (1 + math.exp(-max(-50.0, min(50.0, odds))))
         return max(_MIN_MIXTURE, min(1 - _MIN_MIXTURE, prob))
+
+
+@cache
+def _fits(text: str, unit: str) -> bool:
+    """Return whether a unit may follow the last two characters of a spelling.
+
+    A mark needs a letter with a vowel, and a vowel sign of a script with a virama a consonant.
+    """
+    if not starts_unit(unit[0]) and not (text and ends_stem(text[-1])):
+        return False
+    return not is_indic(unit) or may_follow(units_of(text)[-1:], unit)
