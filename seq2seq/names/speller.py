@@ -57,14 +57,21 @@ class Speller:
     """Spells names, given pairs of names and the frequent words of the target."""
 
     def __init__(
-        self, pairs: Sequence[tuple[str, str]], words: Sequence[str], names: Sequence[str] = ()
+        self,
+        pairs: Sequence[tuple[str, str]],
+        words: Sequence[str],
+        names: Sequence[str] = (),
+        loans: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """`pairs`: a name in lower case and its spelling; `names`: in the target's script."""
+        """`pairs`: a name in lower case and its spelling; `names`: in the target's script.
+
+        `loans`: further words of the source and their spellings, which are transliterated alike.
+        """
         self._words, self._listed = frozenset(words), frozenset(names)
         self._sounds = SoundModel()
         self.native = NativeSpeller(words, names)
         self._units: dict[str, list[str]] = defaultdict(list)
-        self._links, foreign_letters = self._learn_pairs(pairs)
+        self._links, foreign_letters = self._learn_pairs([*pairs, *loans])
         self._spellings = NgramModel(_LM_ORDER, _UNITS)
         native_letters = NgramModel(_LETTER_ORDER, _LETTERS)
         weighted = [(word, 1.0) for word in words]
