@@ -58,6 +58,7 @@ def main() -> None:
     parser.add_argument("--names", type=Path, metavar="FILE")
     parser.add_argument("--pairs", type=Path, metavar="FILE")
     parser.add_argument("--folds", type=int, default=5, help="0: only --pairs")
+    parser.add_argument("--seed", type=int, default=0, help="of the division into folds")
     options = parser.parse_args()
     text = read_text(options.text)
     listed = {} if options.names is None else read_names(options.names)
@@ -66,7 +67,8 @@ def main() -> None:
     seconds = time.process_time() - start
     print(f"{len(names.pairs)} names mined from {len(text.src):,} pairs, {seconds:.1f} s of CPU")
     if options.folds:
-        print(f"left out: {cross_validated(text, names, listed, options.folds)}")
+        result = cross_validated(text, names, listed, options.folds, options.seed)
+        print(f"left out: {result}")
     if options.pairs is not None:
         pairs = read_pairs(options.pairs)
         unseen = {name: spellings for name, spellings in pairs.items() if name not in names.pairs}
@@ -90,21 +92,24 @@ def read_pairs(path: Path) -> dict[str, list[str]]:
     return {name: spellings.split("|") for name, spellings, *_ in rows}
 
 
-def cross_validated(text: Text, names: Names, listed: Mapping[str, str], folds: int) -> Score:
+def cross_validated(
+    text: Text, names: Names, listed: Mapping[str, str], folds: int, seed: int
+) -> Score:
     """Return the score of rare names that are left out, fold by fold."""
     words = [{word.text for word in source_words(line)} for line in text.src]
     rare = {name: [pair.stem] for name, pair in names.pairs.items() if pair.occurrences < FREQUENT}
     total = Score()
     for fold in range(folds):
-        held = {name: stems for name, stems in rare.items() if fold_of(name, folds) == fold}
+        held = {name: stems for name, stems in rare.items() if fold_of(name, folds, seed) == fold}
         rest = without(text, words, held)
         total = total.plus(score(learn_names(rest.src, rest.tgt, (), listed), held))
     return total
 
 
-def fold_of(name: str, folds: int) -> int:
+def fold_of(name: str, folds: int, seed: int) -> int:
     """Return the fold of a name, the same on every machine."""
-    return zlib.crc32(name.encode()) % folds
+    prefix = f"{seed}:" if seed else ""
+    return zlib.crc32(f"{prefix}{name}".encode()) % folds
 
 
 def without(text: Text, words: Iterable[Collection[str]], names: Mapping[str, object]) -> Text:

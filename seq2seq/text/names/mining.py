@@ -3,11 +3,13 @@
 A source type is a candidate if it occurs capitalised and never in lower case. Each of its
 occurrences is compared with every start of every target word of its pair; what follows the start is
 a case ending. The sound model and the distribution of endings are learned by Viterbi EM.
+
+Loan words (`taxi`) are found among the words in lower case by what was learned from names.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -17,11 +19,13 @@ from seq2seq.text.names.words import count_cases, source_words, target_words
 
 MAX_TYPES = 20_000  # the most frequent candidates
 MAX_OCCURRENCES = 40  # examined for each candidate, fewer if there are many
+_LOAN_OCCURRENCES = 4  # the same for each word in lower case
 _EXAMINED = 40_000  # occurrences in all
 _ITERATIONS = (0.9, 1.0, 0.6, 0.4)  # minimum score of a letter in each iteration of EM
 _FITTING_TYPES = 2_000  # candidates that all iterations but the last examine
 _MIN_SHARE = 0.3  # least share of occurrences with the same stem
 _NO_ENDING, _ENDING = 5.0, 0.02  # pseudo-counts
+_Occurrences = Mapping[str, Sequence[set[str]]]  # target words beside each, by source word
 
 
 class NamePair(NamedTuple):
@@ -44,50 +48,59 @@ class NameMiner:
         self.counts = count_cases(src)
         self.sounds = SoundModel()
         self._endings: Counter[str] = Counter()
-        self._occurrences = self._find_occurrences(src, tgt)
+        self._src, self._tgt = src, tgt
+        lower, capitalised = self.counts.lower, self.counts.capitalised
+        names = (name for name, _ in capitalised.most_common() if name.lower() not in lower)
+        self._occurrences = self._find_occurrences(names, MAX_OCCURRENCES)
         letters = Counter("".join(self._occurrences).lower())
         total = letters.total()
         self._letters = {letter: math.log(n / total) for letter, n in letters.items()}
 
-    def _find_occurrences(
-        self, src: Sequence[str], tgt: Sequence[str]
-    ) -> Mapping[str, list[set[str]]]:
-        """Return the target words beside occurrences of each candidate, by candidate."""
-        lower, capitalised = self.counts.lower, self.counts.capitalised
-        frequent = (word for word, _ in capitalised.most_common() if len(word) > 1)
-        names = list(islice((word for word in frequent if word.lower() not in lower), MAX_TYPES))
-        most = max(1, min(MAX_OCCURRENCES, _EXAMINED // max(1, len(names))))
-        occurrences: dict[str, list[set[str]]] = {name: [] for name in names}
-        for src_line, tgt_line in zip(src, tgt, strict=True):
+    def _find_occurrences(self, words: Iterable[str], most: int) -> _Occurrences:
+        """Return the target words beside up to `most` occurrences of each of the first words."""
+        examined = list(islice((word for word in words if len(word) > 1), MAX_TYPES))
+        most = max(1, min(most, _EXAMINED // max(1, len(examined))))
+        occurrences: dict[str, list[set[str]]] = {word: [] for word in examined}
+        for src_line, tgt_line in zip(self._src, self._tgt, strict=True):
             texts = (word.text for word in source_words(src_line))
-            examined = [
-                text for text in texts if text in occurrences and len(occurrences[text]) < most
-            ]
-            if examined:
+            rest = [text for text in texts if text in occurrences and len(occurrences[text]) < most]
+            if rest:
                 beside = {match[0] for match in target_words(tgt_line)}
-                for name in examined:
-                    occurrences[name].append(beside)
+                for text in rest:
+                    occurrences[text].append(beside)
         return occurrences
 
     def mine(self) -> dict[str, NamePair]:
         """Return the spelling of each name found."""
-        names = list(self._occurrences)
+        frequent = dict(islice(self._occurrences.items(), _FITTING_TYPES))
         best: dict[str, tuple[str, _Evidence]] = {}
         for number, least in enumerate(_ITERATIONS, start=1):
-            examined = names if number == len(_ITERATIONS) else names[:_FITTING_TYPES]
-            best = {}
-            for name in examined:
-                stems = self._evidence(name).items()
-                stem = max(stems, key=lambda item: (item[1].score, item[0]), default=None)
-                if stem is not None:
-                    matched, beside = len(stem[1].endings), len(self._occurrences[name])
-                    fits = stem[1].score / matched > least * len(name)
-                    if fits and matched >= _MIN_SHARE * beside:
-                        best[name] = stem
+            is_last = number == len(_ITERATIONS)
+            best = self._matches(self._occurrences if is_last else frequent, least)
             self._fit(best)
         return {
             name: NamePair(stem, self.counts.capitalised[name]) for name, (stem, _) in best.items()
         }
+
+    def mine_loans(self) -> dict[str, str]:
+        """Return the spelling of each loan word among the frequent words, after `mine`."""
+        words = (word for word, _ in self.counts.lower.most_common())
+        occurrences = self._find_occurrences(words, _LOAN_OCCURRENCES)
+        matches = self._matches(occurrences, _ITERATIONS[-1])
+        return {word: stem for word, (stem, _) in matches.items()}
+
+    def _matches(self, occurrences: _Occurrences, least: float) -> dict[str, tuple[str, _Evidence]]:
+        """Return the best stem of each word that has one with this score of a letter."""
+        best: dict[str, tuple[str, _Evidence]] = {}
+        for word, beside in occurrences.items():
+            stems = self._evidence(word, beside).items()
+            stem = max(stems, key=lambda item: (item[1].score, item[0]), default=None)
+            if stem is not None:
+                matched = len(stem[1].endings)
+                fits = stem[1].score / matched > least * len(word)
+                if fits and matched >= _MIN_SHARE * len(beside):
+                    best[word] = stem
+        return best
 
     def _fit(self, best: Mapping[str, tuple[str, _Evidence]]) -> None:
         self.sounds.fit((name.lower(), units_of(stem)) for name, (stem, _) in best.items())
@@ -97,10 +110,10 @@ class NameMiner:
             for ending in evidence.endings:
                 self._endings[ending] += weight
 
-    def _evidence(self, name: str) -> dict[str, _Evidence]:
-        """Return the stems beside a name, each with the best score of each of its occurrences."""
+    def _evidence(self, name: str, beside: Sequence[set[str]]) -> dict[str, _Evidence]:
+        """Return the stems beside a word, each with the best score of each of its occurrences."""
         evidence: dict[str, _Evidence] = defaultdict(_Evidence)
-        for words in self._occurrences[name]:
+        for words in beside:
             best: dict[str, tuple[float, str]] = {}
             for word in sorted(words):
                 for stem, score in self.stems(name, word):

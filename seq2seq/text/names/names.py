@@ -68,15 +68,15 @@ class Names:
         self._symbol = any_of(symbols)
         counts = content["lower"], content["capitalised"]
         self._detector = NameDetector(self.pairs, *counts, symbols)
-        same = sum(name == pair.stem for name, pair in self.pairs.items())
-        self.copies = 2 * same > len(self.pairs)  # both languages write names alike
+        self.copies = _are_alike(self.pairs)
         self._spelled: dict[str, tuple[str, bool]] = {}
         self._masked: dict[tuple[str, str], tuple[str, str]] = {}
 
     @cached_property
     def _speller(self) -> Speller:
         pairs = [(name.lower(), pair.stem) for name, pair in self.pairs.items()]
-        return Speller(pairs, self.content["words"], self.content.get("listed", []))
+        loans = [*self.content.get("loans", {}).items()]
+        return Speller(pairs, self.content["words"], self.content.get("listed", []), loans)
 
     def mask(self, text: str) -> list[Masked]:
         """Replace the names of a normalized source text, with their initials, by placeholders.
@@ -297,8 +297,14 @@ def learn_names(
             "words": [word for word, _ in target.most_common(MAX_TARGET_WORDS)],
             **({"symbols": list(symbols)} if symbols else {}),
             **({"listed": list(listed)} if listed else {}),
+            **({} if _are_alike(pairs) else {"loans": miner.mine_loans()}),
         }
     )
+
+
+def _are_alike(pairs: Mapping[str, NamePair]) -> bool:
+    """Return whether both languages write names alike."""
+    return 2 * sum(name == pair.stem for name, pair in pairs.items()) > len(pairs)
 
 
 def _check_scripts(listed: Mapping[str, str], words: Counter[str]) -> None:

@@ -16,6 +16,7 @@ probability that x is foreign, with that of the noisy channel of `native_speller
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from seq2seq.text.names.native_speller import (
@@ -24,6 +25,8 @@ from seq2seq.text.names.native_speller import (
     NativeSpeller,
     NgramModel,
     Symbol,
+    is_indic,
+    may_follow,
     normalized,
 )
 from seq2seq.text.names.sounds import (
@@ -61,14 +64,21 @@ class Speller:
     """Spells names, given pairs of names and the frequent words of the target."""
 
     def __init__(
-        self, pairs: Sequence[tuple[str, str]], words: Sequence[str], names: Sequence[str] = ()
+        self,
+        pairs: Sequence[tuple[str, str]],
+        words: Sequence[str],
+        names: Sequence[str] = (),
+        loans: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """`pairs`: a name in lower case and its spelling; `names`: in the target's script."""
+        """`pairs`: a name in lower case and its spelling; `names`: in the target's script.
+
+        `loans`: further words of the source and their spellings, which are transliterated alike.
+        """
         self._words, self._listed = frozenset(words), frozenset(names)
         self._sounds = SoundModel()
         self.native = NativeSpeller(words, names)
         self._units: dict[str, list[str]] = defaultdict(list)
-        self._links, foreign_letters = self._learn_pairs(pairs)
+        self._links, foreign_letters = self._learn_pairs([*pairs, *loans])
         self._spellings = NgramModel(_LM_ORDER, _UNITS)
         native_letters = NgramModel(_LETTER_ORDER, _LETTERS)
         weighted = [(word, 1.0) for word in words]
@@ -140,8 +150,8 @@ class Speller:
         self, beam: dict[_PartialSpelling, float], state: _PartialSpelling, score: float, chunk: str
     ) -> None:
         for unit in self._units.get(chunk, []):
-            if not starts_unit(unit[0]) and not (state.text and ends_stem(state.text[-1])):
-                continue  # a sign needs a letter with a vowel
+            if not _fits(state.text[-2:], unit):
+                continue
             link = Link(chunk, unit)
             total = score + self._score(state, link, unit) + self._sounds.log_prob(chunk, unit)
             links = self._links.next(state.links, link)
@@ -178,3 +188,14 @@ class Speller:
         odds += math.log(_FOREIGN / (1 - _FOREIGN))
         prob = 1 / (1 + math.exp(-max(-50.0, min(50.0, odds))))
         return max(_MIN_MIXTURE, min(1 - _MIN_MIXTURE, prob))
+
+
+@cache
+def _fits(text: str, unit: str) -> bool:
+    """Return whether a unit may follow the last two characters of a spelling.
+
+    A mark needs a letter with a vowel, and a vowel sign of a script with a virama a consonant.
+    """
+    if not starts_unit(unit[0]) and not (text and ends_stem(text[-1])):
+        return False
+    return not is_indic(unit) or may_follow(units_of(text)[-1:], unit)
