@@ -72,6 +72,7 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "copied_forms": _union,
     "translated_forms": _union,
     "final_marks": _known_union,  # none: lines without one are usual
+    "marks": lambda first, second: "".join(_union(first, second)),
     "initials": lambda first, second: "".join(_union(first, second)),
     "characters": lambda first, second: "".join(sorted(_known_union(first, second))),
     "wordless": or_,

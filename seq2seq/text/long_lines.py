@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from seq2seq.text.sentences import split_sentences
+from seq2seq.text.sentences import SentenceHabits, split_sentences
 
 MAX_PARTS = 20  # per word; longer text without spaces is not language
 _BETWEEN_WORDS = re.compile("[ \t]+")  # a no-break space is part of a word
@@ -32,7 +32,7 @@ def split_line(line: str, tokenizer: Tokenizer, max_length: int) -> tuple[list[s
     """
     parts: list[str] = []
     left_out = False
-    for sentence in split_sentences(line, before_lower=True):
+    for sentence in split_sentences(line, SentenceHabits(before_lower=True)):
         words = [word for word in _BETWEEN_WORDS.split(sentence) if word]
         lengths = [len(ids) for ids in tokenizer.encode(words)]
         left_out = left_out or max(lengths, default=0) > MAX_PARTS * max_length

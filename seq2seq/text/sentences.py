@@ -7,10 +7,11 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cache
 from itertools import islice
 from typing import NamedTuple
 
-from seq2seq.text.characters import SENTENCE_TERMINALS, is_blank, is_lower, is_wide
+from seq2seq.text.characters import SENTENCE_TERMINALS, is_blank, is_lower, is_spaced, is_wide
 from seq2seq.text.names.words import is_shortened
 
 MARKS = SENTENCE_TERMINALS + "\N{HORIZONTAL ELLIPSIS}"  # that end sentences
@@ -31,13 +32,7 @@ NUMBER = "0"  # any number, among abbreviations: `15.` is an ordinal
 _FULL = "".join(mark for mark in MARKS if not mark.isascii() and mark not in "\u2024\u2026")
 _OPENING = OPENING.replace("[", r"\[")  # in a class of characters
 _NOTES = RAISED + "*\u2020\u2021\u2122\u00ae\u00a9"
-_BOUNDARY = re.compile(
-    rf"(?<![{MARKS}])(?P<end>[{MARKS}]++)(?P<closing>[{CLOSING}{_NOTES}]*+)\s++"
-    rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{CLOSING}{MARKS}]))"
-    rf"|(?<![{_FULL}])[{_FULL}]++"
-    rf"(?:(?=[{_OPENING}]*[^\s{CLOSING}{MARKS}\ufe0e\ufe0f])|[{CLOSING}]+(?=[{_OPENING}]))"
-    r"|(?<=\w\w)(?P<joined>[.!?])(?=[^\W\d_][\w\s])"
-)
+END_SHARE = 0.8  # least share of a mark's occurrences at ends of lines, if it ends sentences
 # Titles and abbreviations of languages in Latin script, without their full stop.
 _COMMON_ABBREVIATIONS = frozenset(
     re.findall(
@@ -73,8 +68,32 @@ def space_after(text: str) -> str:
     return "" if not text or is_wide_mark else " "
 
 
+@cache
+def _boundary(further_marks: str) -> re.Pattern[str]:
+    """Return the pattern of a place where a sentence may end: at MARKS, or further ones."""
+    marks = MARKS + re.escape(further_marks)
+    return re.compile(
+        rf"(?<![{marks}])(?P<end>[{marks}]++)(?P<closing>[{CLOSING}{_NOTES}]*+)\s++"
+        rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{CLOSING}{marks}]))"
+        rf"|(?<![{_FULL}])[{_FULL}]++"
+        rf"(?:(?=[{_OPENING}]*[^\s{CLOSING}{marks}\ufe0e\ufe0f])|[{CLOSING}]+(?=[{_OPENING}]))"
+        rf"|(?<=\S)(?P<joined>[.!?])(?=[^\s\d{CLOSING}{marks}])"
+    )
+
+
+class SentenceHabits(NamedTuple):
+    """How a text writes the ends of sentences."""
+
+    abbreviations: Collection[str] = ()  # without their full stop
+    before_lower: bool = False  # a sentence may begin in lower case
+    further_marks: str = ""  # besides MARKS
+
+
+USUAL_HABITS = SentenceHabits()
+
+
 def split_sentences(
-    line: str, abbreviations: Collection[str] = (), together: int = 1, before_lower: bool = False
+    line: str, habits: SentenceHabits = USUAL_HABITS, together: int = 1
 ) -> list[str]:
     """Return the sentences of a line, `together` at a time, without the space between the parts.
 
@@ -86,11 +105,26 @@ def split_sentences(
     begins a label (`2)`).
     """
     parts, start = [], 0
-    ends = _sentence_ends(line, abbreviations, before_lower)
+    ends = _sentence_ends(line, habits)
     for end in islice(ends, together - 1, None, together):
         parts.append(line[start:end].rstrip())
         start = end
     return [*parts, line[start:]]
+
+
+def find_marks(lines: Sequence[str]) -> str:
+    """Return the marks, besides MARKS, that end lines of a text and hardly occur elsewhere.
+
+    The Greek question mark is one, which Unicode knows as a semicolon.
+    """
+    ends = Counter(split_ending(line).mark.strip() for line in lines)
+    marks = list[str]()
+    for mark, count in ends.items():
+        is_unknown = len(mark) == 1 and mark not in MARKS
+        if is_unknown and count >= UNMARKED * len(lines):
+            occurrences = sum(line.count(mark) for line in lines)
+            marks += [mark] * (count >= END_SHARE * occurrences)
+    return "".join(sorted(marks))
 
 
 def find_abbreviations(lines: Iterable[str]) -> list[str]:
@@ -112,29 +146,35 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
     return sorted(abbreviations[:_MAX_ABBREVIATIONS])
 
 
-def _sentence_ends(line: str, abbreviations: Collection[str], before_lower: bool) -> Iterator[int]:
+def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
     start = 0
-    for boundary in _BOUNDARY.finditer(line):
+    for boundary in _boundary(habits.further_marks).finditer(line):
         if boundary["joined"]:
             is_end = _joins_sentences(line, boundary)
         elif boundary["end"] is None:
             is_end = True
-        elif is_lower(boundary["next"]) and not before_lower:
+        elif is_lower(boundary["next"]) and not habits.before_lower:
             is_end = False
         else:
             is_label = _LABEL.fullmatch(line, start, boundary.start()) is not None
-            is_end = not is_label and _ends_sentence(line, boundary, abbreviations)
+            is_end = not is_label and _ends_sentence(line, boundary, habits.abbreviations)
         if is_end:
             start = boundary.end()
             yield start
 
 
 def _joins_sentences(line: str, boundary: re.Match[str]) -> bool:
-    """Return whether a mark without a space is between a word and a capital, and in no address."""
+    """Return whether a mark without a space after it ends a sentence.
+
+    It does between letters of scripts without spaces, and before a capital, but in no address.
+    """
     start, end = boundary.span()
-    following = line[end + 1]
+    if not is_spaced(line[start - 1]) and not is_spaced(line[end]):
+        return True
+    word = line[max(0, start - 2) : start]
+    following = line[end + 1 : end + 2]
     is_before_capital = line[end].isupper() and (is_lower(following) or following.isspace())
-    if not (is_before_capital and all(map(is_lower, line[start - 2 : start]))):
+    if not (is_before_capital and len(word) > 1 and all(map(is_lower, word))):
         return False
     before = line[max(0, start - _MAX_ADDRESS) : start].rpartition(" ")[2]
     after = line[end : end + _MAX_ADDRESS].partition(" ")[0]

@@ -12,7 +12,13 @@ from seq2seq.text import sentences as forms
 from seq2seq.text.characters import is_lower
 from seq2seq.text.copied_words import CopyHabits, copy_habits, numbers_of, share_numbers
 from seq2seq.text.names.words import any_of, script_of
-from seq2seq.text.sentences import Affixes, has_letters, split_affixes, split_sentences
+from seq2seq.text.sentences import (
+    Affixes,
+    SentenceHabits,
+    has_letters,
+    split_affixes,
+    split_sentences,
+)
 from seq2seq.text.spread import spread_rows
 
 MAX_LINES = 50_000  # examined, from all of the training text
@@ -49,6 +55,7 @@ class SourceProfile:
     copied_forms: list[str] = field(default_factory=list)
     translated_forms: list[str] = field(default_factory=list)
     final_marks: list[str] = field(default_factory=list)  # as `usual_marks` returns them
+    marks: str = ""  # that end sentences, besides those of Unicode
     characters: str = ""  # in the lines; unusual ones only if they are frequent
     wordless: bool = True  # has lines without letters
     heads: bool = True  # has labels and symbols before sentences, as in `split_affixes`
@@ -78,7 +85,8 @@ class SourceProfile:
         if self.sentences >= len(line):  # which has no more sentences than characters
             return [line]
         before_lower = self.sentences == 1 and self.begins_in_capitals
-        return split_sentences(line, self.abbreviations, self.sentences, before_lower)
+        habits = SentenceHabits(self.abbreviations, before_lower, self.marks)
+        return split_sentences(line, habits, self.sentences)
 
     def copies(self, line: str) -> bool:
         """Return whether a line is its own translation: it has no words, unlike the text."""
@@ -220,7 +228,9 @@ def describe_source(
     sample, tgt_sample = ([side[row] for row in rows] for side in (lines, tgt))
     abbreviations = forms.find_abbreviations(sample)
     shortened = frozenset(abbreviations)
-    counts = sorted(len(split_sentences(line, shortened)) for line in sample)
+    marks = forms.find_marks(sample)
+    sentence_habits = SentenceHabits(shortened, further_marks=marks)
+    counts = sorted(len(split_sentences(line, sentence_habits)) for line in sample)
     scripts = Counter(script for line in sample for script in set(scripts_of(line)))
     tags = _tags(sample, symbols)
     untagged = [_untagged(line, tags) for line in sample]
@@ -242,6 +252,7 @@ def describe_source(
         list(habits.copied_forms),
         list(habits.translated_forms),
         forms.usual_marks(sample, tgt_sample),
+        marks=marks,
         characters="".join(
             sorted(c for c, count in characters.items() if not is_unusual(c) or count > least)
         ),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seq2seq.text.sentences import NUMBER, find_abbreviations, split_sentences
+from seq2seq.text.sentences import NUMBER, SentenceHabits, find_abbreviations, split_sentences
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_sentences_stay_together_in_groups() -> None:
 def test_an_abbreviation_does_not_end_a_sentence() -> None:
     line = "See Pandit. Rao. He knows."
     assert split_sentences(line) == ["See Pandit.", "Rao.", "He knows."]
-    assert split_sentences(line, {"Pandit"}) == ["See Pandit. Rao.", "He knows."]
+    assert split_sentences(line, SentenceHabits({"Pandit"})) == ["See Pandit. Rao.", "He knows."]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_an_end_is_an_end_whatever_follows(between: str) -> None:
 
 def test_sentences_that_begin_in_lower_case_are_cut_on_request() -> None:
     line = "The car is old. the cat is black. approx. five"
-    assert split_sentences(line, before_lower=True) == [
+    assert split_sentences(line, SentenceHabits(before_lower=True)) == [
         "The car is old.",
         "the cat is black.",
         "approx. five",
@@ -116,7 +116,7 @@ def test_sentences_that_begin_in_lower_case_are_cut_on_request() -> None:
 def test_a_number_is_an_ordinal_where_numbers_are_abbreviations() -> None:
     line = "Er kam am 15. August an."
     assert split_sentences(line) == ["Er kam am 15.", "August an."]
-    assert split_sentences(line, {NUMBER}) == [line]
+    assert split_sentences(line, SentenceHabits({NUMBER})) == [line]
 
 
 def test_abbreviations_are_words_with_a_full_stop_within_lines() -> None:

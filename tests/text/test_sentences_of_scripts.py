@@ -1,0 +1,122 @@
+"""Sentence ends in nine scripts with their own marks: Unicode and the text decide, not lists."""
+
+import random
+from typing import NamedTuple
+
+import pytest
+
+from seq2seq.text.characters import is_lower
+from seq2seq.text.sentences import SentenceHabits, find_marks, split_sentences
+from seq2seq.text.source_profile import describe_source
+
+
+class Script(NamedTuple):
+    """A way to write English: letters in the place of a to z, final marks, spaces."""
+
+    letters: str
+    statement: str = "."
+    question: str = "?"
+    has_spaces: bool = True
+    has_capitals: bool = False
+
+    def word(self, word: str) -> str:
+        return "".join(
+            self.letters[(ord(letter) - ord("a")) % len(self.letters)] for letter in word
+        )
+
+    def sentence(self, draw: random.Random) -> str:
+        words = [self.word(draw.choice(WORDS)) for _ in range(draw.randint(2, 7))]
+        if self.has_capitals:
+            words[0] = words[0][0].upper() + words[0][1:]
+        mark = draw.choice((self.statement, self.question))
+        return (" " if self.has_spaces else "").join(words) + mark
+
+
+def letters(first: int, count: int) -> str:
+    return "".join(map(chr, range(first, first + count)))
+
+
+WORDS = ("the", "cat", "sat", "here", "while", "dogs", "were", "running", "under", "old", "trees")
+SCRIPTS = {
+    "Latin": Script(letters(0x61, 26), has_capitals=True),
+    "Cyrillic": Script(letters(0x430, 26), has_capitals=True),
+    "Greek": Script(letters(0x3B1, 17), ".", ";", has_capitals=True),
+    "Armenian": Script(letters(0x561, 26), "\u0589", "?", has_capitals=True),
+    "Georgian": Script(letters(0x10D0, 26)),
+    "Hebrew": Script(letters(0x5D0, 26)),
+    "Arabic": Script(letters(0x628, 18), ".", "\u061f"),
+    "Urdu": Script(letters(0x628, 18), "\u06d4", "\u061f"),
+    "Devanagari": Script(letters(0x915, 26), "\u0964"),
+    "Khmer": Script(letters(0x1780, 26), "\u17d4", has_spaces=False),
+    "full-width": Script(letters(0xFF41, 26), "\uff0e", "\uff1f", has_capitals=True),
+    "Chinese": Script(letters(0x4E00, 26), "\u3002", "\uff1f", has_spaces=False),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_sentences_of_a_line_are_counted(name: str) -> None:
+    script = SCRIPTS[name]
+    draw = random.Random(name)
+    text = [script.sentence(draw) for _ in range(400)]
+    marks = find_marks(text)
+    assert marks == (";" if name == "Greek" else "")
+    right = 0
+    for _ in range(200):
+        sentences = [script.sentence(draw) for _ in range(draw.randint(2, 3))]
+        between = " " if script.has_spaces else draw.choice(["", " "])
+        right += split_sentences(between.join(sentences), SentenceHabits((), False, marks)) == [
+            *sentences
+        ]
+    assert right >= 198
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_line_of_two_sentences_is_cut_where_lines_have_one(name: str) -> None:
+    script = SCRIPTS[name]
+    draw = random.Random(name)
+    text = [script.sentence(draw) for _ in range(400)]
+    profile = describe_source(text, text)
+    assert profile.sentences == 1
+    line = " ".join(text[:2])
+    assert profile.parts(line) == text[:2]
+    assert profile.begins_in_capitals == script.has_capitals
+    assert profile.with_capital(text[0]) == text[0]
+
+
+@pytest.mark.parametrize("mark", ["\u0964", "\u061f", "\u0589", "\u104b", "\u203d"])
+def test_no_space_has_to_follow_a_mark_that_no_word_contains(mark: str) -> None:
+    assert split_sentences(f"ab cd{mark}ef gh{mark}") == [f"ab cd{mark}", f"ef gh{mark}"]
+
+
+@pytest.mark.parametrize("text", ["See www.Example.org today.", "Node.js runs.", "The U.S.A. won."])
+def test_a_full_stop_within_a_word_ends_no_sentence(text: str) -> None:
+    assert split_sentences(text) == [text]
+
+
+def test_sentences_are_cut_before_a_capital_of_any_cased_script() -> None:
+    for first, second in (
+        ("abc de.", "Fgh ij."),
+        ("\u0430\u0431 \u0432\u0433.", "\u0414\u0435 \u0436."),
+    ):
+        assert split_sentences(first + second) == [first, second]
+
+
+def test_georgian_letters_are_not_of_lower_case() -> None:
+    assert [is_lower(letter) for letter in "a\u00df\u0131\u0436\u03b1\u0561"] == [True] * 6
+    assert [is_lower(letter) for letter in "A\u10d0\u0915\u05d0\u0416"] == [False] * 5
+
+
+def test_a_turkish_sentence_begins_in_the_capital_of_its_language() -> None:
+    lines = (
+        "\u0130ki kedi var.",
+        "Ne g\u00fczel bir g\u00fcn.",
+        "I\u015f\u0131k yand\u0131.",
+        "\u0130yi ak\u015famlar.",
+    )
+    turkish = [*lines] * 40
+    profile = describe_source(turkish, turkish)
+    assert profile.with_capital("iyi ak\u015famlar.") == "\u0130yi ak\u015famlar."
+    assert profile.with_capital("\u0131\u015f\u0131k yand\u0131.") == "I\u015f\u0131k yand\u0131."
+    assert profile.with_capital("ne g\u00fczel.") == "Ne g\u00fczel."
+    english = ["It is late.", "No one came.", "In the end, it rained."] * 40
+    assert describe_source(english, english).with_capital("it is.") == "It is."
