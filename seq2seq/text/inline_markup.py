@@ -21,7 +21,8 @@ Gains = Weights  # one for each word of a translation
 MAX_DEPTH = 50  # levels of elements; deeper tags are placed one by one
 MAX_FRAGMENTS = 500  # maximum of a segment, whose time grows with their square
 MAX_COMPARED = 500  # characters by which a text and its tokens may differ
-_WHITE = re.compile(r"[ \t\n\r\f]+")
+_BLANK = " \t\n\r\f"
+_WHITE = re.compile(f"[{_BLANK}]+")
 _TAKEN = np.float32(-1e9)
 
 
@@ -84,19 +85,35 @@ class Segment(NamedTuple):
         return _Area(root, links, 0, len(target)).text()
 
 
+class _Space(NamedTuple):
+    """White space after a text, and its place among the nodes of its parent."""
+
+    siblings: list[Node]
+    place: int
+    white: str
+
+
 def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[Node]]:
-    """Return the text of fragments, with single spaces, and their markup as a tree."""
+    """Return the text of fragments, with single spaces, and their markup as a tree.
+
+    White space at an end of the text that markup follows is markup, too.
+    """
     text, stack = "", [Node("", 0, 0)]
+    last_space = _Space([], 0, "")  # after the last text
     for fragment in fragments:
         if fragment.kind in ("text", "break"):
             content = _WHITE.sub(" ", fragment.text)
             if content.startswith(" ") and (not text or text.endswith(" ")):
                 content = content[1:]
                 if fragment.kind == "text":
-                    stack[-1].children.append(Node(" ", len(text), len(text)))
+                    white = fragment.text[: len(fragment.text) - len(fragment.text.lstrip(_BLANK))]
+                    stack[-1].children.append(Node(white, len(text), len(text)))
             if fragment.kind == "break":
                 stack[-1].children.append(Node(fragment.raw, len(text), len(text), is_break=True))
             text += content
+            if content:
+                white = fragment.text[len(fragment.text.rstrip(_BLANK)) :]
+                last_space = _Space(stack[-1].children, len(stack[-1].children), white)
         elif fragment.kind == "open" and are_paired:
             if len(stack) > MAX_DEPTH:
                 return _read(fragments, are_paired=False)
@@ -112,6 +129,9 @@ def _read(fragments: Sequence[Fragment], are_paired: bool) -> tuple[str, list[No
     while len(stack) > 1:
         _leave_open(stack)
     text = text.rstrip(" ")
+    if last_space.white:
+        node = Node(last_space.white, len(text), len(text))
+        last_space.siblings.insert(last_space.place, node)
     return text, [_shortened(node, len(text)) for node in stack[0].children]
 
 

@@ -74,8 +74,8 @@ def _reversed(line: str, with_attention: bool) -> Translation:
         ("<pre>a b</pre><script>'</p> a b'</script>", "<pre>a b</pre><script>'</p> a b'</script>"),
         ("<pre>a <pre>b</pre> c</pre>d e", "<pre>a <pre>b</pre> c</pre>e d"),
         ("<p title='a > b'>c d", "<p title='a > b'>d c"),
-        ("a b <unclosed c d", "b a<unclosed c d"),
-        ("a b <!-- c d", "b a<!-- c d"),
+        ("a b <unclosed c d", "b a <unclosed c d"),
+        ("a b <!-- c d", "b a <!-- c d"),
         ("<custom-tag>a</custom-tag> b <x id=1 />c", "c <x id=1 />b <custom-tag>a</custom-tag>"),
     ],
 )
@@ -224,3 +224,18 @@ def test_malformed_documents_lose_nothing(text: str, form: str) -> None:
     elif form == "vtt":
         same, text = unescape(same), unescape(text)
     assert Counter("".join(same.split())) == Counter("".join(text.split()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<p>The car is old. <code>x</code></p>",
+        "<p><code>x</code>\n The car.</p>",
+        "<p>a <b>b </b></p>",
+        "<p>a <b>b</b> <i>c</i> <br></p>",
+        "<p>\n  The <b>car</b> is old.\n  <!-- c -->\n</p>",
+    ],
+)
+def test_white_space_at_the_ends_of_a_text_stays(text: str) -> None:
+    document = SourceDocument(text, "html")
+    assert document.translated(unchanged(document.lines)) == text
