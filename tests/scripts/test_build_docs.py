@@ -1,11 +1,13 @@
 """The documentation site: its pages, generated pages, navigation and links."""
 
+import ast
 import base64
 import importlib.util
 import json
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -298,3 +300,33 @@ def test_a_diagram_becomes_part_of_its_page(tmp_path: Path) -> None:
     page = (tmp_path / "docs/explanation/attention.md").read_text(encoding="utf-8")
     assert page.count('<svg class="diagram"') == 2
     assert ".svg)" not in page
+
+
+NAME_IN_MODULE = re.compile(r"`(\w+)[^`]*`\s+(?:of|in|from)\s+`(seq2seq(?:\.\w+)*)`")
+
+
+def names_of_the_package(page: str) -> Iterator[tuple[str, str]]:
+    """Yield modules and names that a page imports, or says that they are in a module."""
+    for name, module in NAME_IN_MODULE.findall(page):
+        yield module, name
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        for node in ast.walk(ast.parse(textwrap.dedent(block))):
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("seq2seq"):
+                yield from ((str(node.module), alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("path", [*PAGES, ROOT / "README.md"], ids=lambda path: path.name)
+def test_what_a_page_imports_exists(path: Path) -> None:
+    for module, name in names_of_the_package(path.read_text(encoding="utf-8")):
+        imported = importlib.import_module(module)
+        is_module = hasattr(imported, "__path__") and importlib.util.find_spec(f"{module}.{name}")
+        assert hasattr(imported, name) or is_module, name
+
+
+def test_a_name_that_a_module_lacks_is_found_on_a_page() -> None:
+    block = "```python\nfrom seq2seq import Nothing\n```\n"
+    page = f"`translate(text)` of `seq2seq.text.documents`\n{block}"
+    assert [*names_of_the_package(page)] == [
+        ("seq2seq.text.documents", "translate"),
+        ("seq2seq", "Nothing"),
+    ]
