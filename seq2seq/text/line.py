@@ -15,6 +15,7 @@ class Part:
     tag: str = ""  # the tags of languages that its line begins with
     head: str = ""  # set aside before and after the text
     tail: str = ""
+    is_in_capitals: bool = False  # read in lower case, and its translation written in capitals
     has_added_mark: bool = False  # its final mark is removed from its translation
     phrases: Sequence[str] = ()  # that its translation contains
     terms: Sequence[Term] = ()  # of the glossary, at their places in `text`

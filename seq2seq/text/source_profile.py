@@ -29,9 +29,11 @@ LOWER = 0.01  # share of lines that begin in lower case, where lines begin in ca
 MIN_WORDS, SURPLUS = 3, 3  # target words, and their multiple of source words, in a misplaced line
 TELLING = 20  # least ratio of the frequencies of a word of one side, here and on the other side
 MAX_WORDS = 150  # such words of a side
+MAX_CAPITALISED = 8_000  # words that have capitals within lines, some 80 kB
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _WORDS_OR_IDEOGRAPHS = re.compile(rf"{_WORDS.pattern}|[\u3400-\u9fff]")
+_CASED_WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 _MARKUP = re.compile(r"<[^<>]*>")
 _NUMBERS = "numbers that the source and the translation do not share"
 _UNLIMITED = 1 << 31
@@ -62,6 +64,7 @@ class SourceProfile:
     tails: bool = True  # has symbols and numbers after final marks
     begins_in_capitals: bool = False  # nearly all lines with cased letters do
     initials: str = ""  # capitals with which lines begin, the most frequent ones first
+    capitalised: list[str] = field(default_factory=list)  # words within lines, as `written_words`
     titles: bool = True  # has lines all of whose longer words begin in capitals
     lower: bool = True  # has lines in lower case
     tagged: bool = False  # nearly all lines begin with one of the tags
@@ -138,6 +141,19 @@ class SourceProfile:
         """
         capitals = (capital for capital in self.initials if capital.lower()[0] == letter)
         return next(capitals, letter.title())
+
+    def without_capitals(self, text: str) -> str:
+        """Return a text in capitals as the training text writes its words."""
+        return self.with_capital(_CASED_WORD.sub(self._written, text))
+
+    def _written(self, word: re.Match[str]) -> str:
+        lower = word[0].lower()
+        return self._capitalised.get(lower, lower)
+
+    @cached_property
+    def _capitalised(self) -> dict[str, str]:
+        """Return words that have capitals by their form in lower case."""
+        return {word.lower(): word for word in self.capitalised}
 
     def notes_on_numbers(self, text: str, translation: str) -> list[str]:
         """Return a note on numbers of a line that its translation lacks, or the other way round."""
@@ -261,6 +277,7 @@ def describe_source(
         tails=sum(bool(parts.tail) for parts in affixes) > least,
         begins_in_capitals=sum(capitals.values()) >= (1 - LOWER) * max(1, initials.total()),
         initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
+        capitalised=written_words(untagged),
         titles=sum(map(in_title_case, untagged)) > least,
         lower=sum(map(in_lower_case, untagged)) > least,
         tagged=len(untagged) - sum(map(str.__eq__, sample, untagged)) >= most,
@@ -268,6 +285,24 @@ def describe_source(
         src_words=src_words,
         tgt_words=tgt_words,
     )
+
+
+def written_words(lines: Sequence[str]) -> list[str]:
+    """Return words that mostly have capitals within lines, such as NATO, Paris and I.
+
+    The most frequent ones, each with the case that it has most often; words at starts do not count.
+    """
+    forms = Counter(word for line in lines for word in _CASED_WORD.findall(line)[1:])
+    counts, best = Counter[str](), dict[str, str]()
+    for form, count in forms.most_common():
+        best.setdefault(form.lower(), form)
+        counts[form.lower()] += count
+    words = [
+        form
+        for lower, form in best.items()
+        if form != lower and forms[form] > 1 and 2 * forms[form] > counts[lower]
+    ]
+    return words[:MAX_CAPITALISED]
 
 
 def _telling_words(src: Sequence[str], tgt: Sequence[str]) -> tuple[list[str], list[str]]:

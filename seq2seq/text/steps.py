@@ -13,7 +13,7 @@ from seq2seq.text.line import Line, Part
 from seq2seq.text.long_lines import Tokenizer, split_line
 from seq2seq.text.names.names import Masked, Names
 from seq2seq.text.sentences import MARKS, has_letters, space_after
-from seq2seq.text.source_profile import SourceProfile
+from seq2seq.text.source_profile import SourceProfile, in_capitals
 
 IsForbidden = Callable[[str], bool]
 
@@ -164,6 +164,29 @@ class WriteUsualCharacters(TextStep):
         if replaced:
             codes = [f"U+{ord(character):04X}" for character in sorted(replaced)[:3]]
             line.notes.append(self.notes[0].format(", ".join(codes)))
+
+
+class ReadCapitals(TextStep):
+    """A line in capitals is read as other lines, where the training text hardly has any.
+
+    Runs of versions that did not record which words have capitals read it as it is.
+    """
+
+    notes = ("read in lower case; the translation is written in capitals",)
+
+    def apply(self, line: Line) -> None:
+        is_unusual = not self._profile.capitals and in_capitals(line.text)
+        if not is_unusual or line.is_constrained or not self._profile.capitalised:
+            return
+        line.notes += self.notes
+        for part in line.parts:
+            text = self._profile.without_capitals(part.masked.text)
+            part.is_in_capitals = True
+            part.masked = part.masked._replace(text=text)
+
+    def undo(self, part: Part, text: str) -> str:
+        """Write the translation in capitals."""
+        return text.upper() if part.is_in_capitals else text
 
 
 class Capitalise(TextStep):
@@ -366,6 +389,7 @@ STEPS: tuple[type[TextStep], ...] = (
     CutSentences,
     SetAffixesAside,
     WriteUsualCharacters,
+    ReadCapitals,
     Capitalise,
     MaskNames,
     CutLong,
