@@ -135,14 +135,20 @@ class SetAffixesAside(TextStep):
 
     def apply(self, line: Line) -> None:
         for place, part in enumerate(line.parts):
-            head, body, tail = self._profile.affixes(part.masked.text)
             begins_prefix = bool(line.prefix) and place == 0
-            if begins_prefix or any(symbol in head for symbol in self._context.symbols):
-                body = head + body
-                head = ""
-            part.masked = part.masked._replace(text=body)
-            part.head += head
-            part.tail = tail + part.tail
+            while self._sets_aside(part, begins_prefix):
+                pass
+
+    def _sets_aside(self, part: Part, begins_prefix: bool) -> bool:
+        """Set one label, and what follows the text, aside; return whether there was any."""
+        head, body, tail = self._profile.affixes(part.masked.text)
+        if begins_prefix or any(symbol in head for symbol in self._context.symbols):
+            body = head + body
+            head = ""
+        part.masked = part.masked._replace(text=body)
+        part.head += head
+        part.tail = tail + part.tail
+        return bool(head or tail)
 
     def undo(self, part: Part, text: str) -> str:
         """Write them around the translation."""
