@@ -8,7 +8,6 @@ Python's own tables do not have the property Sentence_Terminal; the package rege
 
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,7 +24,8 @@ def ranges(codes: list[int]) -> Iterator[str]:
 
 def main() -> None:
     """Write the file."""
-    regex = import_module("regex")
+    import regex
+
     terminal = regex.compile(r"\p{Sentence_Terminal}")
     codes = [code for code in range(sys.maxunicode + 1) if terminal.match(chr(code))]
     FILE.write_text("\n".join(ranges(codes)) + "\n", encoding="ascii")
