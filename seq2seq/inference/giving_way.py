@@ -32,6 +32,15 @@ def _without_lexical(search: RequestedSearch) -> RequestedSearch:
     return replace(search, request=request, phrases=NO_LEXICAL)
 
 
+def _without_names(search: RequestedSearch) -> RequestedSearch:
+    """Return a search that requires no name; others than those of the source stay forbidden."""
+    names = search.options.kept_ids
+    others = [token for token in names if token not in search.request.source]
+    forbidden = (*search.options.forbidden_ids, *others)
+    options = replace(search.options, kept_ids=range(0), forbidden_ids=forbidden)
+    return replace(search, options=options)
+
+
 GIVING_WAY = (
     GivingWay(
         "decoding.no_repeat_ngram",
@@ -51,9 +60,5 @@ GIVING_WAY = (
     GivingWay(
         "required phrases", lambda search: bool(search.request.lexical.phrases), _without_lexical
     ),
-    GivingWay(
-        "names",
-        lambda search: len(search.options.kept_ids) > 0,
-        lambda search: replace(search, options=replace(search.options, kept_ids=range(0))),
-    ),
+    GivingWay("names", lambda search: len(search.options.kept_ids) > 0, _without_names),
 )

@@ -48,6 +48,11 @@ class PreparedLine:
 class PreparedLines(list[PreparedLine]):
     """Lines as `Translator.prepare` returns them, which `Translator.translate` takes as well."""
 
+    @property
+    def are_constrained(self) -> bool:
+        """Return whether a translation has to contain something."""
+        return any(part.request.lexical.phrases for line in self for part in line.parts)
+
 
 class _Tokenizer:
     """Tokens of texts that occur again: a step measures a text, and then it is searched."""

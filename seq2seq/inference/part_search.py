@@ -113,11 +113,9 @@ class PartSearch:
             raise loading.no_translation(self._loaded, source, fault) from None
 
     def _rank(self, part: SearchedPart) -> None:
-        """Rank the candidates by utility if that is wanted; terms in their places are the best."""
+        """Rank the candidates by utility if that is wanted, and keep the n-best list."""
         if self._settings.mbr is not None:
             part.candidates = self._by_utility(part.candidates, self._settings.mbr)
-        if part.placed is not None:
-            part.candidates = [part.placed, *nbest.below(part.placed, part.candidates)]
         part.candidates = part.candidates[: self._n_best]
 
     def _by_utility(self, candidates: Sequence[Candidate], metric: Metric) -> list[Candidate]:

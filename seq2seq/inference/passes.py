@@ -1,6 +1,7 @@
 """Passes: the searches of a part, one after the other.
 
-X
+PASSES is the list. A pass requests searches of a part, of which some score one given translation,
+and merges what they find. Search does not depend on what is searched together.
 """
 
 from collections.abc import Sequence
@@ -98,9 +99,12 @@ class PlaceTerms(Pass):
 
 
 def _obeys(ids: Sequence[int], search: RequestedSearch) -> bool:
-    """Return whether a translation begins with its prefix and has its phrases and its length."""
+    """Return whether a translation obeys its prefix, its phrases, names and the least length."""
     is_long = len(ids) > search.options.min_length
-    return is_long and search.request.prefix.begins(ids) and search.phrases.is_met_by(ids)
+    names = {token for token in search.request.source if token in search.options.kept_ids}
+    has_names = all(ids.count(token) == 1 for token in names)
+    has_phrases = search.phrases.is_met_by(ids)
+    return is_long and has_names and has_phrases and search.request.prefix.begins(ids)
 
 
 class RequireTerms(Pass):
@@ -114,13 +118,15 @@ class RequireTerms(Pass):
         return [part.search] if part.placed is None or self.context.n_best > 1 else []
 
     def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
-        (part.candidates,) = lists
+        (candidates,) = lists
+        part.candidates = candidates or ([part.placed] if part.placed else [])
 
 
 class GiveWay(Pass):
     """Search a part to which all rules leave no translation without one of them after another."""
 
-    rounds = searches = len(GIVING_WAY)
+    searches = len(GIVING_WAY)
+    rounds = searches + 1  # the last one finds that nothing remains to leave out
 
     def requests(self, part: SearchedPart) -> list[RequestedSearch]:
         if part.candidates:
@@ -143,7 +149,10 @@ class Repair(Pass):
     searches = 1
 
     def requests(self, part: SearchedPart) -> list[RequestedSearch]:
-        repaired = self._repaired(part.original, part.candidates)
+        if part.original.part.is_in_capitals:  # in which no word is as the training text has it
+            return []
+        best = part.placed or part.candidates[0]
+        repaired = self._repaired(part.original, [best, *part.candidates[1:]])
         return [] if repaired is part.original else [repaired]
 
     def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:
@@ -209,6 +218,8 @@ class Widen(Pass):
     rounds = searches = WIDENINGS
 
     def requests(self, part: SearchedPart) -> list[RequestedSearch]:
+        if part.placed is not None:
+            part.candidates = [part.placed, *nbest.below(part.placed, part.candidates)]
         part.candidates = nbest.merged(part.candidates)
         size = 2 * part.search.options.beam_size
         if len(part.candidates) >= self.context.n_best or size > MAX_BEAM:

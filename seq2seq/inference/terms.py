@@ -11,7 +11,7 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, UNK_ID, Ids, Vocabularies
 from seq2seq.engines.engine import Array
 from seq2seq.inference.search.interface import Hypothesis
-from seq2seq.text.characters import SPACE
+from seq2seq.text.characters import SPACE, is_letter, is_spaced
 from seq2seq.text.glossary import Term
 from seq2seq.text.line import Part
 
@@ -27,6 +27,8 @@ def placed(
 
     None if a term has no place: it is a required phrase then.
     """
+    if not all(is_spaced(term.target[:1]) for term in part.terms):
+        return None  # its tokens depend on what is before it
     weights, tokens = hypothesis.attention_weights, hypothesis.ids[:-1]
     spans = _token_spans(part.terms, part.text, vocabularies.src.tokens(source))
     if weights is None or spans is None or UNK_ID in tokens:
@@ -58,11 +60,11 @@ def _token_spans(terms: Sequence[Term], text: str, tokens: Sequence[str]) -> lis
 
 
 def _words(tokens: Sequence[str]) -> Iterator[range]:
-    """Yield the tokens of words; what has no letters or digits is apart."""
+    """Yield the tokens of words; those without letters, or of scripts without spaces, are apart."""
     start = 0
     for place, token in enumerate(tokens):
         following = tokens[place + 1] if place + 1 < len(tokens) else SPACE
-        both_spelled = all(any(map(str.isalnum, part)) for part in (token, following))
+        both_spelled = all(any(map(is_letter, part)) for part in (token, following))
         if following.startswith(SPACE) or not both_spelled:
             yield range(start, place + 1)
             start = place + 1

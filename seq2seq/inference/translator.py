@@ -145,7 +145,10 @@ class Translator(loading.LoadedModel):
         """
         if not isinstance(lines, PreparedLines):
             lines = line_list(lines, "lines")
-        size = self.search_size(beam_size, n_best, constraints is not None, settings)
+        is_constrained = constraints is not None
+        if isinstance(lines, PreparedLines):
+            is_constrained = lines.are_constrained
+        size = self.search_size(beam_size, n_best, is_constrained, settings)
         requirements = self._requirements(settings.forbidden)
         preparation = Preparation(self, requirements, settings)
         prepared = lines
@@ -169,7 +172,7 @@ class Translator(loading.LoadedModel):
     ) -> PreparedLines:
         """Check lines and prepare them, so that `translate` and `stream` take them as `lines`.
 
-        Arguments are those of `stream`, which ignores the prefixes and constraints of such lines.
+        Arguments are those of `stream`; its own prefixes and constraints do not count then.
         """
         preparation = Preparation(self, self._requirements(settings.forbidden), settings)
         return preparation.prepare(line_list(lines, "lines"), prefixes, constraints)

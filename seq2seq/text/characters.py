@@ -19,7 +19,10 @@ _VISIBLE = re.compile(
 )
 _LONG_WORD = re.compile(r"\S{2000}")
 _PARTS = re.compile(r"\S{1,1000}|\s+")
-_WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+_WITHOUT_SPACES = (
+    *("CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA"),
+    *("THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN"),
+)
 
 
 def _sentence_terminals() -> Iterator[str]:

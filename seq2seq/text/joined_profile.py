@@ -73,6 +73,7 @@ _JOINS: dict[str, Callable[[Any, Any], Any]] = {
     "translated_forms": _union,
     "final_marks": _known_union,  # none: lines without one are usual
     "marks": lambda first, second: "".join(_union(first, second)),
+    "knows_case": and_,
     "capitalised": _union,
     "initials": lambda first, second: "".join(_union(first, second)),
     "characters": lambda first, second: "".join(sorted(_known_union(first, second))),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from seq2seq.text.characters import is_blank
 from seq2seq.text.glossary import Term
 from seq2seq.text.names.names import Masked
 
@@ -57,4 +58,4 @@ class Line:
 
 def line_of(text: str, prefix: str = "", phrases: Sequence[str] = ()) -> Line:
     """Return a line as the steps begin with it: one part, which is its text."""
-    return Line(text, prefix, phrases, [Part(Masked(text, {}))])
+    return Line(text, "" if is_blank(prefix) else prefix, phrases, [Part(Masked(text, {}))])

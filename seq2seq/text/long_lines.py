@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Protocol
 
-from seq2seq.text.sentences import SentenceHabits, split_sentences
+from seq2seq.text.sentences import USUAL_HABITS, SentenceHabits, split_sentences
 
 MAX_PARTS = 20  # per word; longer text without spaces is not language
 _BETWEEN_WORDS = re.compile("[ \t]+")  # a no-break space is part of a word
@@ -24,7 +24,9 @@ class Tokenizer(Protocol):
         ...
 
 
-def split_line(line: str, tokenizer: Tokenizer, max_length: int) -> tuple[list[str], bool]:
+def split_line(
+    line: str, tokenizer: Tokenizer, max_length: int, habits: SentenceHabits = USUAL_HABITS
+) -> tuple[list[str], bool]:
     """Split a line into parts of at most `max_length` tokens, at sentence ends or between words.
 
     A longer word is split anywhere; after MAX_PARTS parts its rest is omitted, so that a file
@@ -32,7 +34,7 @@ def split_line(line: str, tokenizer: Tokenizer, max_length: int) -> tuple[list[s
     """
     parts: list[str] = []
     left_out = False
-    for sentence in split_sentences(line, SentenceHabits(before_lower=True)):
+    for sentence in split_sentences(line, habits._replace(before_lower=True)):
         words = [word for word in _BETWEEN_WORDS.split(sentence) if word]
         lengths = [len(ids) for ids in tokenizer.encode(words)]
         left_out = left_out or max(lengths, default=0) > MAX_PARTS * max_length

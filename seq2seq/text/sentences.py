@@ -16,7 +16,8 @@ from seq2seq.text.names.words import is_shortened
 
 MARKS = SENTENCE_TERMINALS + "\N{HORIZONTAL ELLIPSIS}"  # that end sentences
 QUOTES = "\"'\u2019\u201d\u00bb\u203a\u300d\u300f"  # that close a quotation
-CLOSING = QUOTES + r")\]\uff09"  # quotation marks and brackets, in a class of characters
+CLOSING_MARKS = QUOTES + ")]\uff09"  # quotation marks and brackets
+CLOSING = re.escape(CLOSING_MARKS)  # in a class of characters
 OPENING = "\"'\u2018\u201c\u201e\u00ab\u2039([\u00bf\u00a1\u300c\u300e\uff08"
 _HEAD = re.compile(
     r"\s*(?:[(\[]?\d{1,4}(?:\.\d{1,3})*[.)\]]|[(\[]?[^\W\d_][)\]]"
@@ -43,13 +44,14 @@ _COMMON_ABBREVIATIONS = frozenset(
         "Thur Thurs Fri Sat Sun approx vs etc cf al ed eds vol fig chap",
     )
 )
-_DOTTED = re.compile(rf"([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
+_DOTTED = re.compile(rf"(?<![^\s{_OPENING}])([^\s{_OPENING}]+)\.(?=\s+[{_OPENING}]*\w)")
 _WORD = re.compile(rf"[^\s{_OPENING}{CLOSING},;:!?]+")
 _LAST_WORD = re.compile(rf"[^\s{_OPENING}]*$")
 _MAX_ABBREVIATION = 40  # characters before a full stop that are examined
 _ITEM = re.compile(r"\d{1,3}[)\]]\s")  # number of an item of a list
 _MAX_ADDRESS = 200  # characters on either side of a mark that are examined
 _LABEL = re.compile(r"\s*(?:[^\W\d_]+\.?\s+|\S\s+)?[\d.]+")  # such as `Step 1`
+_MAX_LABEL = 40  # characters
 _DOTTED_SHARE = 0.8  # least share of an abbreviation's occurrences within lines with a full stop
 _ORDINAL_SHARE = 0.1  # the same of numbers, where ordinals are written so
 _MIN_COUNT = 2
@@ -63,7 +65,7 @@ _ABBREVIATED = re.compile(r"(?<![^\W\d_])(?:[^\W\d_]\.)+[^\W\d_]")
 
 
 def space_after(text: str) -> str:
-    """Return the space between a text and the next one, "" after a text or wide punctuation."""
+    """Return the space between a text and the next one, "" after no text or wide punctuation."""
     is_wide_mark = is_wide(text[-1:] or " ") and unicodedata.category(text[-1])[0] == "P"
     return "" if not text or is_wide_mark else " "
 
@@ -156,7 +158,8 @@ def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
         elif is_lower(boundary["next"]) and not habits.before_lower:
             is_end = False
         else:
-            is_label = _LABEL.fullmatch(line, start, boundary.start()) is not None
+            length = boundary.start() - start
+            is_label = length <= _MAX_LABEL and bool(_LABEL.fullmatch(line, start, start + length))
             is_end = not is_label and _ends_sentence(line, boundary, habits.abbreviations)
         if is_end:
             start = boundary.end()

@@ -33,7 +33,7 @@ MAX_CAPITALISED = 8_000  # words that have capitals within lines, some 80 kB
 HARDLY = 0.001  # share of lines in capitals, or with a script, below which a text hardly has them
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _WORDS_OR_IDEOGRAPHS = re.compile(rf"{_WORDS.pattern}|[\u3400-\u9fff]")
-_CASED_WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
+_LETTERS = re.compile(r"[^\W\d_]+")
 _MARKUP = re.compile(r"<[^<>]*>")
 _NUMBERS = "numbers that the source and the translation do not share"
 _UNLIMITED = 1 << 31
@@ -64,7 +64,8 @@ class SourceProfile:
     tails: bool = True  # has symbols and numbers after final marks
     begins_in_capitals: bool = False  # nearly all lines with cased letters do
     initials: str = ""  # capitals with which lines begin, the most frequent ones first
-    capitalised: list[str] = field(default_factory=list)  # words within lines, as `written_words`
+    knows_case: bool = False
+    capitalised: list[str] = field(default_factory=list)  # words, as `written_words` returns them
     titles: bool = True  # has lines all of whose longer words begin in capitals
     lower: bool = True  # has lines in lower case
     tagged: bool = False  # nearly all lines begin with one of the tags
@@ -87,9 +88,13 @@ class SourceProfile:
         """Return a line in parts of at most as many sentences as is usual."""
         if self.sentences >= len(line):  # which has no more sentences than characters
             return [line]
+        return split_sentences(line, self.sentence_habits, self.sentences)
+
+    @cached_property
+    def sentence_habits(self) -> SentenceHabits:
+        """Return how the text writes the ends of sentences."""
         before_lower = self.sentences == 1 and self.begins_in_capitals
-        habits = SentenceHabits(self.abbreviations, before_lower, self.marks)
-        return split_sentences(line, habits, self.sentences)
+        return SentenceHabits(frozenset(self.abbreviations), before_lower, self.marks)
 
     def copies(self, line: str) -> bool:
         """Return whether a line is its own translation: it has no words, unlike the text."""
@@ -100,7 +105,7 @@ class SourceProfile:
         if self.heads and self.tails:
             return Affixes("", text, "")
         head, body, tail = split_affixes(text, self.abbreviations)
-        end = body.rstrip(forms.CLOSING)
+        end = body.rstrip(forms.CLOSING_MARKS)
         is_known = not self.characters or end[-1:] in self._characters
         if has_letters(end) and end[-1] in forms.MARKS and not is_known:
             body, tail = end[:-1], body[len(end) - 1 :] + tail
@@ -144,16 +149,24 @@ class SourceProfile:
 
     def without_capitals(self, text: str) -> str:
         """Return a text in capitals as the training text writes its words."""
-        return self.with_capital(_CASED_WORD.sub(self._written, text))
+        text = _LETTERS.sub(lambda word: self._written(word[0]), text)
+        start = next((place for place, c in enumerate(text) if c.isalpha()), len(text))
+        if not self.begins_in_capitals or not is_lower(text[start : start + 1]):
+            return text
+        return text[:start] + self._capital_of(text[start]) + text[start + 1 :]
 
-    def _written(self, word: re.Match[str]) -> str:
-        lower = word[0].lower()
-        return self._capitalised.get(lower, lower)
+    def _written(self, word: str) -> str:
+        """Return a word in capitals as the text writes it, Turkish I without a dot."""
+        if word.upper() in self._capitalised:
+            return self._capitalised[word.upper()]
+        if "\u0130" in self._characters:
+            word = word.replace("\u0130", "i").replace("I", "\u0131")
+        return word.lower()
 
     @cached_property
     def _capitalised(self) -> dict[str, str]:
-        """Return words that have capitals by their form in lower case."""
-        return {word.lower(): word for word in self.capitalised}
+        """Return words that have capitals by their form in capitals."""
+        return {word.upper(): word for word in self.capitalised}
 
     def notes_on_numbers(self, text: str, translation: str) -> list[str]:
         """Return a note on numbers of a line that its translation lacks, or the other way round."""
@@ -193,7 +206,7 @@ class SourceProfile:
     def notes(self, line: str) -> list[str]:
         """Return how a line differs from the training text, for a note to the user."""
         notes, text = [], _untagged(line, self.tags)
-        if not self.capitals and in_capitals(line):
+        if not self.capitals and in_capitals(text):
             notes.append("all in capitals, which the training text hardly has")
         elif not self.titles and in_title_case(text):
             notes.append("words in title case, which the training text hardly has")
@@ -277,6 +290,7 @@ def describe_source(
         tails=sum(bool(parts.tail) for parts in affixes) > least,
         begins_in_capitals=sum(capitals.values()) >= (1 - LOWER) * max(1, initials.total()),
         initials="".join(sorted(capitals, key=lambda letter: (-capitals[letter], letter))),
+        knows_case=True,
         capitalised=written_words(untagged),
         titles=sum(map(in_title_case, untagged)) > least,
         lower=sum(map(in_lower_case, untagged)) > least,
@@ -290,9 +304,10 @@ def describe_source(
 def written_words(lines: Sequence[str]) -> list[str]:
     """Return words that mostly have capitals within lines, such as NATO, Paris and I.
 
-    The most frequent ones, each with the case that it has most often; words at starts do not count.
+    The most frequent ones, each with the case that it has most often; the first of a line does not
+    count.
     """
-    forms = Counter(word for line in lines for word in _CASED_WORD.findall(line)[1:])
+    forms = Counter(word for line in lines for word in _LETTERS.findall(line)[1:])
     counts, best = Counter[str](), dict[str, str]()
     for form, count in forms.most_common():
         best.setdefault(form.lower(), form)

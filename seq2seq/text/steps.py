@@ -6,6 +6,7 @@ one.
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from seq2seq.text.characters import is_blank, normalized
 from seq2seq.text.glossary import Glossary
@@ -15,6 +16,7 @@ from seq2seq.text.names.names import Masked, Names
 from seq2seq.text.sentences import MARKS, has_letters, space_after
 from seq2seq.text.source_profile import SourceProfile, in_capitals
 
+MAX_LABELS = 5  # before a sentence
 IsForbidden = Callable[[str], bool]
 
 
@@ -136,8 +138,9 @@ class SetAffixesAside(TextStep):
     def apply(self, line: Line) -> None:
         for place, part in enumerate(line.parts):
             begins_prefix = bool(line.prefix) and place == 0
-            while self._sets_aside(part, begins_prefix):
-                pass
+            for _ in range(MAX_LABELS):
+                if not self._sets_aside(part, begins_prefix):
+                    break
 
     def _sets_aside(self, part: Part, begins_prefix: bool) -> bool:
         """Set one label, and what follows the text, aside; return whether there was any."""
@@ -170,29 +173,6 @@ class WriteUsualCharacters(TextStep):
         if replaced:
             codes = [f"U+{ord(character):04X}" for character in sorted(replaced)[:3]]
             line.notes.append(self.notes[0].format(", ".join(codes)))
-
-
-class ReadCapitals(TextStep):
-    """A line in capitals is read as other lines, where the training text hardly has any.
-
-    Runs of versions that did not record which words have capitals read it as it is.
-    """
-
-    notes = ("read in lower case; the translation is written in capitals",)
-
-    def apply(self, line: Line) -> None:
-        is_unusual = not self._profile.capitals and in_capitals(line.text)
-        if not is_unusual or line.is_constrained or not self._profile.capitalised:
-            return
-        line.notes += self.notes
-        for part in line.parts:
-            text = self._profile.without_capitals(part.masked.text)
-            part.is_in_capitals = True
-            part.masked = part.masked._replace(text=text)
-
-    def undo(self, part: Part, text: str) -> str:
-        """Write the translation in capitals."""
-        return text.upper() if part.is_in_capitals else text
 
 
 class Capitalise(TextStep):
@@ -256,6 +236,33 @@ class MaskNames(TextStep):
         return masked._replace(given={**given, **spelled})
 
 
+class ReadCapitals(TextStep):
+    """A line in capitals is read as other lines, where the training text hardly has any.
+
+    Names stay as they are. Runs of versions that did not record which words have capitals read such
+    a line as it is.
+    """
+
+    notes = ("read in lower case; the translation is written in capitals",)
+
+    def apply(self, line: Line) -> None:
+        text = line.text.removeprefix(line.parts[0].tag)
+        is_unusual = not self._profile.capitals and in_capitals(text)
+        if not is_unusual or line.is_constrained or not self._profile.knows_case:
+            return
+        line.notes += self.notes
+        for part in line.parts:
+            part.is_in_capitals = True
+            text = self._profile.without_capitals(part.masked.text)
+            part.masked = part.masked._replace(text=text)
+
+    def undo(self, part: Part, text: str) -> str:
+        """Write the translation in capitals, unless they spell a forbidden word."""
+        if not part.is_in_capitals or self._context.is_forbidden(text.upper()):
+            return text
+        return text.upper()
+
+
 def _without_tag(masked: Masked, tag: str) -> Masked:
     if not tag:
         return masked
@@ -288,20 +295,28 @@ class CutLong(TextStep):
     def apply(self, line: Line) -> None:
         if all(self._fits(part) for part in line.parts):
             return
-        mark = self._length("".join(self._profile.final_marks[:1]))
         texts = list[list[Masked]]()
         for part in line.parts:
-            room = max(1, self._context.max_length - len(part.tag.split()) - mark)
-            pieces, is_left_out = split_line(part.masked.text, self._context.tokenizer, room)
+            room = max(1, self._context.max_length - len(part.tag.split()) - self._mark)
+            pieces, is_left_out = split_line(
+                part.masked.text, self._context.tokenizer, room, self._profile.sentence_habits
+            )
             line.is_left_out = line.is_left_out or is_left_out
             texts.append([part.masked._replace(text=piece) for piece in pieces])
         line.cut(texts)
         line.notes += self.notes if line.is_left_out else self.notes[:1]
 
     def _fits(self, part: Part) -> bool:
-        """Return whether a part has no more tokens, with the final mark that it will have."""
-        text = self._profile.with_final_mark(part.text, part.tag)
-        return self._length(text) <= self._context.max_length
+        """Return whether a part has no more tokens, with the final mark that it may get."""
+        most = self._context.max_length
+        if self._length(part.text) + self._mark <= most:
+            return True
+        return self._length(self._profile.with_final_mark(part.text, part.tag)) <= most
+
+    @cached_property
+    def _mark(self) -> int:
+        """Return the number of tokens of the usual final mark."""
+        return self._length("".join(self._profile.final_marks[:1]))
 
     def _length(self, text: str) -> int:
         (ids,) = self._context.tokenizer.encode([text])
@@ -395,9 +410,9 @@ STEPS: tuple[type[TextStep], ...] = (
     CutSentences,
     SetAffixesAside,
     WriteUsualCharacters,
-    ReadCapitals,
     Capitalise,
     MaskNames,
+    ReadCapitals,
     CutLong,
     CopyParts,
     NoteUnknownCharacters,

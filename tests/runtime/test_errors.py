@@ -48,7 +48,8 @@ def test_options_are_spelled_by_the_command_line_alone() -> None:
     named = {
         f"{path.relative_to(PACKAGE)}: {match}"
         for path in PACKAGE.rglob("*.[py]*")
-        if path.suffix in (".py", ".yaml") and not {"cli", "commands"}.intersection(path.parts)
+        if path.suffix in (".py", ".yaml")
+        and not {"cli", "commands"}.intersection(path.parts)
         and path.name != "search_options.py"  # which declares them
         for match in spelled.findall(COMMAND.sub("", path.read_text("utf-8")))
     }

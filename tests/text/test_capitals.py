@@ -1,10 +1,12 @@
 """Lines in capitals: read as the training text writes its words, and translated in capitals."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.text.source_profile import NO_PROFILE, SourceProfile, describe_source
 
@@ -25,8 +27,8 @@ def translator(tiny_runs: dict[str, Path]) -> Translator:
     return Translator.load(tiny_runs["luong"], device="cpu")
 
 
-def profile_of(*capitalised: str, capitals: bool = False) -> SourceProfile:
-    return replace(NO_PROFILE, capitals=capitals, capitalised=[*capitalised])
+def profile_of(*capitalised: str, capitals: bool = False, knows_case: bool = True) -> SourceProfile:
+    return replace(NO_PROFILE, capitals=capitals, knows_case=knows_case, capitalised=[*capitalised])
 
 
 def test_words_keep_the_case_that_they_have_within_lines() -> None:
@@ -49,7 +51,7 @@ def test_a_line_in_capitals_is_translated_as_another_and_written_in_capitals(
 
 
 @pytest.mark.parametrize(
-    "profile", [profile_of("Modu", capitals=True), profile_of(), NO_PROFILE], ids=str
+    "profile", [profile_of(capitals=True), profile_of(knows_case=False), NO_PROFILE], ids=str
 )
 def test_a_line_stays_in_capitals_where_the_text_has_such_or_nothing_is_known(
     translator: Translator, profile: SourceProfile
@@ -64,3 +66,39 @@ def test_a_line_with_a_prefix_stays_as_it_is(translator: Translator) -> None:
     model = replace(translator, source=profile_of("Modu"))
     assert NOTE not in model.translate("BUDA KI MODU.", prefixes="zu").notes
     assert model.translate("BUDA KI MODU.", prefixes="zu").text.startswith("zu")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("JOHN'S DOG IS OLD.", "John's dog is old."),
+        ("I'M IN THE STRASSE.", "I'm in the Stra\u00dfe."),
+        ("L'EUROPE DON'T.", "L'Europe don't."),
+    ],
+)
+def test_apostrophes_and_letters_without_a_capital(text: str, expected: str) -> None:
+    words = profile_of("John", "I", "Stra\u00dfe", "Europe")
+    assert replace(words, begins_in_capitals=True).without_capitals(text) == expected
+
+
+def test_turkish_capitals_have_two_forms_of_i() -> None:
+    profile = replace(profile_of(), characters="I\u0130i\u0131YZyz\u015e\u015fKk")
+    assert profile.without_capitals("\u0130Y\u0130 I\u015eIK") == "iyi \u0131\u015f\u0131k"
+
+
+def test_a_forbidden_word_is_not_written_in_capitals(translator: Translator) -> None:
+    model = replace(translator, source=profile_of())
+    shouted = model.translate("BUDA KI MODU.", 3).text
+    word = next(word for word in re.findall(r"[A-Z]{3,}", shouted))
+    settings = SearchSettings(forbidden=(word,))
+    found = model.translate("BUDA KI MODU.", 3, settings=settings).text
+    assert not re.search(rf"\b{word}\b", found)
+
+
+def test_names_stay_as_they_are_in_a_line_in_capitals() -> None:
+    run = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
+    model = Translator.load(run, device="cpu")
+    known = replace(model.source, capitals=False, knows_case=True)
+    found = replace(model, source=known).translate("THE BOY MET ZORBLATT.")
+    assert "\ufdd0" not in found.text
+    assert "zorblatt" not in "".join(found.src_tokens).lower().replace("ZORBLATT".lower(), "", 1)

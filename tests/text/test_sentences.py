@@ -1,8 +1,15 @@
 """Sentence ends and abbreviations."""
 
 import pytest
+from growth import LINEAR, growth
 
-from seq2seq.text.sentences import NUMBER, SentenceHabits, find_abbreviations, split_sentences
+from seq2seq.text.sentences import (
+    NUMBER,
+    SentenceHabits,
+    find_abbreviations,
+    split_affixes,
+    split_sentences,
+)
 
 
 @pytest.mark.parametrize(
@@ -152,3 +159,18 @@ def test_a_number_of_a_list_begins_a_sentence(label: str) -> None:
     assert split_sentences("In version No. 2 it is 3. 5 cars") == [
         "In version No. 2 it is 3. 5 cars"
     ]
+
+
+@pytest.mark.parametrize(
+    "line", [(" ", "Dr. X "), ("x", " Dr. X"), ("", "a.B"), ("", "1. ")], ids=str
+)
+def test_the_time_of_cutting_grows_with_the_length_of_a_line(line: tuple[str, str]) -> None:
+    start, unit = line
+    texts = {size: start * size + unit * (size // 4) + " car" for size in (3_000, 6_000)}
+    assert growth(lambda size: split_sentences(texts[size]), 3_000) < LINEAR
+    assert growth(lambda size: split_affixes(texts[size]), 3_000) < LINEAR
+
+
+def test_the_time_of_finding_abbreviations_grows_with_the_length_of_a_word() -> None:
+    lines = {size: ["a.b" + "x" * size] for size in (20_000, 40_000)}
+    assert growth(lambda size: find_abbreviations(lines[size]), 20_000) < LINEAR

@@ -66,6 +66,7 @@ class Lexical(NamedTuple):
         for number, (phrase, missing, matched) in enumerate(progress.places):
             if continues and number in progress.ended:  # as in a prefix: it was no word of its own
                 missing += 1
+                matched = phrase.borders[-1]
             while matched and phrase.tokens[matched] != token:
                 matched = phrase.borders[matched - 1]
             matched += phrase.tokens[matched] == token
