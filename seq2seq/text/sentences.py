@@ -71,6 +71,11 @@ def space_after(text: str) -> str:
 
 
 @cache
+def _mark(further_marks: str) -> re.Pattern[str]:
+    return re.compile(f"[{MARKS}{re.escape(further_marks)}]")
+
+
+@cache
 def _boundary(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a place where a sentence may end: at MARKS, or further ones."""
     marks = MARKS + re.escape(further_marks)
@@ -149,6 +154,9 @@ def find_abbreviations(lines: Iterable[str]) -> list[str]:
 
 
 def _sentence_ends(line: str, habits: SentenceHabits) -> Iterator[int]:
+    mark = _mark(habits.further_marks).search(line)
+    if mark is None or mark.end() == len(line):  # as in most lines
+        return
     start = 0
     for boundary in _boundary(habits.further_marks).finditer(line):
         if boundary["joined"]:
