@@ -178,6 +178,7 @@ PROOFS: dict[str, tuple[str, ...]] = {
         "inference/test_final_marks.py::test_other_lines_are_left_alone",
         "inference/test_text_steps.py::test_a_line_without_letters_is_copied_with_a_note",
         "inference/test_text_steps.py::test_affixes_are_put_back",
+        "text/test_capitals.py::test_a_line_in_capitals_is_translated_as_another_and_written_in_capitals",
         "text/test_source_profile.py::test_95_percent_of_the_lines_define_the_usual_sentence_count",
         "inference/test_translator.py::test_sentences_are_translated_one_by_one_where_the_training_text_has_one_per_line",
     ),
