@@ -10,6 +10,7 @@ examples:
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +52,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 Texts = list[tuple[str, list[str]]]  # names, for messages, and lines
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    model: list[str]
+    loading: arguments.ModelArguments
+    input: Path | None
+    split: str
+    output: Path | None
+    hyp: list[Path]
+    ref: list[Path]
+    beam: int | None
+    lowercase: bool
+    tokenize: str | None
+    sentences: Path | None
+    json: Path | None
+
+
+def run(options: Options) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
     _check(options)
     check_texts("evaluate", options.input, *options.hyp, *options.ref)
@@ -120,14 +139,16 @@ def _log_notes(files: Texts, hypotheses: Texts, references: Texts, words: "Segme
         logger.info(f"note: {note}")
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Options) -> None:
     """Raise UserError for options that do not go together."""
     if bool(options.model) == bool(options.hyp):
         raise UserError("evaluate: give either -m RUN or --hyp FILE")
     if options.hyp and (options.input or options.output):
         raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
-    how = options.beam or options.int8 or options.float16 or options.device != "auto"
-    if options.hyp and (how or options.decoding):
+    loading = options.loading
+    precision = loading.int8 or loading.float16
+    how = options.beam or precision or loading.device != "auto" or loading.decoding
+    if options.hyp and how:
         text = "-b, --int8, --float16, --device and decoding.KEY need -m RUN, which translates"
         raise UserError(f"evaluate --hyp: {text}")
     if len(options.hyp) == 2 and options.sentences:
@@ -163,12 +184,13 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     return data, data.tgt_lang
 
 
-def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts, Texts]:
+def _read(options: Options, data: "DataConfig | None") -> tuple[Texts, Texts]:
     """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import paths_of, read_pairs
 
     if options.ref:
-        paths = [*(options.hyp or [options.input]), *options.ref]
+        sources = [options.input] if options.input else []
+        paths = [*(options.hyp or sources), *options.ref]
         names = list(map(name_of, paths))
         rows = in_step(list(zip(names, map(text_lines, paths), strict=True)))
         named = list(zip(names, map(list, zip(*rows, strict=True)), strict=True))
@@ -189,8 +211,8 @@ def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts
     return [(f"{name}, source", list(text.src))], [(f"{name}, target", list(text.tgt))]
 
 
-def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
-    translate = arguments.load_translator(options).translate
+def _translate(options: Options, sources: Sequence[str]) -> list[str]:
+    translate = arguments.load_translator(options.model, options.loading, options.beam).translate
     with progress("translated", len(sources)) as advance:
         translations = translate(sources, options.beam, text_only=True, on_translated=advance)
     with LineReport(options.input) as report:

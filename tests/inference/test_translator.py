@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import unicodedata
-from argparse import Namespace
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -701,9 +700,8 @@ def test_garbage_collection_is_enabled_after_loading(
     runs = [str(tiny_runs["luong"] if loads else tmp_path)]
     frozen = gc.get_freeze_count()
     with nullcontext() if loads else pytest.raises(UserError):
-        flags = {"int8": False, "float16": False}
-        options = Namespace(model=runs, device="cpu", decoding=[], beam=None, **flags)
-        arguments.load_translator(options)
+        given = arguments.ModelArguments("cpu", int8=False, float16=False, decoding=[], scores=[])
+        arguments.load_translator(runs, given)
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
     gc.unfreeze()

@@ -12,6 +12,7 @@ import argparse
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,7 +34,7 @@ _BATCH_LINES = 256  # translated together: a plot of the first few needs no more
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "text to translate, one sentence each, in place of a file"
-    parser.add_argument("text", nargs="*", metavar="TEXT", help=text)
+    arguments.add_text(parser, text)
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = (
@@ -53,9 +54,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    text: list[str]
+    model: list[str]
+    loading: arguments.ModelArguments
+    input: Path | None
+    output: Path | None
+    ref: Path | None
+    words: bool
+    heads: bool
+    gold: Path | None
+    beam: int | None
+
+    @property
+    def suffix(self) -> str:
+        """Return the ending of the output, "" for the terminal."""
+        return self.output.suffix.lower() if self.output else ""
+
+
+def run(options: Options) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
-    options.suffix = options.output.suffix.lower() if options.output else ""  # the terminal
     _check(options)
     if options.text:
         report = LineReport("the arguments")
@@ -71,9 +92,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load(options: argparse.Namespace) -> "Translator":
+def _load(options: Options) -> "Translator":
     """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
-    translator = arguments.load_translator(options)
+    translator = arguments.load_translator(options.model, options.loading, options.beam)
     if not translator.engine.attends:
         text = "the model has no attention to plot (model.decoder: none)"
         raise UserError(f"{options.model[0]}: {text}; use a run with another decoder")
@@ -84,7 +105,7 @@ def _load(options: argparse.Namespace) -> "Translator":
 
 
 def _translations(
-    options: argparse.Namespace, texts: _Texts, translator: "Translator"
+    options: Options, texts: _Texts, translator: "Translator"
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
     from seq2seq.inference.scoring import attend
@@ -107,7 +128,7 @@ def _translations(
             yield translation_by_words(translation) if by_words else translation
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Options) -> None:
     """Raise UserError for an output that cannot be written and for options that do not match."""
     from seq2seq.tools.analysis.attention.plot import check_plot_path
 
@@ -129,7 +150,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _write(
-    options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
+    options: Options, translations: "Iterator[Translation]", sources: list[str]
 ) -> list[str]:
     from seq2seq.tools.analysis.attention.plot import as_text, write_attention
 
@@ -137,7 +158,7 @@ def _write(
         _write_json(options.output, translations)
     elif options.suffix == ".align":
         _write_alignments(options, translations, sources)
-    elif options.suffix:
+    elif options.output and options.suffix:
         model = " and ".join(map(str, options.model))
         return write_attention(translations, sources, options.output, model)
     else:
@@ -149,7 +170,7 @@ def _write(
     return []
 
 
-def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
+def _write_json(path: Path | None, translations: "Iterator[Translation]") -> None:
     from seq2seq.inference.translation import translation_as_json
 
     with open_output(path) as output:
@@ -161,7 +182,7 @@ def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
 
 
 def _write_alignments(
-    options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
+    options: Options, translations: "Iterator[Translation]", sources: list[str]
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.tools.analysis.attention.alignment import (
