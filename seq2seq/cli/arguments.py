@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from os.path import isfile  # which, unlike Path.is_file, is False for impossible names
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli.options import (
     DecodingOverrides,
@@ -303,6 +303,45 @@ def positive(text: str) -> float:
     if not 0 < number < math.inf:
         raise argparse.ArgumentTypeError(f"must be a number above 0, not {text!r}")
     return number
+
+
+# What of the options is given: names of fields with spaces between, of which one has a value; a
+# function that says so; "" holds for every call.
+Condition = str | Callable[[Any], object]
+
+
+class Conflict(NamedTuple):
+    """Row of a table: options that cannot be given together."""
+
+    this: Condition
+    that: Condition
+    text: str  # for the user, with the remedy; {options} are those of the call
+
+
+class Need(NamedTuple):
+    """Row of a table: an option that needs another one."""
+
+    this: Condition
+    that: Condition
+    text: str
+
+
+Rows = tuple[Conflict | Need, ...]
+
+
+def check_together(options: object, rows: Rows) -> None:
+    """Raise UserError for the first row that the options break."""
+    for row in rows:
+        refused = isinstance(row, Conflict)
+        if _is_given(options, row.this) and _is_given(options, row.that) == refused:
+            raise UserError(row.text.format(options=options))
+
+
+def _is_given(options: object, condition: Condition) -> bool:
+    """Return whether a condition holds for the options."""
+    if callable(condition):
+        return bool(condition(options))
+    return not condition or any(getattr(options, name) for name in condition.split())
 
 
 def check_sentences(command: str, texts: Sequence[str]) -> None:

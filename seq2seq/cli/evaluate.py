@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
+from seq2seq.cli.arguments import Conflict, Need, Rows
+from seq2seq.cli.input import LineReport, check_texts, is_stdin, name_of, text_lines
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
@@ -69,10 +70,66 @@ class Options:
     sentences: Path | None
     json: Path | None
 
+    @property
+    def number_of_hypotheses(self) -> int:
+        """Return how many systems are to be scored."""
+        return len(self.hyp)
+
+    @property
+    def repeated_ref(self) -> Path | None:
+        """Return a reference that is given twice."""
+        paths = enumerate(self.ref)
+        return next((path for number, path in paths if path in self.ref[:number]), None)
+
+
+def _says_how_to_translate(options: Options) -> bool:
+    given = options.loading
+    precision = given.int8 or given.float16
+    return bool(options.beam or precision or given.device != "auto" or given.decoding)
+
+
+_EITHER = "evaluate: give either -m RUN or --hyp FILE"
+_TRANSLATES = "need -m RUN, which translates"
+_STDOUT = "standard output receives the scores; give a file"
+CONFLICTS: Rows = (
+    Conflict("model", "hyp", _EITHER),
+    Need("", "model hyp", _EITHER),
+    Conflict("hyp", "input output", f"evaluate --hyp: -i and -o {_TRANSLATES} first"),
+    Conflict(
+        "hyp",
+        _says_how_to_translate,
+        f"evaluate --hyp: -b, --int8, --float16, --device and decoding.KEY {_TRANSLATES}",
+    ),
+    Conflict(
+        lambda options: options.number_of_hypotheses == 2,
+        "sentences",
+        "evaluate --sentences: give one --hyp file",
+    ),
+    Conflict(lambda options: is_stdin(options.output), "", f"evaluate -o -: {_STDOUT}"),
+    Conflict(lambda options: is_stdin(options.sentences), "", f"evaluate --sentences -: {_STDOUT}"),
+    Conflict(
+        lambda options: options.split == "valid",
+        "hyp input",
+        "evaluate: --split valid cannot be used with --hyp or -i",
+    ),
+    Conflict(
+        lambda options: options.number_of_hypotheses > 2,
+        "",
+        "evaluate: {options.number_of_hypotheses} --hyp files; give one, or two to compare",
+    ),
+    Need("hyp input", "ref", "evaluate: give a reference, -r FILE"),
+    Conflict(
+        "repeated_ref",
+        "",
+        "evaluate -r: {options.repeated_ref} is given twice; a reference counts once",
+    ),
+    Need("ref", "hyp input", "evaluate -m: -r needs -i FILE, the source text it translates"),
+)
+
 
 def run(options: Options) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
-    _check(options)
+    arguments.check_together(options, CONFLICTS)
     check_texts("evaluate", options.input, *options.hyp, *options.ref)
     data, language = _recorded(options.model)
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
@@ -137,36 +194,6 @@ def _log_notes(files: Texts, hypotheses: Texts, references: Texts, words: "Segme
     )
     for note in filter(None, notes):
         logger.info(f"note: {note}")
-
-
-def _check(options: Options) -> None:
-    """Raise UserError for options that do not go together."""
-    if bool(options.model) == bool(options.hyp):
-        raise UserError("evaluate: give either -m RUN or --hyp FILE")
-    if options.hyp and (options.input or options.output):
-        raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
-    loading = options.loading
-    precision = loading.int8 or loading.float16
-    how = options.beam or precision or loading.device != "auto" or loading.decoding
-    if options.hyp and how:
-        text = "-b, --int8, --float16, --device and decoding.KEY need -m RUN, which translates"
-        raise UserError(f"evaluate --hyp: {text}")
-    if len(options.hyp) == 2 and options.sentences:
-        raise UserError("evaluate --sentences: give one --hyp file")
-    for name, path in (("-o", options.output), ("--sentences", options.sentences)):
-        if str(path) == "-":
-            raise UserError(f"evaluate {name} -: standard output receives the scores; give a file")
-    if options.split == "valid" and (options.hyp or options.input):
-        raise UserError("evaluate: --split valid cannot be used with --hyp or -i")
-    if len(options.hyp) > 2:
-        raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    if (options.hyp or options.input) and not options.ref:
-        raise UserError("evaluate: give a reference, -r FILE")
-    for number, path in enumerate(options.ref):
-        if path in options.ref[:number]:
-            raise UserError(f"evaluate -r: {path} is given twice; a reference counts once")
-    if options.ref and not (options.hyp or options.input):
-        raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
 
 
 def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:

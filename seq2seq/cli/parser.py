@@ -126,13 +126,7 @@ def parse(arguments: Sequence[str], groups: Groups) -> Call:
     line = CommandLine(list(arguments), groups)
     if not arguments or arguments[0] == "help":
         arguments = [*(word for word in arguments[1:2] if word != "help"), "--help"]
-    parser = _MainParser(
-        prog="seq2seq",
-        description="Attention-based recurrent machine translation.",
-        epilog="`seq2seq help COMMAND` describes a command.",
-    )
-    parser.groups = groups
-    parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
+    parser = _main_parser(groups)
     subparsers = parser.add_subparsers(
         title="commands", required=True, metavar="COMMAND", parser_class=Parser
     )
@@ -150,6 +144,18 @@ def parse(arguments: Sequence[str], groups: Groups) -> Call:
     check_paths(*paths_of(values.values()))
     options = filled(module.Options, values, line)
     return Call(module.run, options, named_scores(values.values()))
+
+
+def _main_parser(groups: Groups) -> _MainParser:
+    """Return the parser of `seq2seq`, without its commands."""
+    parser = _MainParser(
+        prog="seq2seq",
+        description="Attention-based recurrent machine translation.",
+        epilog="`seq2seq help COMMAND` describes a command.",
+    )
+    parser.groups = groups
+    parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
+    return parser
 
 
 def _assign_words(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
+from seq2seq.cli.arguments import Conflict, Need, Rows
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.output import Output, check_output, open_output, progress
 from seq2seq.runtime import console, file_types
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
-_LINE_OPTIONS = (*("json", "n_best", "prefix", "prefix_file", "constraints"), *("stream", "shard"))
+_LINE_OPTIONS = ("json", "n_best", "prefix", "prefix_file", "constraints", "stream", "shard")
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
 
@@ -104,11 +105,60 @@ class Options:
         """Return the file of phrases for each line."""
         return self.search.constraints
 
+    @property
+    def form(self) -> str:
+        """Return the format of the text."""
+        return self.format or file_types.document_format(self.input)
+
+    @property
+    def reason_of_form(self) -> str:
+        """Return whence the format is, if no option says it."""
+        return "" if self.format else f" (the format of {self.input}; see --format)"
+
+
+def _is_document(options: Options) -> bool:
+    return options.form != "text"
+
+
+def _has_input_file(options: Options) -> bool:
+    return options.input is not None and options.input.is_file()
+
+
+def _creates_file(options: Options) -> bool:
+    """Return whether a file appears, once the output is complete."""
+    path = options.output
+    return path is not None and str(path) != "-" and not is_stream(path)
+
+
+_UNCOUNTED = "cannot be used with --stream (the number of input lines is unknown)"
+# checked before the text is opened
+SOURCES = (Conflict("text", "input stream", "translate: TEXT cannot be used with -i or --stream"),)
+CONFLICTS: Rows = (
+    *(
+        Conflict(
+            name,
+            _is_document,
+            f"translate: {arguments.option(name)} cannot be used with --format "
+            "{options.form}{options.reason_of_form}",
+        )
+        for name in _LINE_OPTIONS
+    ),
+    Need("shard", _has_input_file, "translate --shard: needs -i FILE, whose lines it counts first"),
+    Conflict("shard", "stream", "translate: --shard cannot be used with --stream"),
+    Conflict("stream", "prefix_file", f"--prefix-file {_UNCOUNTED}; use --prefix"),
+    Conflict("stream", "constraints", f"--constraints {_UNCOUNTED}; use --glossary"),
+    Conflict(
+        "stream",
+        _creates_file,
+        "{options.output}: -o creates the file only at the end; "
+        "with --stream, use > {options.output}",
+    ),
+)
+
 
 def run(options: Options) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
-    if options.text and (options.input or options.stream):
-        raise UserError("translate: TEXT cannot be used with -i or --stream")
+    arguments.check_together(options, SOURCES)
     if input_lines.is_stdin(options.input):
         options = replace(options, input=None)
     input_lines.check_texts("translate", options.input)
@@ -116,11 +166,13 @@ def run(options: Options) -> int:
     inputs = options.input, options.prefix_file, options.constraints
     required_files = files.glossary, files.forbidden
     check_output(options.output, *inputs, *required_files, runs=options.model)
-    form = options.format or file_types.document_format(options.input)
-    _check(options, form)
+    arguments.check_together(options, CONFLICTS)
+    arguments.check_sentences("translate", options.text)
+    if LONE_SURROGATE.search(options.prefix or ""):
+        raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
     settings = arguments.search_settings(options.search, options.beam)
-    if form != "text":
-        return _translate_documents(options, settings, form)
+    if _is_document(options):
+        return _translate_documents(options, settings)
     with _open(options) as rows:
         required = rows if isinstance(rows, list) else [_Row(b"", options.prefix or "")]
         from seq2seq.inference.search.lexical import check_prefixes
@@ -144,7 +196,7 @@ def _load(options: Options, settings: "SearchSettings", rows: Sequence[_Row] = (
     return translator
 
 
-def _translate_documents(options: Options, settings: "SearchSettings", form: str) -> int:
+def _translate_documents(options: Options, settings: "SearchSettings") -> int:
     """Translate a file, or each TEXT, as a document of a format; log notes on its lines."""
     from seq2seq.text.documents import SourceDocument
 
@@ -152,7 +204,7 @@ def _translate_documents(options: Options, settings: "SearchSettings", form: str
     translator = _load(options, settings)
     with open_output(options.output) as output:
         for text in texts:
-            document = SourceDocument(text, form)
+            document = SourceDocument(text, options.form)
             name = "the arguments" if options.text else options.input
             report = LineReport(name, document.numbers)
             visible = not options.text and not output.on_terminal
@@ -269,26 +321,3 @@ def _rows(options: Options, lines: Iterable[bytes], name: str) -> Iterable[_Row]
 def _arrives_by_line(options: Options) -> bool:
     """Return whether a program or a user writes a line after the other, and reads each answer."""
     return bool(options.stream or (not (options.text or options.input) and sys.stdin.isatty()))
-
-
-def _check(options: Options, form: str) -> None:
-    """Raise UserError for options that do not go together."""
-    for name in _LINE_OPTIONS if form != "text" else ():
-        if getattr(options, name):
-            hint = "" if options.format else f" (the format of {options.input}; see --format)"
-            text = f"{arguments.option(name)} cannot be used with --format {form}{hint}"
-            raise UserError(f"translate: {text}")
-    if options.shard and (options.input is None or not options.input.is_file()):
-        raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
-    if options.shard and options.stream:
-        raise UserError("translate: --shard cannot be used with --stream")
-    arguments.check_sentences("translate", options.text)
-    for option, remedy in (("prefix_file", "--prefix"), ("constraints", "--glossary")):
-        if options.stream and getattr(options, option) is not None:
-            text = "cannot be used with --stream (the number of input lines is unknown)"
-            raise UserError(f"{arguments.option(option)} {text}; use {remedy}")
-    path = options.output
-    if options.stream and path and str(path) != "-" and not is_stream(path):
-        raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
-    if LONE_SURROGATE.search(options.prefix or ""):
-        raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")

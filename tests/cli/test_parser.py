@@ -216,6 +216,19 @@ def test_the_options_of_a_command_have_the_declared_types(command: str) -> None:
             assert value == CommandLine(words, GROUPS)
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_rows_of_conflicts_name_options(command: str) -> None:
+    module = command_module(command, COMMANDS[command][0])
+    options = parse([command, *ARGUMENTS[command]], GROUPS).options
+    for row in (*getattr(module, "SOURCES", ()), *getattr(module, "CONFLICTS", ())):
+        row.text.format(options=options)
+        for condition in (row.this, row.that):
+            if callable(condition):
+                condition(options)
+            else:
+                assert all(hasattr(options, name) for name in condition.split())
+
+
 EXPERIMENT = """
 from dataclasses import dataclass
 from pathlib import Path

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
+from seq2seq.cli.arguments import Conflict, Need, Rows
 from seq2seq.cli.input import LineReport
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.runtime.console import logger, say
@@ -73,6 +74,27 @@ class Options:
     def suffix(self) -> str:
         """Return the ending of the output, "" for the terminal."""
         return self.output.suffix.lower() if self.output else ""
+
+
+def _is_alignment(options: Options) -> bool:
+    return options.suffix == ".align"
+
+
+# checked before the text is opened
+SOURCES = (Conflict("text", "input ref", "attention: TEXT cannot be used with -i or -r"),)
+CONFLICTS: Rows = (
+    Conflict(
+        "ref", "beam", "attention -r: -b has no effect on given translations; omit one of them"
+    ),
+    Conflict(
+        "heads",
+        _is_alignment,
+        "attention --heads: .align is one alignment by all heads; omit --heads",
+    ),
+    Need(
+        "gold", _is_alignment, "attention --gold: needs -o FILE.align, the alignments to evaluate"
+    ),
+)
 
 
 def run(options: Options) -> int:
@@ -132,18 +154,12 @@ def _check(options: Options) -> None:
     """Raise UserError for an output that cannot be written and for options that do not match."""
     from seq2seq.tools.analysis.attention.plot import check_plot_path
 
-    if options.text and (options.input or options.ref):
-        raise UserError("attention: TEXT cannot be used with -i or -r")
+    arguments.check_together(options, SOURCES)
     if options.text:
         arguments.check_sentences("attention", options.text)
     else:
         input_lines.check_texts("attention", options.input or Path("-"), options.ref)
-    if options.ref and options.beam:
-        raise UserError("attention -r: -b has no effect on given translations; omit one of them")
-    if options.heads and options.suffix == ".align":
-        raise UserError("attention --heads: .align is one alignment by all heads; omit --heads")
-    if options.gold and options.suffix != ".align":
-        raise UserError("attention --gold: needs -o FILE.align, the alignments to evaluate")
+    arguments.check_together(options, CONFLICTS)
     check_output(options.output, options.input, options.ref, options.gold, runs=options.model)
     if options.output and options.suffix not in (".json", ".align"):
         check_plot_path(options.output)

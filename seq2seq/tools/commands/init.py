@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
+from seq2seq.cli.arguments import Conflict
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.data import languages
 from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, source_name, usable
@@ -73,10 +74,12 @@ class Options:
     overwrite: bool
 
 
+CONFLICTS = (Conflict("valid", "hold_out", "init: give either --valid or --hold-out"),)
+
+
 def run(options: Options) -> int:
     """Hold out validation text if there is none, choose a recipe, write it and say what it is."""
-    if options.valid and options.hold_out:
-        raise UserError("init: give either --valid or --hold-out")
+    arguments.check_together(options, CONFLICTS)
     texts = {
         part: arguments.parallel_files("init", f"--{part}", paths, options.columns)
         for part in ("train", "valid", "test")

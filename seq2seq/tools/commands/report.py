@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from seq2seq.cli import arguments
+from seq2seq.cli.arguments import Need
 from seq2seq.cli.output import check_output, open_output, progress
 from seq2seq.runtime import console, errors
 
@@ -45,6 +46,9 @@ class Options:
     scores: list[str]
 
 
+CONFLICTS = (Need("against", "output", "report RUN RUN2: needs -o FILE.html, a page of both"),)
+
+
 def run(options: Options) -> int:
     with arguments.frozen_objects():
         from seq2seq.runs.layout import PAGE
@@ -58,8 +62,7 @@ def run(options: Options) -> int:
         raise errors.UserError(f"{path}: the report is an HTML page; give -o FILE.html")
     folders = [options.run, *filter(None, [options.against])]
     check_output(path, *config.data.paths(), runs=folders)
-    if options.against and options.output is None:
-        raise errors.UserError("report RUN RUN2: needs -o FILE.html, a page of both")
+    arguments.check_together(options, CONFLICTS)
     if options.against and options.against.resolve() == options.run.resolve():
         raise errors.UserError(f"{options.against}: is the first run again; name another")
     with progress("translated", None) as advance:
