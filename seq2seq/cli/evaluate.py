@@ -201,7 +201,7 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     if not models:
         return None, ""
     with arguments.frozen_objects():
-        from seq2seq.inference.loading import languages_of
+        from seq2seq.inference.loaders.load import languages_of
         from seq2seq.runs.engine_folder import is_export
         from seq2seq.runs.run_config import read_config
     first = Path(models[0])

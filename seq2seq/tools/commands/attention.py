@@ -140,7 +140,7 @@ def _translations(
     for start in range(0, len(sources), _BATCH_LINES):
         batch, *references = [lines[start : start + _BATCH_LINES] for _, lines in texts]
         if references:
-            translations = attend(translator, batch, references[0], options.heads)
+            translations = attend(translator.loaded, batch, references[0], options.heads)
         else:
             translations = translator.stream(batch, options.beam, settings=settings)
         for number, translation in enumerate(translations, start=start + 1):

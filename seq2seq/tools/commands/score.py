@@ -59,7 +59,7 @@ def run(options: Options) -> int:
     ):
         for start in range(0, len(sources), input_lines.BATCH_LINES):
             rows = slice(start, start + input_lines.BATCH_LINES)
-            scored = score_lines(translator, sources[rows], targets[rows])
+            scored = score_lines(translator.loaded, sources[rows], targets[rows])
             _check_finite(scored, start + 1, options)
             output.write("".join(_format(line, options.json) for line in scored))
             output.flush()
