@@ -24,7 +24,7 @@ from statistics import quantiles
 from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
-from seq2seq.inference.loading import languages_of
+from seq2seq.inference.loaders.load import languages_of
 
 _START_SECONDS = 120
 _MAX_LINES = 8  # lines per request

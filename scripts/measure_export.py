@@ -70,7 +70,7 @@ def searches(run: Path, lines: Sequence[str], references: Sequence[str]) -> str:
     """Return a table of each beam size and model: texts, attention, speeds and BLEU."""
     translators = {"torch": Translator.load(run, device="cpu")}
     cpu = torch.device("cpu")
-    translators["torch"].engine = TorchEngine(load_model(run, cpu).model, cpu)
+    translators["torch"].loaded.engine = TorchEngine(load_model(run, cpu).model, cpu)
     for precision in ("float32", "int8"):
         translators[precision] = Translator.load(run, device="cpu", int8=precision == "int8")
     rows = []

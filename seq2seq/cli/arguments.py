@@ -3,17 +3,25 @@
 import argparse
 import gc
 import math
-import re
 import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from os.path import isfile  # which, unlike Path.is_file, is False for impossible names
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from seq2seq.cli.options import (
+    DecodingOverrides,
+    PathName,
+    Repeated,
+    ScoreName,
+    Words,
+    override_or_path,
+)
 from seq2seq.config.search_options import (
     CallOptions,
     Decoding,
@@ -63,8 +71,25 @@ def option(name: str, value: object = None) -> str:
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, metavar="CONFIG", help="YAML, see `seq2seq configs`")
-    text = "override a key of the config"
-    parser.add_argument("overrides", nargs="*", default=[], metavar="section.key=value", help=text)
+    add_overrides(parser, "override a key of the config")
+
+
+def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
+    """Accept overrides of a config, also after an option."""
+    parser.add_argument(
+        "overrides",
+        action=Words,
+        nargs="*",
+        default=[],
+        type=override_or_path,
+        metavar="section.key=value",
+        help=text,
+    )
+
+
+def add_text(parser: argparse.ArgumentParser, text: str) -> None:
+    """Accept sentences in place of a file, also after an option."""
+    parser.add_argument("text", action=Words, nargs="*", default=[], metavar="TEXT", help=text)
 
 
 def add_init_from(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +100,14 @@ def add_init_from(parser: argparse.ArgumentParser) -> None:
 def add_model(parser: argparse.ArgumentParser, required: bool = True, more: str = "") -> None:
     text = f"run folder; repeat for {more or 'an ensemble, which decodes as the first run does'}"
     parser.add_argument(
-        "-m", "--model", action="append", default=[], required=required, metavar="RUN", help=text
+        "-m",
+        "--model",
+        action=Repeated,
+        default=[],
+        required=required,
+        type=PathName,
+        metavar="RUN",
+        help=text,
     )
 
 
@@ -98,18 +130,53 @@ def add_beam(parser: argparse.ArgumentParser) -> None:
     add_option(parser, item_of(Decoding, "beam_size"))
 
 
-def add_option(parser: argparse._ActionsContainer, item: Item, text: str | None = None) -> None:
-    """Accept an option of search as its record has it, also with another help; None: not given."""
+def add_option(parser: argparse._ActionsContainer, item: Item) -> None:
+    """Accept an option of search as its record has it; None: not given."""
+    parser.add_argument(*_names(item), **_reading(item))
+
+
+def _add_given(
+    parser: argparse._ActionsContainer, item: Item, dest: str, text: str | None = None
+) -> None:
+    """Accept an option of search into a dictionary, also with another help."""
+    reading = _reading(item, text)
+    parser.add_argument(
+        *_names(item), action=_Given, dest=dest, const=item.name, default={}, **reading
+    )
+
+
+class _Given(argparse.Action):
+    """Collects the options of search that the command line has, by name, in one dictionary."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Add a value; `const` is the name of the option."""
+        value = True if self.nargs == 0 else values
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest), self.const: value})
+
+
+def _names(item: Item) -> tuple[str, ...]:
+    """Return the spellings of an option of search."""
+    flag = option_of(item).flag
+    assert flag is not None, f"{item.name} has no flag"
+    return flag.names or (option(item.name),)
+
+
+def _reading(item: Item, text: str | None = None) -> dict[str, Any]:
+    """Return how argparse reads an option of search, also with another help."""
     flag, description = option_of(item).flag, option_of(item).description
     assert flag is not None, f"{item.name} has no flag"
-    text = text or flag.text.format(description, default=item.default)
-    names = flag.names or (option(item.name),)
+    help_text = text or flag.text.format(description, default=item.default)
     if kind_of(item) is bool:
-        parser.add_argument(*names, action="store_true", default=None, help=text)
-    elif choices := choices_of(item):
-        parser.add_argument(*names, choices=choices, metavar=flag.metavar, help=text)
-    else:
-        parser.add_argument(*names, type=_reader(item), metavar=flag.metavar, help=text)
+        return {"nargs": 0, "help": help_text}
+    if choices := choices_of(item):
+        return {"choices": choices, "metavar": flag.metavar, "help": help_text}
+    return {"type": _reader(item), "metavar": flag.metavar, "help": help_text}
 
 
 def _reader(item: Item) -> Callable[[str], Any]:
@@ -126,10 +193,15 @@ def _flagged(kind: Kind) -> list[Item]:
     return [item for item in plain_options(kind) if option_of(item).flag is not None]
 
 
-def _given(options: argparse.Namespace, items: Iterable[Item]) -> dict[str, Any]:
-    """Return the values of options of search that the command line has, by name."""
-    values = {item.name: getattr(options, item.name) for item in items}
-    return {name: value for name, value in values.items() if value is not None}
+@dataclass(frozen=True)
+class ModelArguments:
+    """Arguments of loading models, as `add_model_options` accepts them."""
+
+    device: str
+    int8: bool
+    float16: bool
+    decoding: list[str]
+    scores: list[str]  # trusted while the command runs
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -141,23 +213,23 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     choice.add_argument("--float16", action="store_true", help=text)
     add_device(parser)
     add_scores(parser)
-    parser.set_defaults(decoding=[])
+    parser.set_defaults(decoding=DecodingOverrides())
     text = "decoding.KEY=VALUE arguments override keys of the config's decoding section."
     parser.epilog = f"{parser.epilog or ''}\n\n{text}".strip()
 
 
-def model_options(options: argparse.Namespace) -> "ModelOptions":
+def model_options(given: ModelArguments) -> "ModelOptions":
     from seq2seq.inference.loading import ModelOptions
 
-    return ModelOptions(options.device, options.int8, options.float16, options.decoding)
+    return ModelOptions(given.device, given.int8, given.float16, given.decoding)
 
 
 def add_scores(parser: argparse.ArgumentParser) -> None:
-    """Accept the names of scores outside of the package, which are trusted: see `named_scores`."""
+    """Accept names of scores outside of the package; `main` trusts them while a command runs."""
     text = "attention score outside of seq2seq that may be imported; repeat for more"
     parser.add_argument(
         "--score",
-        action="append",
+        action=Repeated,
         type=_score_name,
         default=[],
         dest="scores",
@@ -166,21 +238,11 @@ def add_scores(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _score_name(text: str) -> str:
+def _score_name(text: str) -> ScoreName:
     if not is_score_name(text):
         form = "must have the form package.module:Class, such as my_scores:Cosine"
         raise argparse.ArgumentTypeError(f"{form}, not {text!r}")
-    return text
-
-
-def named_scores(options: argparse.Namespace) -> list[str]:
-    """Return the scores outside of the package that options and overrides name."""
-    named = list(getattr(options, "scores", ()))
-    for word in getattr(options, "overrides", ()):
-        key, _, value = word.partition("=")
-        if is_override(word) and key.strip() in ("model", "model.score", "model.score.name"):
-            named += [text for text in re.findall(r"[\w.]+:\w+", value) if is_score_name(text)]
-    return named
+    return ScoreName(text)
 
 
 def add_lowercase(parser: argparse.ArgumentParser) -> None:
@@ -243,9 +305,43 @@ def positive(text: str) -> float:
     return number
 
 
-def is_override(text: str) -> bool:
-    """Return whether a text is an override `section.key=value`, not the name of a file."""
-    return "=" in text and not isfile(text)  # noqa: PTH113
+# What of the options is given: names of fields with spaces between, of which one has a value; a
+# function that says so; "" holds for every call.
+Condition = str | Callable[[Any], object]
+
+
+class Conflict(NamedTuple):
+    """Row of a table: options that cannot be given together."""
+
+    this: Condition
+    that: Condition
+    text: str  # for the user, with the remedy; {options} are those of the call
+
+
+class Need(NamedTuple):
+    """Row of a table: an option that needs another one."""
+
+    this: Condition
+    that: Condition
+    text: str
+
+
+Rows = tuple[Conflict | Need, ...]
+
+
+def check_together(options: object, rows: Rows) -> None:
+    """Raise UserError for the first row that the options break."""
+    for row in rows:
+        refused = isinstance(row, Conflict)
+        if _is_given(options, row.this) and _is_given(options, row.that) == refused:
+            raise UserError(row.text.format(options=options))
+
+
+def _is_given(options: object, condition: Condition) -> bool:
+    """Return whether a condition holds for the options."""
+    if callable(condition):
+        return bool(condition(options))
+    return not condition or any(getattr(options, name) for name in condition.split())
 
 
 def check_sentences(command: str, texts: Sequence[str]) -> None:
@@ -298,7 +394,25 @@ def add_search_options(parser: argparse.ArgumentParser) -> None:
     add_requirements(group)
     add_sampling_options(group)
     for item in _flagged(CallOptions):
-        add_option(group, item)
+        _add_given(group, item, "call")
+
+
+@dataclass(frozen=True)
+class RequirementArguments:
+    """Requirements on all translations, as `add_requirements` accepts them."""
+
+    glossary: Path | None
+    forbidden: Path | None
+
+
+@dataclass(frozen=True)
+class SearchArguments:
+    """Arguments of search, as `add_search_options` accepts them."""
+
+    constraints: Path | None
+    required: RequirementArguments
+    sampling: dict[str, Any]  # options of `Sampling` that are given
+    call: dict[str, Any]  # options of `CallOptions` that are given
 
 
 def add_requirements(parser: argparse._ActionsContainer) -> None:
@@ -307,14 +421,15 @@ def add_requirements(parser: argparse._ActionsContainer) -> None:
     add_option(parser, item_of(CallOptions, "forbidden"))
 
 
-def requirements(options: argparse.Namespace, **more: Any) -> "SearchSettings":
+def requirements(given: RequirementArguments, **more: Any) -> "SearchSettings":
     """Return the settings with the glossary, the forbidden phrases and more; raises UserError."""
     from seq2seq.inference.search.forbidden import checked_phrase
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.text.glossary import Glossary
     from seq2seq.text.text_files import read_lines
 
-    glossary, path = options.glossary and Glossary.read(options.glossary), options.forbidden
+    glossary = Glossary.read(given.glossary) if given.glossary else None
+    path = given.forbidden
     lines = enumerate(read_lines(path) if path else (), start=1)
     forbidden = tuple(checked_phrase(line, f"{path}:{number}") for number, line in lines)
     return SearchSettings(glossary, forbidden, **more)
@@ -323,38 +438,38 @@ def requirements(options: argparse.Namespace, **more: Any) -> "SearchSettings":
 def add_sampling_options(parser: argparse._ActionsContainer, text: str | None = None) -> None:
     """Add the options of sampling, also with another help for the number of samples."""
     samples, *details = _flagged(Sampling)
-    add_option(parser, samples, text)
+    _add_given(parser, samples, "sampling", text)
     for item in details:
-        add_option(parser, item)
+        _add_given(parser, item, "sampling")
 
 
-def search_settings(options: argparse.Namespace) -> "SearchSettings":
-    """Return the settings that the options make; raises UserError."""
-    if options.diversity is not None and options.groups in (None, 1):
+def search_settings(given: SearchArguments, beam: int | None) -> "SearchSettings":
+    """Return the settings that the options and a beam size make; raises UserError."""
+    if "diversity" in given.call and given.call.get("groups", 1) == 1:
         raise UserError("--diversity: needs --groups G of at least 2")
-    given = _given(options, _flagged(CallOptions))
-    return requirements(options, sampling=sampling_options(options), **given)
+    sampling = sampling_options(given.sampling, beam)
+    return requirements(given.required, sampling=sampling, **given.call)
 
 
-def sampling_options(options: argparse.Namespace) -> Sampling | None:
+def sampling_options(given: Mapping[str, Any], beam: int | None) -> Sampling | None:
     """Return how to sample, or None for beam search; raises UserError."""
     from seq2seq.inference.settings import refuse_together
 
-    details = _given(options, _flagged(Sampling)[1:])
-    if options.sample is None:
-        for name in details:
-            raise UserError("needs --sample N, which draws translations", argument=name)
-        return None
-    refuse_together("beam_size", sampling=options.beam)
-    return Sampling(options.sample, **details)
+    if "samples" in given:
+        refuse_together("beam_size", sampling=beam)
+        return Sampling(**given)
+    for item in _flagged(Sampling):
+        if item.name in given:
+            raise UserError("needs --sample N, which draws translations", argument=item.name)
+    return None
 
 
 def glossary_places(
-    options: argparse.Namespace, settings: "SearchSettings"
+    given: RequirementArguments, settings: "SearchSettings"
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield the target phrases of a glossary after the file and the source phrase."""
     for src, tgt in settings.glossary.terms() if settings.glossary else ():
-        yield f"{options.glossary}: {src[:60]!r}", [tgt]
+        yield f"{given.glossary}: {src[:60]!r}", [tgt]
 
 
 def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
@@ -368,13 +483,15 @@ def resolve_config(path: Path, overrides: Sequence[str]) -> "Config":
     return config
 
 
-def load_translator(options: argparse.Namespace, n_best: int = 1) -> "Translator":
+def load_translator(
+    models: Sequence[str], given: ModelArguments, beam: int | None = None, n_best: int = 1
+) -> "Translator":
     """Load the models of a command; raise UserError if its beam is smaller than `n_best`."""
     with frozen_objects():
         from seq2seq.inference.translator import Translator
 
-        translator = Translator.load_with(options.model, model_options(options))
-    translator.beam_size(options.beam, n_best)  # raises before any input is read
+        translator = Translator.load_with(models, model_options(given))
+    translator.beam_size(beam, n_best)  # raises before any input is read
     return translator
 
 

@@ -10,6 +10,7 @@ import argparse
 import re
 import shutil
 import textwrap
+from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from itertools import takewhile
 from pathlib import Path
@@ -31,7 +32,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    names: list[str]
+    output: Path
+    overwrite: bool
+
+
+def run(options: Options) -> int:
     shipped = {config.name.removesuffix(".yaml"): config for config in shipped_configs()}
     if not options.names:
         width, indent = max(_NAME + 42, shutil.get_terminal_size().columns), " " * (_NAME + 2)

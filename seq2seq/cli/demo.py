@@ -8,6 +8,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib.resources import as_file
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from typing import NamedTuple
 import yaml
 
 from seq2seq.cli import arguments, configs
+from seq2seq.cli.main import main
+from seq2seq.cli.options import CommandLine
 from seq2seq.config.document import shipped_configs
 from seq2seq.config.schema import read_config_file
 from seq2seq.data.public_corpora import unpack_demo_corpora
@@ -55,13 +58,22 @@ Your own text, one sentence per line, in train.en and train.de:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "English with French or with Marathi (default: en-fr)"
     parser.add_argument("--pair", choices=DEMOS, default="en-fr", help=text)
-    text = "override a key of the demo's config"
-    parser.add_argument("overrides", nargs="*", default=[], metavar="section.key=value", help=text)
+    arguments.add_overrides(parser, "override a key of the demo's config")
     text = "replace an earlier run of the demo"
     parser.add_argument("--overwrite", action="store_true", help=text)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    pair: str
+    overrides: list[str]
+    overwrite: bool
+    command_line: CommandLine
+
+
+def run(options: Options) -> int:
     """Unpack, train, translate, evaluate and plot; return the exit code of the first failure."""
     demo = DEMOS[options.pair]
     config, folder = Path("configs", f"{demo.name}.yaml"), Path("runs", demo.name)
@@ -74,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     for title, command in _commands(demo, config, folder, options.overrides):
         words = list(map(str, command))
         say((f"\n{title}\n" if title else "") + f"$ seq2seq {shlex.join(words)}")
-        code: int = options.call(words)
+        code = main(options.command_line.groups, words)
         if code:
             return code
         if words[0] == "train":

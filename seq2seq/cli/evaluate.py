@@ -10,11 +10,13 @@ examples:
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
-from seq2seq.cli.input import LineReport, check_texts, name_of, text_lines
+from seq2seq.cli.arguments import Conflict, Need, Rows
+from seq2seq.cli.input import LineReport, check_texts, is_stdin, name_of, text_lines
 from seq2seq.cli.output import as_tree, check_output, open_output, progress, write_report
 from seq2seq.runtime.console import aligned_table, logger
 from seq2seq.runtime.errors import UserError
@@ -51,9 +53,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 Texts = list[tuple[str, list[str]]]  # names, for messages, and lines
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    model: list[str]
+    loading: arguments.ModelArguments
+    input: Path | None
+    split: str
+    output: Path | None
+    hyp: list[Path]
+    ref: list[Path]
+    beam: int | None
+    lowercase: bool
+    tokenize: str | None
+    sentences: Path | None
+    json: Path | None
+
+    @property
+    def number_of_hypotheses(self) -> int:
+        """Return how many systems are to be scored."""
+        return len(self.hyp)
+
+    @property
+    def repeated_ref(self) -> Path | None:
+        """Return a reference that is given twice."""
+        paths = enumerate(self.ref)
+        return next((path for number, path in paths if path in self.ref[:number]), None)
+
+
+def _says_how_to_translate(options: Options) -> bool:
+    given = options.loading
+    precision = given.int8 or given.float16
+    return bool(options.beam or precision or given.device != "auto" or given.decoding)
+
+
+_EITHER = "evaluate: give either -m RUN or --hyp FILE"
+_TRANSLATES = "need -m RUN, which translates"
+_STDOUT = "standard output receives the scores; give a file"
+CONFLICTS: Rows = (
+    Conflict("model", "hyp", _EITHER),
+    Need("", "model hyp", _EITHER),
+    Conflict("hyp", "input output", f"evaluate --hyp: -i and -o {_TRANSLATES} first"),
+    Conflict(
+        "hyp",
+        _says_how_to_translate,
+        f"evaluate --hyp: -b, --int8, --float16, --device and decoding.KEY {_TRANSLATES}",
+    ),
+    Conflict(
+        lambda options: options.number_of_hypotheses == 2,
+        "sentences",
+        "evaluate --sentences: give one --hyp file",
+    ),
+    Conflict(lambda options: is_stdin(options.output), "", f"evaluate -o -: {_STDOUT}"),
+    Conflict(lambda options: is_stdin(options.sentences), "", f"evaluate --sentences -: {_STDOUT}"),
+    Conflict(
+        lambda options: options.split == "valid",
+        "hyp input",
+        "evaluate: --split valid cannot be used with --hyp or -i",
+    ),
+    Conflict(
+        lambda options: options.number_of_hypotheses > 2,
+        "",
+        "evaluate: {options.number_of_hypotheses} --hyp files; give one, or two to compare",
+    ),
+    Need("hyp input", "ref", "evaluate: give a reference, -r FILE"),
+    Conflict(
+        "repeated_ref",
+        "",
+        "evaluate -r: {options.repeated_ref} is given twice; a reference counts once",
+    ),
+    Need("ref", "hyp input", "evaluate -m: -r needs -i FILE, the source text it translates"),
+)
+
+
+def run(options: Options) -> int:
     """Score the hypotheses, which the run translates first if one is given."""
-    _check(options)
+    arguments.check_together(options, CONFLICTS)
     check_texts("evaluate", options.input, *options.hyp, *options.ref)
     data, language = _recorded(options.model)
     inputs = (options.input, *options.hyp, *options.ref, *(data.paths() if data else ()))
@@ -120,40 +196,12 @@ def _log_notes(files: Texts, hypotheses: Texts, references: Texts, words: "Segme
         logger.info(f"note: {note}")
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Raise UserError for options that do not go together."""
-    if bool(options.model) == bool(options.hyp):
-        raise UserError("evaluate: give either -m RUN or --hyp FILE")
-    if options.hyp and (options.input or options.output):
-        raise UserError("evaluate --hyp: -i and -o need -m RUN, which translates first")
-    how = options.beam or options.int8 or options.float16 or options.device != "auto"
-    if options.hyp and (how or options.decoding):
-        text = "-b, --int8, --float16, --device and decoding.KEY need -m RUN, which translates"
-        raise UserError(f"evaluate --hyp: {text}")
-    if len(options.hyp) == 2 and options.sentences:
-        raise UserError("evaluate --sentences: give one --hyp file")
-    for name, path in (("-o", options.output), ("--sentences", options.sentences)):
-        if str(path) == "-":
-            raise UserError(f"evaluate {name} -: standard output receives the scores; give a file")
-    if options.split == "valid" and (options.hyp or options.input):
-        raise UserError("evaluate: --split valid cannot be used with --hyp or -i")
-    if len(options.hyp) > 2:
-        raise UserError(f"evaluate: {len(options.hyp)} --hyp files; give one, or two to compare")
-    if (options.hyp or options.input) and not options.ref:
-        raise UserError("evaluate: give a reference, -r FILE")
-    for number, path in enumerate(options.ref):
-        if path in options.ref[:number]:
-            raise UserError(f"evaluate -r: {path} is given twice; a reference counts once")
-    if options.ref and not (options.hyp or options.input):
-        raise UserError("evaluate -m: -r needs -i FILE, the source text it translates")
-
-
 def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     """Return the corpora that the first run's config names, if any, and its target language."""
     if not models:
         return None, ""
     with arguments.frozen_objects():
-        from seq2seq.inference.loading import languages_of
+        from seq2seq.inference.loaders.load import languages_of
         from seq2seq.runs.engine_folder import is_export
         from seq2seq.runs.run_config import read_config
     first = Path(models[0])
@@ -163,12 +211,13 @@ def _recorded(models: Sequence[str]) -> tuple["DataConfig | None", str]:
     return data, data.tgt_lang
 
 
-def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts, Texts]:
+def _read(options: Options, data: "DataConfig | None") -> tuple[Texts, Texts]:
     """Read the sources (with -m) or the hypotheses, and the references."""
     from seq2seq.data.corpus import paths_of, read_pairs
 
     if options.ref:
-        paths = [*(options.hyp or [options.input]), *options.ref]
+        sources = [options.input] if options.input else []
+        paths = [*(options.hyp or sources), *options.ref]
         names = list(map(name_of, paths))
         rows = in_step(list(zip(names, map(text_lines, paths), strict=True)))
         named = list(zip(names, map(list, zip(*rows, strict=True)), strict=True))
@@ -189,8 +238,8 @@ def _read(options: argparse.Namespace, data: "DataConfig | None") -> tuple[Texts
     return [(f"{name}, source", list(text.src))], [(f"{name}, target", list(text.tgt))]
 
 
-def _translate(options: argparse.Namespace, sources: Sequence[str]) -> list[str]:
-    translate = arguments.load_translator(options).translate
+def _translate(options: Options, sources: Sequence[str]) -> list[str]:
+    translate = arguments.load_translator(options.model, options.loading, options.beam).translate
     with progress("translated", len(sources)) as advance:
         translations = translate(sources, options.beam, text_only=True, on_translated=advance)
     with LineReport(options.input) as report:

@@ -9,6 +9,7 @@ import argparse
 import json
 import textwrap
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from seq2seq.config.errors import hint
 from seq2seq.config.schema import Config, Schema, json_schema, section_of, values_of
@@ -22,7 +23,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("keys", nargs="*", metavar="KEY", help=text)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    keys: list[str]
+
+
+def run(options: Options) -> int:
     if options.keys:
         console.say("\n\n".join(text for key in options.keys for text in explanations(key)))
         return 0

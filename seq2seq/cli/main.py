@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
-from seq2seq.cli.arguments import named_scores, option
-from seq2seq.cli.parser import Groups, commands_of, parse
+from seq2seq.cli.arguments import option
+from seq2seq.cli.options import Groups
+from seq2seq.cli.parser import commands_of, parse
 from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runtime import errors
 from seq2seq.runtime.console import console, logger
@@ -38,10 +38,9 @@ def main(groups: Groups, arguments: Sequence[str]) -> int:
 
 def _run(groups: Groups, arguments: Sequence[str]) -> int:
     try:
-        options = parse(arguments, groups)
-        options.call = partial(main, groups)  # for commands that run others
-        with trusted_scores(named_scores(options)):
-            code: int = options.run(options)
+        call = parse(arguments, groups)
+        with trusted_scores(call.scores):
+            code = call.run(call.options)
         sys.stdout.flush()
         return code
     except errors.ReportedError as error:

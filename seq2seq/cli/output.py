@@ -146,7 +146,10 @@ def as_tree(value: Any) -> Any:
 
 
 def check_output(
-    path: Path | None, *inputs: Path | None, runs: Iterable[str] = (), compressed: bool = False
+    path: Path | None,
+    *inputs: Path | None,
+    runs: Iterable[Path | str] = (),
+    compressed: bool = False,
 ) -> None:
     """Check, before any work, that `open_output` can write the path; raises UserError.
 

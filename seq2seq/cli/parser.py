@@ -2,21 +2,25 @@
 
 import argparse
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from types import MappingProxyType, ModuleType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from seq2seq import __version__
-from seq2seq.cli.arguments import is_override
+from seq2seq.cli.options import (
+    CommandLine,
+    DecodingOverrides,
+    Groups,
+    Words,
+    filled,
+    named_scores,
+    override_or_path,
+    paths_of,
+)
 from seq2seq.runtime.errors import UserError, did_you_mean
 from seq2seq.runtime.files import check_paths
-
-# Headings, and their commands by name: the package of each, and what it does. Its module there has
-# `add_arguments(parser)` and `run(options)`.
-Groups = Mapping[str, Mapping[str, tuple[str, str]]]
 
 _SIMILAR = 0.75  # minimum ratio of matching characters of an option and the suggested one
 _KEYS = "`seq2seq explain` lists all keys, `seq2seq explain training.decay` describes one."
@@ -68,7 +72,11 @@ class Parser(argparse.ArgumentParser):
         return did_you_mean(name, options, _SIMILAR)
 
     def _takes_overrides(self) -> bool:
-        return any(action.dest == "overrides" for action in self._actions)
+        return any(action.type is override_or_path for action in self._actions)
+
+    def words(self) -> Words | None:
+        """Return the positional arguments that may stand after an option, if there are any."""
+        return next((action for action in self._actions if isinstance(action, Words)), None)
 
 
 def _is_option(argument: str) -> bool:
@@ -105,19 +113,22 @@ class _MainParser(Parser):
         return text
 
 
-def parse(arguments: Sequence[str], groups: Groups) -> argparse.Namespace:
-    """Parse the arguments; `run` is the function of the subcommand. Raises UserError."""
+class Call(NamedTuple):
+    """A command that was called, apart from the arguments of the user."""
+
+    run: Callable[[Any], int]
+    options: Any  # the `Options` of its module
+    scores: list[str]  # outside of the package, that the words of the user name
+
+
+def parse(arguments: Sequence[str], groups: Groups) -> Call:
+    """Parse the arguments into the options of a command; raises UserError."""
+    line = CommandLine(list(arguments), groups)
     if not arguments or arguments[0] == "help":
         arguments = [*(word for word in arguments[1:2] if word != "help"), "--help"]
-    parser = _MainParser(
-        prog="seq2seq",
-        description="Attention-based recurrent machine translation.",
-        epilog="`seq2seq help COMMAND` describes a command.",
-    )
-    parser.groups = groups
-    parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
+    parser = _main_parser(groups)
     subparsers = parser.add_subparsers(
-        title="commands", required=True, dest="command", metavar="COMMAND", parser_class=Parser
+        title="commands", required=True, metavar="COMMAND", parser_class=Parser
     )
     commands = commands_of(groups)
     called = next((word for word in arguments if word in commands), None)
@@ -126,27 +137,42 @@ def parse(arguments: Sequence[str], groups: Groups) -> argparse.Namespace:
         if name == called:  # others may need packages that are not installed
             module = command_module(name, package)
             describe(subparser, module)
-            subparser.set_defaults(run=module.run)
-    options, unread = parser.parse_known_args(arguments)
-    options.arguments = list(arguments)
-    if "decoding" in options:
-        options.decoding = [word for word in arguments if _DECODING.match(word)]
-        unread = [word for word in unread if not _DECODING.match(word)]
-        if "text" in options:
-            options.text = [word for word in options.text if not _DECODING.match(word)]
-    repeated = next((name for name in ("overrides", "text") if name in options), None)
-    if any(map(_is_option, unread)) or (unread and repeated is None):
-        subparsers.choices[options.command].refuse(unread)
-    if unread and repeated:  # after an option
-        setattr(options, repeated, [*getattr(options, repeated), *unread])
-    check_paths(*_paths(options))
-    return options
+    namespace, unread = parser.parse_known_args(arguments)
+    assert called is not None, "the parser requires a command"
+    values = vars(namespace)
+    _assign_words(values, subparsers.choices[called], arguments, unread)
+    check_paths(*paths_of(values.values()))
+    options = filled(module.Options, values, line)
+    return Call(module.run, options, named_scores(values.values()))
 
 
-def _paths(options: argparse.Namespace) -> list[Path]:
-    values: list[object] = []
-    for value in vars(options).values():
-        values += value if isinstance(value, list) else [value]
-    configs = [value for value in getattr(options, "overrides", ()) if not is_override(value)]
-    runs = getattr(options, "model", None) or ()
-    return [*(value for value in values if isinstance(value, Path)), *map(Path, (*configs, *runs))]
+def _main_parser(groups: Groups) -> _MainParser:
+    """Return the parser of `seq2seq`, without its commands."""
+    parser = _MainParser(
+        prog="seq2seq",
+        description="Attention-based recurrent machine translation.",
+        epilog="`seq2seq help COMMAND` describes a command.",
+    )
+    parser.groups = groups
+    parser.add_argument("--version", action="version", version=f"seq2seq {__version__}")
+    return parser
+
+
+def _assign_words(
+    values: dict[str, Any], parser: Parser, arguments: Sequence[str], unread: Sequence[str]
+) -> None:
+    """Give overrides of `decoding`, and words after an option, to the arguments that receive them.
+
+    Raises UserError for words that no argument receives.
+    """
+    words = parser.words()
+    positional = [] if words is None else values[words.dest]
+    for name, value in values.items():
+        if isinstance(value, DecodingOverrides):
+            values[name] = [word for word in arguments if _DECODING.match(word)]
+            positional = [word for word in positional if not _DECODING.match(word)]
+            unread = [word for word in unread if not _DECODING.match(word)]
+    if any(map(_is_option, unread)) or (unread and words is None):
+        parser.refuse(unread)
+    if words is not None:
+        values[words.dest] = [*positional, *words.typed(unread)]

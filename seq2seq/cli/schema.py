@@ -7,6 +7,7 @@ with a YAML language server read it from a file that the config names in its fir
 
 import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
@@ -20,7 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_output(parser, "write to a file instead of stdout")
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    output: Path | None
+
+
+def run(options: Options) -> int:
     write_schema(options.output)
     return 0
 

@@ -9,8 +9,11 @@ examples:
 
 import argparse
 import shlex
+from dataclasses import dataclass
+from pathlib import Path
 
 from seq2seq.cli import arguments
+from seq2seq.cli.options import CommandLine
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.process_group import is_main_process, world_size
 from seq2seq.runtime.threads import set_threads
@@ -28,7 +31,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scores(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    config: Path
+    overrides: list[str]
+    resume: bool
+    overwrite: bool
+    init_from: Path | None
+    device: str
+    threads: int | None
+    scores: list[str]
+    command_line: CommandLine
+
+
+def run(options: Options) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
     if options.threads is not None:
         set_threads(options.threads)
@@ -40,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
         run_dir = train(config, *how)
     except Interrupted as stop:
         if is_main_process() and not stop.done:
-            words = [word for word in options.arguments if word not in ("--overwrite", "--resume")]
+            given = options.command_line.words
+            words = [word for word in given if word not in ("--overwrite", "--resume")]
             start = "seq2seq" if world_size() == 1 else "torchrun ... -m seq2seq"
             logger.info(f"Resume with: {start} {shlex.join([*words, '--resume'])}")
         raise

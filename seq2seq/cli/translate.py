@@ -15,12 +15,14 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
+from seq2seq.cli.arguments import Conflict, Need, Rows
 from seq2seq.cli.input import BATCH_LINES, LineReport, name_of
 from seq2seq.cli.output import Output, check_output, open_output, progress
 from seq2seq.runtime import console, file_types
@@ -33,13 +35,12 @@ if TYPE_CHECKING:
     from seq2seq.inference.translation import Translation
     from seq2seq.inference.translator import Translator
 
-_LINE_OPTIONS = (*("json", "n_best", "prefix", "prefix_file", "constraints"), *("stream", "shard"))
+_LINE_OPTIONS = ("json", "n_best", "prefix", "prefix_file", "constraints", "stream", "shard")
 SEPARATOR, ESCAPED = "|||", "&#124;" * 3  # in n-best lists, as Moses escapes it
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "translate TEXT in place of a file or stdin; repeat for more lines"
-    parser.add_argument("text", nargs="*", default=[], metavar="TEXT", help=text)
+    arguments.add_text(parser, "translate TEXT in place of a file or stdin; repeat for more lines")
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = (
@@ -79,20 +80,99 @@ class _Row(NamedTuple):
     phrases: Sequence[str] = ()
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    text: list[str]
+    model: list[str]
+    loading: arguments.ModelArguments
+    input: Path | None
+    format: str | None
+    output: Path | None
+    beam: int | None
+    n_best: int | None
+    json: bool
+    prefix: str | None
+    prefix_file: Path | None
+    search: arguments.SearchArguments
+    stream: bool
+    shard: tuple[int, int] | None
+    batch_size: int | None
+
+    @property
+    def constraints(self) -> Path | None:
+        """Return the file of phrases for each line."""
+        return self.search.constraints
+
+    @property
+    def form(self) -> str:
+        """Return the format of the text."""
+        return self.format or file_types.document_format(self.input)
+
+    @property
+    def reason_of_form(self) -> str:
+        """Return whence the format is, if no option says it."""
+        return "" if self.format else f" (the format of {self.input}; see --format)"
+
+
+def _is_document(options: Options) -> bool:
+    return options.form != "text"
+
+
+def _has_input_file(options: Options) -> bool:
+    return options.input is not None and options.input.is_file()
+
+
+def _creates_file(options: Options) -> bool:
+    """Return whether a file appears, once the output is complete."""
+    path = options.output
+    return path is not None and str(path) != "-" and not is_stream(path)
+
+
+_UNCOUNTED = "cannot be used with --stream (the number of input lines is unknown)"
+# checked before the text is opened
+SOURCES = (Conflict("text", "input stream", "translate: TEXT cannot be used with -i or --stream"),)
+CONFLICTS: Rows = (
+    *(
+        Conflict(
+            name,
+            _is_document,
+            f"translate: {arguments.option(name)} cannot be used with --format "
+            "{options.form}{options.reason_of_form}",
+        )
+        for name in _LINE_OPTIONS
+    ),
+    Need("shard", _has_input_file, "translate --shard: needs -i FILE, whose lines it counts first"),
+    Conflict("shard", "stream", "translate: --shard cannot be used with --stream"),
+    Conflict("stream", "prefix_file", f"--prefix-file {_UNCOUNTED}; use --prefix"),
+    Conflict("stream", "constraints", f"--constraints {_UNCOUNTED}; use --glossary"),
+    Conflict(
+        "stream",
+        _creates_file,
+        "{options.output}: -o creates the file only at the end; "
+        "with --stream, use > {options.output}",
+    ),
+)
+
+
+def run(options: Options) -> int:
     """Translate the input batch by batch; log notes on lines that were not translated as usual."""
-    if options.text and (options.input or options.stream):
-        raise UserError("translate: TEXT cannot be used with -i or --stream")
+    arguments.check_together(options, SOURCES)
     if input_lines.is_stdin(options.input):
-        options.input = None
+        options = replace(options, input=None)
     input_lines.check_texts("translate", options.input)
-    inputs = options.input, options.prefix_file, options.constraints, options.glossary
-    check_output(options.output, *inputs, options.forbidden, runs=options.model)
-    form = options.format or file_types.document_format(options.input)
-    _check(options, form)
-    settings = arguments.search_settings(options)
-    if form != "text":
-        return _translate_documents(options, settings, form)
+    files = options.search.required
+    inputs = options.input, options.prefix_file, options.constraints
+    required_files = files.glossary, files.forbidden
+    check_output(options.output, *inputs, *required_files, runs=options.model)
+    arguments.check_together(options, CONFLICTS)
+    arguments.check_sentences("translate", options.text)
+    if LONE_SURROGATE.search(options.prefix or ""):
+        raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")
+    settings = arguments.search_settings(options.search, options.beam)
+    if _is_document(options):
+        return _translate_documents(options, settings)
     with _open(options) as rows:
         required = rows if isinstance(rows, list) else [_Row(b"", options.prefix or "")]
         from seq2seq.inference.search.lexical import check_prefixes
@@ -104,18 +184,19 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load(
-    options: argparse.Namespace, settings: "SearchSettings", rows: Sequence[_Row] = ()
-) -> "Translator":
+def _load(options: Options, settings: "SearchSettings", rows: Sequence[_Row] = ()) -> "Translator":
     """Load the model; raises UserError for phrases that none of its translations can have."""
-    translator = arguments.load_translator(options, 1 if options.sample else options.n_best or 1)
-    lines = ((f"{options.constraints}:{n}", row.phrases) for n, row in enumerate(rows, start=1))
-    places = chain(lines, arguments.glossary_places(options, settings))
+    n_best = 1 if settings.sampling else options.n_best or 1
+    models = options.model, options.loading
+    translator = arguments.load_translator(*models, options.beam, n_best)
+    path = options.constraints
+    lines = ((f"{path}:{n}", row.phrases) for n, row in enumerate(rows, start=1))
+    places = chain(lines, arguments.glossary_places(options.search.required, settings))
     translator.check_phrases(places, settings)
     return translator
 
 
-def _translate_documents(options: argparse.Namespace, settings: "SearchSettings", form: str) -> int:
+def _translate_documents(options: Options, settings: "SearchSettings") -> int:
     """Translate a file, or each TEXT, as a document of a format; log notes on its lines."""
     from seq2seq.text.documents import SourceDocument
 
@@ -123,7 +204,7 @@ def _translate_documents(options: argparse.Namespace, settings: "SearchSettings"
     translator = _load(options, settings)
     with open_output(options.output) as output:
         for text in texts:
-            document = SourceDocument(text, form)
+            document = SourceDocument(text, options.form)
             name = "the arguments" if options.text else options.input
             report = LineReport(name, document.numbers)
             visible = not options.text and not output.on_terminal
@@ -143,7 +224,7 @@ def _translate_documents(options: argparse.Namespace, settings: "SearchSettings"
 
 
 def _translate(
-    options: argparse.Namespace,
+    options: Options,
     rows: Iterable[_Row],
     translator: "Translator",
     settings: "SearchSettings",
@@ -153,6 +234,7 @@ def _translate(
     name = "the arguments" if options.text else options.input
     report = LineReport(name, accepts_markup=options.format == "text")
     n_best = options.n_best or 1
+    constrained = options.constraints is not None
     visible = not (options.text or options.stream or output.on_terminal)
     part = _part(options, visible and sys.stderr.isatty())
     first, total = (1, None) if part is None else (1 + part.start, len(part))
@@ -171,7 +253,7 @@ def _translate(
                 prefixes=prefixes,
                 text_only=not options.json and options.n_best is None,
                 on_translated=advance,
-                constraints=options.constraints and [row.phrases for row in batch],
+                constraints=[row.phrases for row in batch] if constrained else None,
                 settings=settings,
             )
             for index, translation in enumerate(translations):
@@ -182,7 +264,7 @@ def _translate(
                 report.log()
 
 
-def _formatted(options: argparse.Namespace, translation: "Translation", index: int) -> str:
+def _formatted(options: Options, translation: "Translation", index: int) -> str:
     """Return the lines to write for the translation of a line of an index."""
     if options.json:
         from seq2seq.inference.translation import translation_as_json
@@ -196,7 +278,7 @@ def _formatted(options: argparse.Namespace, translation: "Translation", index: i
     )
 
 
-def _part(options: argparse.Namespace, counted: bool) -> range | None:
+def _part(options: Options, counted: bool) -> range | None:
     """Return the rows of the file that belong to the shard, all without one; None if uncounted."""
     if not (options.shard or counted) or options.input is None or not options.input.is_file():
         return None
@@ -207,7 +289,7 @@ def _part(options: argparse.Namespace, counted: bool) -> range | None:
 
 
 @contextmanager
-def _open(options: argparse.Namespace) -> Iterator[Iterable[_Row]]:
+def _open(options: Options) -> Iterator[Iterable[_Row]]:
     """Yield the lines to translate, a list if files have requirements for each of them."""
     if options.text:
         typed = [f"{text}\n".encode(errors="surrogateescape") for text in options.text]
@@ -220,7 +302,7 @@ def _open(options: argparse.Namespace) -> Iterator[Iterable[_Row]]:
         yield _rows(options, lines, name_of(options.input))
 
 
-def _rows(options: argparse.Namespace, lines: Iterable[bytes], name: str) -> Iterable[_Row]:
+def _rows(options: Options, lines: Iterable[bytes], name: str) -> Iterable[_Row]:
     """Return the lines with their requirements; raises UserError if files have other numbers."""
     prefix = options.prefix or ""
     paths = {"prefix": options.prefix_file, "constraints": options.constraints}
@@ -236,29 +318,6 @@ def _rows(options: argparse.Namespace, lines: Iterable[bytes], name: str) -> Ite
     return rows
 
 
-def _arrives_by_line(options: argparse.Namespace) -> bool:
+def _arrives_by_line(options: Options) -> bool:
     """Return whether a program or a user writes a line after the other, and reads each answer."""
     return bool(options.stream or (not (options.text or options.input) and sys.stdin.isatty()))
-
-
-def _check(options: argparse.Namespace, form: str) -> None:
-    """Raise UserError for options that do not go together."""
-    for name in _LINE_OPTIONS if form != "text" else ():
-        if getattr(options, name):
-            hint = "" if options.format else f" (the format of {options.input}; see --format)"
-            text = f"{arguments.option(name)} cannot be used with --format {form}{hint}"
-            raise UserError(f"translate: {text}")
-    if options.shard and (options.input is None or not options.input.is_file()):
-        raise UserError("translate --shard: needs -i FILE, whose lines it counts first")
-    if options.shard and options.stream:
-        raise UserError("translate: --shard cannot be used with --stream")
-    arguments.check_sentences("translate", options.text)
-    for option, remedy in (("prefix_file", "--prefix"), ("constraints", "--glossary")):
-        if options.stream and getattr(options, option) is not None:
-            text = "cannot be used with --stream (the number of input lines is unknown)"
-            raise UserError(f"{arguments.option(option)} {text}; use {remedy}")
-    path = options.output
-    if options.stream and path and str(path) != "-" and not is_stream(path):
-        raise UserError(f"{path}: -o creates the file only at the end; with --stream, use > {path}")
-    if LONE_SURROGATE.search(options.prefix or ""):
-        raise UserError("--prefix: is not UTF-8; use a UTF-8 terminal")

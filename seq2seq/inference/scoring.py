@@ -53,7 +53,7 @@ def perplexity(log_prob: float, tokens: int) -> float:
 
 
 def score_lines(
-    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str]
+    loaded: LoadedModel, lines: Iterable[str], translations: Iterable[str]
 ) -> list[ScoredLine]:
     """Score the given translation of each line; lines of any length are scored in one part.
 
@@ -62,11 +62,11 @@ def score_lines(
     -inf if one is. Raises TypeError for anything but strings, and UserError for different numbers
     of lines and translations.
     """
-    pairs = _encoded(translator, lines, translations)
+    pairs = _encoded(loaded, lines, translations)
     scored = [pair.ids for pair in pairs if not any(pair.blank)]
-    decoded = iter(forced_decodings(translator.engine, scored))
+    decoded = iter(forced_decodings(loaded.engine, scored))
     return [
-        _scored_line(translator, pair, next(decoded).log_probs)
+        _scored_line(loaded, pair, next(decoded).log_probs)
         if not any(pair.blank)
         else (_BOTH_BLANK if all(pair.blank) else _ONE_BLANK)
         for pair in pairs
@@ -74,23 +74,23 @@ def score_lines(
 
 
 def attend(
-    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str], heads: bool = False
+    loaded: LoadedModel, lines: Iterable[str], translations: Iterable[str], heads: bool = False
 ) -> Iterator[Translation]:
     """Yield the given translation of each line with the attention weights of forced decoding.
 
     Blank sides, and lines of more than MAX_ATTENTION_TOKENS, have no weights. With `heads`, those
     of each head are returned, too. Raises errors as `score_lines` does.
     """
-    pairs = _encoded(translator, lines, translations)
+    pairs = _encoded(loaded, lines, translations)
     sizes = [(len(src) + 1) * (len(tgt) + 1) for src, tgt in (pair.ids for pair in pairs)]
     for rows in bounded_slices(sizes):
         attended = [pair.ids for pair in pairs[rows] if pair.has_attention]
-        decoded = iter(forced_decodings(translator.engine, attended, True, heads))
+        decoded = iter(forced_decodings(loaded.engine, attended, True, heads))
         for pair in pairs[rows]:
             entry, tokens = NBestEntry(pair.translation, 0.0), list[str]()
             if pair.has_attention:
                 log_probs, *weights = next(decoded)
-                scored = _scored_line(translator, pair, log_probs)
+                scored = _scored_line(loaded, pair, log_probs)
                 tokens, values = scored.src_tokens, (scored.score, scored.tokens, log_probs)
                 entry = NBestEntry(pair.translation, *values, *map(as_blocks, weights))
             yield Translation([entry], tokens)
@@ -122,13 +122,13 @@ def as_blocks(weights: Array | None) -> AttentionBlocks | None:
 
 
 def _encoded(
-    translator: LoadedModel, lines: Iterable[str], translations: Iterable[str]
+    loaded: LoadedModel, lines: Iterable[str], translations: Iterable[str]
 ) -> list[_EncodedPair]:
     """Return each line and its translation with the ids of both, the names on both sides masked."""
     lines, translations = line_list(lines, "lines"), line_list(translations, "translations")
     if len(lines) != len(translations):
         raise UserError(f"{len(lines)} lines have {len(translations)} translations; give one each")
-    src, tgt, names = translator.vocabularies
+    src, tgt, names = loaded.vocabularies
     sources, targets = [Masked(line, {}) for line in lines], translations
     if names is not None:
         pairs = zip(map(normalized, lines), map(normalized, translations), strict=True)
@@ -138,10 +138,10 @@ def _encoded(
     return list(map(_EncodedPair, lines, translations, sources, ids))
 
 
-def _scored_line(translator: LoadedModel, pair: _EncodedPair, log_probs: list[float]) -> ScoredLine:
+def _scored_line(loaded: LoadedModel, pair: _EncodedPair, log_probs: list[float]) -> ScoredLine:
     total = total_of(log_probs)
-    norm = length_penalty(np.array(len(log_probs)), translator.decoding.length_penalty)
-    (src, tgt, names), (src_ids, tgt_ids) = translator.vocabularies, pair.ids
+    norm = length_penalty(np.array(len(log_probs)), loaded.decoding.length_penalty)
+    (src, tgt, names), (src_ids, tgt_ids) = loaded.vocabularies, pair.ids
     spelled = names.spellings(pair.source) if names else {}
     return ScoredLine(
         total / float(norm),

@@ -1,16 +1,19 @@
 """Translator: the Python API from text to text, which the command line uses as well."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack, overload
 
-from seq2seq.config.search_options import values_of
-from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID
-from seq2seq.inference import loading
+from seq2seq.config.search_options import Decoding, values_of
+from seq2seq.data.length_limit import LengthLimit
+from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID, Vocabularies
+from seq2seq.engines.engine import Engine
 from seq2seq.inference.line_preparation import Preparation, PreparedLine, PreparedLines
 from seq2seq.inference.lines import counted, line_list
+from seq2seq.inference.loaders.load import load
+from seq2seq.inference.loading import LoadedModel, ModelOptions
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements
@@ -22,8 +25,11 @@ from seq2seq.inference.translation import LINE_BREAKS, Translation, join_parts
 from seq2seq.runtime import argument_types
 from seq2seq.runtime.errors import UserError, argument
 from seq2seq.text.names.names import Masked
+from seq2seq.text.source_profile import SourceProfile
 
 if TYPE_CHECKING:
+    import torch
+
     from seq2seq.evaluation.metrics import Scores
 
 
@@ -37,11 +43,14 @@ class LineOptions(TypedDict, total=False):
     settings: SearchSettings
 
 
-class Translator(loading.LoadedModel):
+@dataclass(eq=False, repr=False)
+class Translator:
     """A trained model, or an ensemble, that translates text.
 
     `Translator.load(run).translate(lines)` returns as objects what `seq2seq translate` prints.
     """
+
+    loaded: LoadedModel
 
     @classmethod
     def load(
@@ -62,8 +71,62 @@ class Translator(loading.LoadedModel):
         ("my_scores:Cosine"), which runs may use; others are not imported. Raises UserError if the
         runs do not fit together, or the device does not compute in the precision.
         """
-        options = loading.ModelOptions(device, int8, float16, overrides, scores)
-        return cls.load_with(runs, options)
+        return cls.load_with(runs, ModelOptions(device, int8, float16, overrides, scores))
+
+    @classmethod
+    def load_with(cls, runs: Sequence[Path | str], options: ModelOptions) -> Self:
+        """Load run folders or exported folders; see `load`."""
+        return cls(load(runs, options))
+
+    @property
+    def engine(self) -> Engine:
+        """Return the engine, which computes the model."""
+        return self.loaded.engine
+
+    @property
+    def vocabularies(self) -> Vocabularies:
+        """Return the vocabularies of both sides, and the names they leave out."""
+        return self.loaded.vocabularies
+
+    @property
+    def limit(self) -> LengthLimit:
+        """Return the limit of tokens of a translation, by those of its source."""
+        return self.loaded.limit
+
+    @property
+    def decoding(self) -> Decoding:
+        """Return the section `decoding` of the config."""
+        return self.loaded.decoding
+
+    @property
+    def max_length(self) -> int:
+        """Return the number of tokens above which a line is split."""
+        return self.loaded.max_length
+
+    @property
+    def device(self) -> "torch.device | str":
+        """Return the device of torch, or "cpu" for ONNX Runtime."""
+        return self.loaded.device
+
+    @property
+    def source(self) -> SourceProfile:
+        """Return the habits of the training text, with which lines are compared."""
+        return self.loaded.source
+
+    @property
+    def name(self) -> str:
+        """Return the run folders, for messages."""
+        return self.loaded.name
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.device})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle or copy the translator with its weights, without what it has cached.
+
+        A copy has a record of its own, which may be changed.
+        """
+        return {"loaded": replace(self.loaded)}
 
     def beam_size(self, requested: int | None, n_best: int) -> int:
         """Return the requested beam size or the config's; raises UserError if below `n_best`."""
@@ -150,7 +213,7 @@ class Translator(loading.LoadedModel):
             is_constrained = lines.are_constrained
         size = self.search_size(beam_size, n_best, is_constrained, settings)
         requirements = self._requirements(settings.forbidden)
-        preparation = Preparation(self, requirements, settings)
+        preparation = Preparation(self.loaded, requirements, settings)
         prepared = lines
         if not isinstance(prepared, PreparedLines):
             prepared = preparation.prepare(prepared, prefixes, constraints, not text_only)
@@ -158,7 +221,7 @@ class Translator(loading.LoadedModel):
         parts = [part for line in prepared for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
         on_part = counted([len(line.parts) for line in prepared], on_translated)
-        part_search = PartSearch(self, preparation, settings, options, n_best)
+        part_search = PartSearch(self.loaded, preparation, settings, options, n_best)
         translated = part_search.translate(parts, on_part)
         return _joined(prepared, translated, n_best, by_score)
 
@@ -174,12 +237,12 @@ class Translator(loading.LoadedModel):
 
         Arguments are those of `stream`; its own prefixes and constraints do not count then.
         """
-        preparation = Preparation(self, self._requirements(settings.forbidden), settings)
+        preparation = Preparation(self.loaded, self._requirements(settings.forbidden), settings)
         return preparation.prepare(line_list(lines, "lines"), prefixes, constraints)
 
     def source_forms(self, lines: Sequence[str]) -> list[list[tuple[str, str, str]]]:
         """Return the parts of each line in the form that is searched: head, text and tail."""
-        preparation = Preparation(self, self._requirements(()), DEFAULT_SETTINGS)
+        preparation = Preparation(self.loaded, self._requirements(()), DEFAULT_SETTINGS)
         return [
             [(part.head, part.text, part.tail) for part in prepared.line.parts]
             for prepared in preparation.prepare(lines, None, None, return_attention=False)
@@ -194,8 +257,9 @@ class Translator(loading.LoadedModel):
     def score(self, lines: Any, translations: Any) -> ScoredLine | list[ScoredLine]:
         """Score given translations of lines, as `score_lines` does; or that of one string."""
         if not isinstance(lines, str):
-            return score_lines(self, lines, translations)
-        return score_lines(self, [lines], [argument_types.text(translations, "translations")])[0]
+            return score_lines(self.loaded, lines, translations)
+        answers = [argument_types.text(translations, "translations")]
+        return score_lines(self.loaded, [lines], answers)[0]
 
     def evaluate(
         self, sources: Iterable[str], references: Iterable[str], beam_size: int | None = None

@@ -13,6 +13,7 @@ from torch import Tensor
 from seq2seq.config.schema import changed_keys
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
 from seq2seq.engines.torch.engine import TorchEngine
+from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder
@@ -77,7 +78,7 @@ def _bleu(run: LoadedRun, valid: ParallelText) -> float:
     device, config = next(run.model.parameters()).device, run.config
     settings = config.decoding, config.data.max_length, device, run.source
     engine = TorchEngine(run.model.eval(), device)
-    translator = Translator(engine, run.vocabularies, run.limit, *settings)
+    translator = Translator(LoadedModel(engine, run.vocabularies, run.limit, *settings))
     with progress_bar("translated", " lines", len(valid)) as bar:
         bleu, _ = validation.greedy_bleu(
             translator, valid, config.data.tgt_lang, on_translated=bar.update

@@ -19,6 +19,7 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.data import batching, corpus, padding
 from seq2seq.evaluation.metrics import score_by
 from seq2seq.evaluation.segmentation import segmentation_of
+from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.run_folder import Counters
@@ -113,7 +114,8 @@ def session_translator(session: TrainingSession, source: SourceProfile) -> Trans
     """Return a translator by the weights in training that reads lines by a source profile."""
     data, config = session.data, session.config
     settings = config.decoding, config.data.max_length, session.device, source
-    return Translator(session.engine, data.vocabularies, data.limit, *settings)
+    loaded = LoadedModel(session.engine, data.vocabularies, data.limit, *settings)
+    return Translator(loaded)
 
 
 def adopt_habits(session: TrainingSession) -> list[str]:

@@ -283,8 +283,8 @@ def test_every_command_that_takes_a_model_has_the_option() -> None:
         module = command_module(command, COMMANDS[command][0])
         source = Path(str(module.__file__)).read_text(encoding="utf-8")
         assert re.search(r"add_scores|add_model_options|add_corpus", source), command
-    options = parse(["check", "c.yaml", "--score", "a:B", "--score", "c.d:E"], GROUPS)
-    assert options.scores == ["a:B", "c.d:E"]
+    call = parse(["check", "c.yaml", "--score", "a:B", "--score", "c.d:E"], GROUPS)
+    assert call.options.scores == call.scores == ["a:B", "c.d:E"]
 
 
 @pytest.mark.parametrize("text", ["Cosine", "my_scores", "my_scores:", "a/b:C", "a:b:c", ""])

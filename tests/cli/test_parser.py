@@ -2,12 +2,18 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from types import ModuleType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
 
 from seq2seq.__main__ import GROUPS, main
-from seq2seq.cli.parser import Parser, command_module, commands_of
+from seq2seq.cli.main import main as run_command
+from seq2seq.cli.options import CommandLine
+from seq2seq.cli.parser import Parser, command_module, commands_of, parse
 
 COMMANDS = commands_of(GROUPS)
 
@@ -172,3 +178,123 @@ def test_a_config_may_have_an_equals_sign_in_its_name(
     Path("lr=0.1.yaml").write_text("nam: a\n", encoding="utf-8")
     assert main(["compare", "lr=0.1.yaml"]) == 2
     assert "lr=0.1.yaml:1: nam: unknown key" in capsys.readouterr().err
+
+
+def values_with_types(record: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the fields of a record and of those in it: name, value and declared type."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if is_dataclass(value):
+            yield from values_with_types(value)
+        else:
+            yield field.name, value, field.type
+
+
+def has_type(value: object, kind: Any) -> bool:
+    """Return whether a value has an annotated type."""
+    if isinstance(kind, UnionType) or get_origin(kind) is Union:
+        return any(has_type(value, member) for member in get_args(kind))
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) in (list, tuple):
+        return isinstance(value, get_origin(kind)) and all(
+            has_type(entry, member)
+            for entry, member in zip(value, get_args(kind) * len(value), strict=False)
+        )
+    return isinstance(value, get_origin(kind) or kind)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_options_of_a_command_have_the_declared_types(command: str) -> None:
+    """`parse` raises TypeError for a field without an argument, and the reverse."""
+    words = [command, *ARGUMENTS[command]]
+    call = parse(words, GROUPS)
+    assert type(call.options).__module__ == call.run.__module__
+    for name, value, kind in values_with_types(call.options):
+        assert has_type(value, kind), f"{name}: {value!r} is no {kind}"
+        if kind is CommandLine:
+            assert value == CommandLine(words, GROUPS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_rows_of_conflicts_name_options(command: str) -> None:
+    module = command_module(command, COMMANDS[command][0])
+    options = parse([command, *ARGUMENTS[command]], GROUPS).options
+    for row in (*getattr(module, "SOURCES", ()), *getattr(module, "CONFLICTS", ())):
+        row.text.format(options=options)
+        for condition in (row.this, row.that):
+            if callable(condition):
+                condition(options)
+            else:
+                assert all(hasattr(options, name) for name in condition.split())
+
+
+EXPERIMENT = """
+from dataclasses import dataclass
+from pathlib import Path
+
+@dataclass(frozen=True)
+class Options:
+    run: Path
+    model: str
+    overrides: int
+    decoding: float | None
+    command: str | None
+
+def add_arguments(parser):
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--model", default="luong")
+    parser.add_argument("--overrides", type=int, default=0)
+    parser.add_argument("--decoding", type=float)
+    parser.add_argument("--command")
+    ADDED
+
+def run(options):
+    print(options)
+    return 3
+"""
+
+
+def experiment(monkeypatch: pytest.MonkeyPatch, added: str = "") -> dict[str, Any]:
+    """Return a table with a command `experiment`, which exists while the test runs."""
+    module = ModuleType("experiments.experiment")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(EXPERIMENT.replace("ADDED", added), module.__dict__)
+    return {"try": {"experiment": ("experiments", "tries something")}}
+
+
+def test_an_argument_may_have_any_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    groups = experiment(monkeypatch)
+    words = ["--model", "bahdanau", "--overrides", "2", "--decoding", "0.5", "--command", "train"]
+    assert run_command(groups, ["experiment", "runs/a", *words]) == 3
+    fields_of_run = f"run={Path('runs/a')!r}, model='bahdanau', overrides=2, decoding=0.5"
+    assert capsys.readouterr().out == f"Options({fields_of_run}, command='train')\n"
+    assert run_command(groups, ["experiment", "a" * 300, "--model", "b" * 300]) == 2
+    assert capsys.readouterr().err == f"seq2seq: error: {'a' * 300}: File name too long\n"
+
+
+def test_options_and_arguments_must_have_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = experiment(monkeypatch, 'parser.add_argument("--more")')
+    with pytest.raises(
+        TypeError, match=r"^experiments\.experiment\.Options has no field for: more$"
+    ):
+        parse(["experiment", "runs/a"], groups)
+    groups = experiment(
+        monkeypatch, "parser._actions.pop(); del parser._option_string_actions['--command']"
+    )
+    with pytest.raises(TypeError, match=r"Options: no argument is command$"):
+        parse(["experiment", "runs/a"], groups)
+
+
+def test_an_option_in_place_of_a_default_list_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Environment variables of the server give such defaults."""
+    monkeypatch.setenv("SEQ2SEQ_MODEL", "a b")
+    monkeypatch.setenv("SEQ2SEQ_SCORES", "mine:A mine:B")
+    call = parse(["serve"], GROUPS)
+    assert call.options.model == ["a", "b"]
+    assert call.scores == ["mine:A", "mine:B"]
+    call = parse(["serve", "-m", "c", "-m", "d", "--score", "mine:C"], GROUPS)
+    assert call.options.model == ["c", "d"]
+    assert call.scores == ["mine:C"]

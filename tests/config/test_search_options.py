@@ -119,7 +119,8 @@ def test_a_flag_reaches_the_settings(item: Item) -> None:
         words += ["--sample", "1"]
     if item.name == "diversity":
         words += ["--groups", "2"]
-    settings = arguments.search_settings(parse(["translate", "-m", "run", *words], GROUPS))
+    options = parse(["translate", "-m", "run", *words], GROUPS).options
+    settings = arguments.search_settings(options.search, options.beam)
     assert getattr(record_of(settings, item), item.name) == value
 
 
@@ -153,8 +154,9 @@ def test_the_lists_of_options_are_not_empty() -> None:
 
 def test_records_with_other_values_are_taken_by_commands_and_requests() -> None:
     """The glossary and the forbidden words are files of a command, and lists of a request."""
-    options = parse(["translate", "-m", "run", "--glossary", "a", "--forbidden", "b"], GROUPS)
-    assert (options.glossary, options.forbidden) == (Path("a"), Path("b"))
+    words = ["translate", "-m", "run", "--glossary", "a", "--forbidden", "b"]
+    required = parse(words, GROUPS).options.search.required
+    assert (required.glossary, required.forbidden) == (Path("a"), Path("b"))
     served = {item.name for item in fields(CallOptions) if option_of(item).served is not None}
     assert {"glossary", "forbidden", "sampling"} <= served
     assert served <= v1.TranslateLines.model_fields.keys()

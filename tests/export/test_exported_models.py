@@ -26,7 +26,8 @@ from seq2seq.config.schema import Config
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
-from seq2seq.inference.loading import ModelOptions, _by_torch
+from seq2seq.inference.loaders import by_torch
+from seq2seq.inference.loading import ModelOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
@@ -120,7 +121,7 @@ def both(*runs: Path, int8: bool = False, overrides: Sequence[str] = ()) -> list
     folder = runs[0].parent / f"{runs[0].name}-export-{len(runs)}{int8}"
     if not folder.exists():
         export_runs(runs, folder, int8)
-    run = Translator(**_by_torch(runs, ModelOptions("cpu", overrides=overrides)))
+    run = Translator(by_torch.load_runs(runs, ModelOptions("cpu", overrides=overrides)))
     return [run, Translator.load(folder, overrides=overrides)]
 
 
@@ -398,7 +399,7 @@ def test_a_score_that_cannot_be_traced_is_computed_by_torch(
     run = run_with_score(
         scores.replace("torch", "__import__('torch')"), tiny_vocabularies, tmp_path, monkeypatch
     )
-    expected = Translator(**_by_torch([run], ModelOptions("cpu"))).translate(LINES[:9])
+    expected = Translator(by_torch.load_runs([run], ModelOptions("cpu"))).translate(LINES[:9])
     with caplog.at_level("INFO", "seq2seq"):
         translator = Translator.load(run, device="cpu")
     assert f"note: {run}: has no ONNX form (" in caplog.text

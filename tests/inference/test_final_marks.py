@@ -30,7 +30,7 @@ MARKS = [".", *"!?,;:-"]
 def translator(tiny_runs: dict[str, Path]) -> Translator:
     """Load a model that ends some of its translations with a mark."""
     translator = Translator.load(tiny_runs["bahdanau"], device="cpu")
-    return replace(translator, source=SourceProfile(final_marks=MARKS))
+    return Translator(replace(translator.loaded, source=SourceProfile(final_marks=MARKS)))
 
 
 def check_without_mark(found: Translation, marked: Translation) -> None:
@@ -57,7 +57,7 @@ def test_a_line_is_translated_as_if_it_had_the_mark(
         check_without_mark(one, other)
     dropped = [a.text != b.text for a, b in zip(found, expected, strict=True)]
     assert 0 < sum(dropped) < len(BARE)  # otherwise the test would prove little
-    plain = replace(translator, source=NO_PROFILE).translate(BARE, beam_size)
+    plain = Translator(replace(translator.loaded, source=NO_PROFILE)).translate(BARE, beam_size)
     assert [each.text for each in plain] != [each.text for each in found]
 
 
@@ -71,12 +71,12 @@ def test_texts_of_an_n_best_list_differ(translator: Translator) -> None:
 
 def test_other_lines_are_left_alone(translator: Translator) -> None:
     lines = [*MARKED[:9], "ba ka?", '"ba ka."', "ba ka...", "ba ka:", "...", "", " ", "—", "▁"]
-    expected = replace(translator, source=NO_PROFILE).translate(lines, n_best=2)
+    expected = Translator(replace(translator.loaded, source=NO_PROFILE)).translate(lines, n_best=2)
     assert translator.translate(lines, n_best=2) == expected
-    headings = replace(translator, source=SourceProfile())
-    assert headings.translate(BARE[:9]) == replace(translator, source=NO_PROFILE).translate(
-        BARE[:9]
-    )
+    headings = Translator(replace(translator.loaded, source=SourceProfile()))
+    assert headings.translate(BARE[:9]) == Translator(
+        replace(translator.loaded, source=NO_PROFILE)
+    ).translate(BARE[:9])
 
 
 @pytest.mark.thorough
@@ -93,7 +93,9 @@ def test_translations_do_not_depend_on_the_batch(translator: Translator) -> None
 
 
 def test_every_part_of_a_line_has_a_mark(translator: Translator) -> None:
-    sentences = replace(translator, source=replace(translator.source, sentences=1))
+    sentences = Translator(
+        replace(translator.loaded, source=replace(translator.source, sentences=1))
+    )
     (found,) = sentences.translate(["Zu ba. Ka velo"])
     first, last = (sentences.translate([line])[0] for line in ("Zu ba.", "Ka velo"))
     assert found.text == f"{first.text} {last.text}"
@@ -150,8 +152,8 @@ def test_a_line_is_kept_if_its_translation_is_only_the_mark(
 
 def test_given_translations_are_scored_as_they_are(translator: Translator) -> None:
     _, given = toy_pairs(60, seed=22)
-    plain = replace(translator, source=NO_PROFILE)
-    assert score_lines(translator, BARE, given) == score_lines(plain, BARE, given)
+    plain = Translator(replace(translator.loaded, source=NO_PROFILE))
+    assert score_lines(translator.loaded, BARE, given) == score_lines(plain, BARE, given)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -159,7 +161,8 @@ def test_an_exported_model_adds_marks_too(
     translator: Translator, tiny_runs: dict[str, Path], tmp_path: Path, beam_size: int
 ) -> None:
     export_runs([tiny_runs["bahdanau"]], tmp_path / "export", int8=False)
-    exported = replace(Translator.load(tmp_path / "export"), source=translator.source)
+    loaded = Translator.load(tmp_path / "export").loaded
+    exported = Translator(replace(loaded, source=translator.source))
     expected = translator.translate(BARE, beam_size)
     for one, other in zip(exported.translate(BARE, beam_size), expected, strict=True):
         assert (one.text, one.notes, one.tokens) == (other.text, other.notes, other.tokens)

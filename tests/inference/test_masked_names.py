@@ -118,7 +118,7 @@ def test_tokens_show_names(translator: Translator) -> None:
 def test_scores_of_translations_equal_those_of_search(translator: Translator) -> None:
     lines = [line for line in LINES[:14] if translator.translate([line])[0].parts == 1]
     found = translator.translate(lines, beam_size=1)
-    scored = score_lines(translator, lines, [each.text for each in found])
+    scored = score_lines(translator.loaded, lines, [each.text for each in found])
     equal = 0
     for one, other in zip(found, scored, strict=True):
         if other.tokens == one.tokens:  # segmented as search did

@@ -29,7 +29,7 @@ def test_a_copy_translates_the_same(tiny_run: Path, how: str, runs: int) -> None
         other = getattr(copy, how)(translator)
     assert other.translate(LINES, 3, 3) == expected
     assert other.translate(LINES, 1, text_only=True)[3].text
-    other.decoding = replace(other.decoding, max_length=1)
+    other.loaded.decoding = replace(other.decoding, max_length=1)
     assert translator.translate(LINES, 3, 3) == expected
 
 
@@ -81,9 +81,9 @@ os._exit(found != (expected or found) or other != found)
 def test_threads_share_a_translator(tiny_run: Path) -> None:
     translator = Translator.load(tiny_run, device="cpu")
     expected = Translator.load(tiny_run, device="cpu").translate(LINES, 3)
-    scores = score_lines(translator, LINES, OTHERS)
+    scores = score_lines(translator.loaded, LINES, OTHERS)
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: translator.translate(LINES, 3), range(8)))
-        scored = list(pool.map(lambda _: score_lines(translator, LINES, OTHERS), range(4)))
+        scored = list(pool.map(lambda _: score_lines(translator.loaded, LINES, OTHERS), range(4)))
     assert found == [expected] * 8
     assert scored == [scores] * 4

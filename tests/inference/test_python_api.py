@@ -90,8 +90,8 @@ def test_any_ordered_iterable_of_strings_is_lines(
     assert texts(translator, form(LINES), prefixes=iter(["ba"] * 4)) == (
         texts(translator, LINES, prefixes=["ba"] * 4)
     )
-    scores = score_lines(translator, form(LINES), form(LINES))
-    assert scores == score_lines(translator, LINES, LINES)
+    scores = score_lines(translator.loaded, form(LINES), form(LINES))
+    assert scores == score_lines(translator.loaded, LINES, LINES)
 
 
 def test_ids_are_any_ordered_iterable_of_integers(vocabulary: Vocabulary) -> None:
@@ -139,8 +139,8 @@ def test_anything_else_is_refused_wherever_lines_are_accepted(
     calls: list[tuple[str, Callable[[], object]]] = [
         ("lines", lambda: translator.stream(value)),
         ("prefixes", lambda: translator.translate(LINES, prefixes=value)),
-        ("lines", lambda: score_lines(translator, value, LINES)),
-        ("translations", lambda: score_lines(translator, LINES, value)),
+        ("lines", lambda: score_lines(translator.loaded, value, LINES)),
+        ("translations", lambda: score_lines(translator.loaded, LINES, value)),
     ]
     for name, call in calls:
         if name == "prefixes" and value is None:
@@ -185,7 +185,7 @@ def test_invalid_numbers_of_hypotheses_are_refused(
 
 def test_lines_and_translations_must_be_equally_many(translator: Translator) -> None:
     with pytest.raises(UserError, match=r"^4 lines have 3 translations; give one each$"):
-        score_lines(translator, LINES, LINES[:3])
+        score_lines(translator.loaded, LINES, LINES[:3])
 
 
 @pytest.mark.parametrize(

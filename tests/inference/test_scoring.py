@@ -39,8 +39,10 @@ def test_a_translation_has_the_score_of_search(translator: Translator, beam_size
     translations = translator.translate(LINES, beam_size)
     texts = [each.text for each in translations]
     plain = translator.vocabularies
-    translator.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, translations))
-    for scored, each in zip(score_lines(translator, LINES, texts), translations, strict=True):
+    translator.loaded.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, translations))
+    for scored, each in zip(
+        score_lines(translator.loaded, LINES, texts), translations, strict=True
+    ):
         assert (scored.src_tokens, scored.tokens) == (each.src_tokens, each.tokens)
         assert scored.score == pytest.approx(each.score, rel=1e-5)
         if beam_size == 1:
@@ -48,8 +50,8 @@ def test_a_translation_has_the_score_of_search(translator: Translator, beam_size
 
 
 def test_the_parts_of_a_score_agree(translator: Translator) -> None:
-    translator.decoding = replace(translator.decoding, length_penalty=0.6)
-    for line, scored in zip(LINES, score_lines(translator, LINES, OTHERS), strict=True):
+    translator.loaded.decoding = replace(translator.decoding, length_penalty=0.6)
+    for line, scored in zip(LINES, score_lines(translator.loaded, LINES, OTHERS), strict=True):
         assert scored.log_prob == pytest.approx(sum(scored.log_probs))
         assert max(scored.log_probs) <= 0
         assert len(scored.log_probs) == len(scored.tokens)
@@ -62,26 +64,26 @@ def test_the_parts_of_a_score_agree(translator: Translator) -> None:
 
 def test_a_blank_line_has_only_a_blank_translation(translator: Translator) -> None:
     lines, others = ["", LINES[0], " \t", LINES[1], "\u3000"], ["", "", OTHERS[0], OTHERS[1], "▁"]
-    found = score_lines(translator, lines, others)
+    found = score_lines(translator.loaded, lines, others)
     assert [each.score for each in found[:3]] == [0.0, -math.inf, -math.inf]
     assert found[0] == found[4] == ScoredLine()
     assert [each.possible for each in found] == [True, False, False, True, True]
     assert found[0].perplexity == 1
-    assert found[3:4] == score_lines(translator, LINES[1:2], OTHERS[1:2])
-    assert score_lines(translator, [], []) == []
+    assert found[3:4] == score_lines(translator.loaded, LINES[1:2], OTHERS[1:2])
+    assert score_lines(translator.loaded, [], []) == []
 
 
 def test_scores_do_not_depend_on_the_batch(translator: Translator) -> None:
-    expected = score_lines(translator, LINES, OTHERS)
-    assert score_lines(translator, LINES[::-1], OTHERS[::-1]) == expected[::-1]
+    expected = score_lines(translator.loaded, LINES, OTHERS)
+    assert score_lines(translator.loaded, LINES[::-1], OTHERS[::-1]) == expected[::-1]
     for i in (0, 7, 23):
-        assert score_lines(translator, [LINES[i]], [OTHERS[i]]) == [expected[i]]
+        assert score_lines(translator.loaded, [LINES[i]], [OTHERS[i]]) == [expected[i]]
 
 
 def test_a_line_longer_than_any_in_training_is_not_split(translator: Translator) -> None:
     longest = translator.max_length
     line, other = " ".join(LINES), " ".join(OTHERS)
-    (scored,) = score_lines(translator, [line], [other])
+    (scored,) = score_lines(translator.loaded, [line], [other])
     assert min(len(scored.src_tokens), len(scored.tokens)) > 2 * longest
     assert scored.src_tokens.count("</s>") == scored.tokens.count("</s>") == 1
     assert translator.translate([line])[0].parts > 1
@@ -89,11 +91,11 @@ def test_a_line_longer_than_any_in_training_is_not_split(translator: Translator)
 
 def test_an_ensemble_gives_the_mean_probability(tiny_runs: dict[str, Path]) -> None:
     apart = [
-        score_lines(Translator.load(run, device="cpu"), LINES[:5], OTHERS[:5])
+        score_lines(Translator.load(run, device="cpu").loaded, LINES[:5], OTHERS[:5])
         for run in tiny_runs.values()
     ]
     together = Translator.load(*tiny_runs.values(), device="cpu")
-    for n, scored in enumerate(score_lines(together, LINES[:5], OTHERS[:5])):
+    for n, scored in enumerate(score_lines(together.loaded, LINES[:5], OTHERS[:5])):
         expected = [
             math.log(sum(math.exp(value) for value in values) / len(apart))
             for values in zip(*(each[n].log_probs for each in apart), strict=True)
@@ -103,6 +105,6 @@ def test_an_ensemble_gives_the_mean_probability(tiny_runs: dict[str, Path]) -> N
 
 def test_scores_have_no_coverage_penalty(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
-    plain = score_lines(translator, LINES[:3], OTHERS[:3])
-    translator.decoding = replace(translator.decoding, coverage_penalty=0.9)
-    assert score_lines(translator, LINES[:3], OTHERS[:3]) == plain
+    plain = score_lines(translator.loaded, LINES[:3], OTHERS[:3])
+    translator.loaded.decoding = replace(translator.decoding, coverage_penalty=0.9)
+    assert score_lines(translator.loaded, LINES[:3], OTHERS[:3]) == plain

@@ -387,7 +387,7 @@ def test_decoding_keys_are_overridden_by_every_command(
     capsys.readouterr()
     call = ["score", "-m", str(run), "-i", str(src), "-r", str(ref)]
     assert main([*call, "decoding.length_penalty=0"]) == 0
-    scores = [each.score for each in score_lines(translator, LINES, OTHERS)]
+    scores = [each.score for each in score_lines(translator.loaded, LINES, OTHERS)]
     assert capsys.readouterr().out.splitlines() == [f"{each:.6f}" for each in scores]
 
 

@@ -22,7 +22,8 @@ LINE = "buda ki modu."
 
 @pytest.fixture(scope="module")
 def translator(tiny_runs: dict[str, Path]) -> Translator:
-    return replace(Translator.load(tiny_runs["luong"], device="cpu"), source=PLAIN)
+    loaded = Translator.load(tiny_runs["luong"], device="cpu").loaded
+    return Translator(replace(loaded, source=PLAIN))
 
 
 @pytest.mark.parametrize(
@@ -32,7 +33,9 @@ def test_a_line_without_letters_is_copied_with_a_note(translator: Translator, li
     translation = translator.translate(line, 2, 2)
     assert [entry.text for entry in translation.n_best] == [line] * 2
     assert translation.notes == ["no letters, unlike the training text; copied"]
-    usual = replace(translator, source=replace(PLAIN, wordless=True)).translate(line)
+    usual = Translator(replace(translator.loaded, source=replace(PLAIN, wordless=True))).translate(
+        line
+    )
     assert not usual.notes[:1] or "copied" not in usual.notes[0]
 
 
@@ -49,7 +52,7 @@ def test_affixes_are_put_back(translator: Translator, affixes: tuple[str, str]) 
 
 @pytest.mark.parametrize("mark", ["…", "\u0964", "!!", "?!", "\u0964\u0964"])
 def test_further_and_unknown_end_marks_are_put_back(translator: Translator, mark: str) -> None:
-    marked = replace(translator, source=replace(PLAIN, final_marks=[".", "!"]))
+    marked = Translator(replace(translator.loaded, source=replace(PLAIN, final_marks=[".", "!"])))
     plain, kept = marked.translate([LINE, LINE[:-1] + mark])
     known = mark[0] in LETTERS
     assert kept.text.endswith(mark[1:] if known else mark)
@@ -131,7 +134,9 @@ def test_the_number_of_a_footnote_ends_no_sentence_s_mark(translator: Translator
 def test_a_sentence_begins_in_a_capital_where_those_of_the_training_text_do(
     translator: Translator,
 ) -> None:
-    capitals = replace(translator, source=replace(PLAIN, begins_in_capitals=True))
+    capitals = Translator(
+        replace(translator.loaded, source=replace(PLAIN, begins_in_capitals=True))
+    )
     expected, *found = capitals.translate(["Buda ki.", "buda ki.", "1. buda ki.", "- buda ki."])
     assert [each.text.split(" ", 1)[-1] for each in found[1:]] == [expected.text] * 2
     assert found[0].text == expected.text
@@ -153,7 +158,7 @@ def test_numbers_that_one_side_lacks_are_noted(translator: Translator) -> None:
     (note,) = known.notes_on_numbers("at 12:30, 05 men", "12 h 31, ५ gens, 0")
     assert note == "numbers that the source and the translation do not share: 0, 30, 31"
     assert PLAIN.notes_on_numbers("12", "13") == []
-    (found,) = replace(translator, source=known).translate("buda 77.").notes
+    (found,) = Translator(replace(translator.loaded, source=known)).translate("buda 77.").notes
     assert found.endswith("share: 77")
     same, other = [f"It is {n}." for n in range(200)], [f"It is {n + 1}." for n in range(200)]
     assert [describe_source(same, tgt).numbers for tgt in (same, other)] == [True, False]

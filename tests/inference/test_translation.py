@@ -48,7 +48,7 @@ def test_prefix_and_phrases_of_one_string_are_its_own(translator: Translator) ->
 
 
 def test_one_string_has_one_score(translator: Translator) -> None:
-    expected = score_lines(translator, LINES, OTHERS)
+    expected = score_lines(translator.loaded, LINES, OTHERS)
     assert translator.score(LINES, OTHERS) == expected
     assert translator.score(iter(LINES), tuple(OTHERS)) == expected
     assert translator.score(LINES[2], OTHERS[2]) == expected[2]

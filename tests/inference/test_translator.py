@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import unicodedata
-from argparse import Namespace
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import lines as source_lines
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS
+from seq2seq.inference.loading import LoadedModel
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.settings import SearchSettings
@@ -304,7 +304,7 @@ def test_sentences_are_translated_one_by_one_where_the_training_text_has_one_per
     translator, first, second = load(tiny_run), "Zu ba.", "Ka velo?"
     joined = translator.translate([f"{first} {second}"], beam_size)[0]
     assert (joined.parts, joined.notes) == (1, [])
-    translator.source = SourceProfile(sentences=1)
+    translator.loaded.source = SourceProfile(sentences=1)
     alone = translator.translate([first, second], beam_size)
     line, single = translator.translate([f"{first} {second}", first], beam_size)
     assert line.text == " ".join(each.text for each in alone)
@@ -316,7 +316,7 @@ def test_sentences_are_translated_one_by_one_where_the_training_text_has_one_per
 
 
 def test_a_long_sentence_among_several_is_split_again(translator: Translator) -> None:
-    translator = replace(translator, source=SourceProfile(sentences=1))
+    translator = Translator(replace(translator.loaded, source=SourceProfile(sentences=1)))
     long = "Velo" + " velo" * 3 * LONGEST
     line, alone = translator.translate([f"Zu. {long}", "Zu."], 1)
     assert line.text.startswith(f"{alone.text} ")
@@ -325,7 +325,7 @@ def test_a_long_sentence_among_several_is_split_again(translator: Translator) ->
 
 
 def test_a_line_with_a_prefix_is_translated_as_one(translator: Translator) -> None:
-    translator = replace(translator, source=SourceProfile(sentences=1))
+    translator = Translator(replace(translator.loaded, source=SourceProfile(sentences=1)))
     line = translator.translate(["Zu ba. Ka."], 1, prefixes=["ba"])[0]
     assert line.parts == 1
 
@@ -367,7 +367,7 @@ def test_n_best_beyond_the_beam_is_refused(translator: Translator) -> None:
 
 def test_missing_n_best_entries_repeat_the_last(tiny_runs: dict[str, Path]) -> None:
     translator = load(tiny_runs["luong"])
-    translator.limit = LengthLimit(0.0, 1)  # one token: as many hypotheses as tokens
+    translator.loaded.limit = LengthLimit(0.0, 1)  # one token: as many hypotheses as tokens
     size = len(translator.vocabularies.tgt)
     (translation,) = translator.translate(["ba"], beam_size=size, n_best=size)
     assert len(translation.n_best) == size
@@ -381,7 +381,7 @@ def test_translations_keep_to_the_limit(tiny_runs: dict[str, Path]) -> None:
     translator = load(tiny_runs["bahdanau"])
     for each in translator.translate(LINES):
         assert len(each.tokens) <= translator.limit(len(each.src_tokens) - 1) + 1
-    translator.decoding = replace(translator.decoding, max_length=2)
+    translator.loaded.decoding = replace(translator.decoding, max_length=2)
     lengths = {len(each.tokens) for each in translator.translate(LINES)}
     assert lengths <= {2, 3}
     assert 3 in lengths
@@ -405,7 +405,7 @@ def test_no_bigram_occurs_twice_if_the_config_forbids_it(
     lines = [*LINES, TOO_LONG["sentences"]]
     before = translator.translate(lines, beam_size)
     ruled = replace(translator.decoding, no_repeat_ngram=2)
-    monkeypatch.setattr(translator, "decoding", ruled)
+    monkeypatch.setattr(translator.loaded, "decoding", ruled)
     translations = translator.translate(lines, beam_size)
     assert [each.text for each in translations] != [each.text for each in before]
     for each in translations:
@@ -486,7 +486,8 @@ def of_words(request: pytest.FixtureRequest) -> Translator:
         model = models[DECODERS.index(request.param)]
     decoding = DecodingConfig(beam_size=3, replace_unknown=True, no_repeat_ngram=2)
     limit, cpu = LengthLimit(1.0, 4), torch.device("cpu")
-    return Translator(TorchEngine(model, cpu), vocabularies, limit, decoding, 9, cpu)
+    engine = TorchEngine(model, cpu)
+    return Translator(LoadedModel(engine, vocabularies, limit, decoding, 9, cpu))
 
 
 WORDY = [
@@ -572,7 +573,7 @@ def test_an_unknown_word_that_is_not_replaced_is_a_mark_between_spaces(
 ) -> None:
     kept = replace(of_words.decoding, replace_unknown=False)
     with_words = of_words.translate(WORDY, 1)
-    monkeypatch.setattr(of_words, "decoding", kept)
+    monkeypatch.setattr(of_words.loaded, "decoding", kept)
     for each, other in zip(of_words.translate(WORDY, 1), with_words, strict=True):
         words = [token.removeprefix("▁") for token in each.tokens if token != "</s>"]
         assert each.text == " ".join(words).replace("<unk>", UNKNOWN)
@@ -618,7 +619,7 @@ def test_subwords_leave_nothing_to_replace(
 ) -> None:
     before = translator.translate(LINES)
     asked = replace(translator.decoding, replace_unknown=True)
-    monkeypatch.setattr(translator, "decoding", asked)
+    monkeypatch.setattr(translator.loaded, "decoding", asked)
     assert translator.translate(LINES) == before
 
 
@@ -701,9 +702,8 @@ def test_garbage_collection_is_enabled_after_loading(
     runs = [str(tiny_runs["luong"] if loads else tmp_path)]
     frozen = gc.get_freeze_count()
     with nullcontext() if loads else pytest.raises(UserError):
-        flags = {"int8": False, "float16": False}
-        options = Namespace(model=runs, device="cpu", decoding=[], beam=None, **flags)
-        arguments.load_translator(options)
+        given = arguments.ModelArguments("cpu", int8=False, float16=False, decoding=[], scores=[])
+        arguments.load_translator(runs, given)
     assert gc.isenabled()
     assert gc.get_freeze_count() > frozen
     gc.unfreeze()
@@ -711,12 +711,12 @@ def test_garbage_collection_is_enabled_after_loading(
 
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_byte_fallback_prints_no_unknown_token(tiny_runs: dict[str, Path], beam_size: int) -> None:
-    loaded = Translator.load(tiny_runs["luong"], device="cpu")
+    loaded = Translator.load(tiny_runs["luong"], device="cpu").loaded
     assert loaded.vocabularies.tgt.has_byte_fallback
     model = load_model(tiny_runs["luong"], torch.device("cpu")).model.eval()
     with torch.no_grad():
         model.projection.bias[UNK_ID] += 50
-    translator = replace(loaded, engine=TorchEngine(model, torch.device("cpu")))
+    translator = Translator(replace(loaded, engine=TorchEngine(model, torch.device("cpu"))))
     found = translator.translate(LINES[:9], beam_size)
     assert not any(UNKNOWN in each.text for each in found)
     assert any(each.text for each in found)

@@ -66,9 +66,9 @@ def test_translations_scores_and_averages(small_corpus: Path, unit: str) -> None
     for found, single in zip(ensemble, together, strict=True):
         assert found.score == pytest.approx(single.score, rel=1e-3)
     plain = translator.vocabularies
-    translator.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, together))
+    translator.loaded.vocabularies = Vocabularies(plain.src, Respelled(plain.tgt, together))
     texts = [each.text for each in together]
-    for found, scored in zip(together, score_lines(translator, LINES, texts), strict=True):
+    for found, scored in zip(together, score_lines(translator.loaded, LINES, texts), strict=True):
         assert scored.score == pytest.approx(found.score, rel=1e-5)
     rounded = Translator.load(run, int8=True)
     assert len(rounded.translate(LINES)) == len(LINES)

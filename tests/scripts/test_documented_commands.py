@@ -211,7 +211,7 @@ def check_seq2seq(arguments: list[str]) -> None:
     if arguments[0].startswith("--"):
         assert arguments == ["--version"]
         return
-    options = parse([each for each in arguments if each != "--help"], GROUPS)
+    options = parse([each for each in arguments if each != "--help"], GROUPS).options
     configs = [each for each in arguments if each.startswith("configs/")]
     assert [each for each in configs if not (ROOT / each).is_file()] == []
     if arguments[0] in ("train", "check") and configs:

@@ -87,7 +87,7 @@ def test_words_to_copy_are_in_the_translation(translator: Translator, beam_size:
 
 
 def test_words_are_lost_without_the_source_profile(translator: Translator) -> None:
-    plain = replace(translator, source=SourceProfile())
+    plain = Translator(replace(translator.loaded, source=SourceProfile()))
     texts = [each.text for each in plain.translate(LINES, 3)]
     assert not all(word in text for text, words in zip(texts, WORDS, strict=True) for word in words)
 
@@ -105,7 +105,7 @@ def test_words_are_added_to_user_constraints_unless_forbidden(translator: Transl
 def test_samples_are_not_constrained(translator: Translator) -> None:
     settings = SearchSettings(sampling=Sampling())
     source = replace(translator.source, translated=[], copied_forms=[], translated_forms=[])
-    plain = replace(translator, source=source)
+    plain = Translator(replace(translator.loaded, source=source))
     assert [each.text for each in translator.translate(LINES, settings=settings)] == [
         each.text for each in plain.translate(LINES, settings=settings)
     ]

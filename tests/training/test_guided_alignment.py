@@ -164,7 +164,7 @@ def error_rate(run: Path, folder: Path) -> float:
     """Return the alignment error rate of a run on the validation text."""
     gold = read_gold(write_alignment(folder, "gold", "valid"))
     src, tgt = (read_lines(folder / f"valid.{side}") for side in ("src", "tgt"))
-    translations = attend(Translator.load(run, device="cpu"), src, tgt)
+    translations = attend(Translator.load(run, device="cpu").loaded, src, tgt)
     links = [
         align(attention)
         for translation, line in zip(translations, src, strict=True)

@@ -12,11 +12,13 @@ import argparse
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
 from seq2seq.cli import input as input_lines
+from seq2seq.cli.arguments import Conflict, Need, Rows
 from seq2seq.cli.input import LineReport
 from seq2seq.cli.output import check_output, open_output
 from seq2seq.runtime.console import logger, say
@@ -33,7 +35,7 @@ _BATCH_LINES = 256  # translated together: a plot of the first few needs no more
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "text to translate, one sentence each, in place of a file"
-    parser.add_argument("text", nargs="*", metavar="TEXT", help=text)
+    arguments.add_text(parser, text)
     arguments.add_model(parser)
     arguments.add_input(parser)
     text = (
@@ -53,9 +55,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_model_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    text: list[str]
+    model: list[str]
+    loading: arguments.ModelArguments
+    input: Path | None
+    output: Path | None
+    ref: Path | None
+    words: bool
+    heads: bool
+    gold: Path | None
+    beam: int | None
+
+    @property
+    def suffix(self) -> str:
+        """Return the ending of the output, "" for the terminal."""
+        return self.output.suffix.lower() if self.output else ""
+
+
+def _is_alignment(options: Options) -> bool:
+    return options.suffix == ".align"
+
+
+# checked before the text is opened
+SOURCES = (Conflict("text", "input ref", "attention: TEXT cannot be used with -i or -r"),)
+CONFLICTS: Rows = (
+    Conflict(
+        "ref", "beam", "attention -r: -b has no effect on given translations; omit one of them"
+    ),
+    Conflict(
+        "heads",
+        _is_alignment,
+        "attention --heads: .align is one alignment by all heads; omit --heads",
+    ),
+    Need(
+        "gold", _is_alignment, "attention --gold: needs -o FILE.align, the alignments to evaluate"
+    ),
+)
+
+
+def run(options: Options) -> int:
     """Translate the input and write its attention weights as figure, page, JSON or alignment."""
-    options.suffix = options.output.suffix.lower() if options.output else ""  # the terminal
     _check(options)
     if options.text:
         report = LineReport("the arguments")
@@ -71,9 +114,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _load(options: argparse.Namespace) -> "Translator":
+def _load(options: Options) -> "Translator":
     """Load the model; raise UserError if it has no attention, or no heads to plot apart."""
-    translator = arguments.load_translator(options)
+    translator = arguments.load_translator(options.model, options.loading, options.beam)
     if not translator.engine.attends:
         text = "the model has no attention to plot (model.decoder: none)"
         raise UserError(f"{options.model[0]}: {text}; use a run with another decoder")
@@ -84,7 +127,7 @@ def _load(options: argparse.Namespace) -> "Translator":
 
 
 def _translations(
-    options: argparse.Namespace, texts: _Texts, translator: "Translator"
+    options: Options, texts: _Texts, translator: "Translator"
 ) -> "Iterator[Translation]":
     """Yield the translations, batch by batch, and note lines that were not translated as usual."""
     from seq2seq.inference.scoring import attend
@@ -97,7 +140,7 @@ def _translations(
     for start in range(0, len(sources), _BATCH_LINES):
         batch, *references = [lines[start : start + _BATCH_LINES] for _, lines in texts]
         if references:
-            translations = attend(translator, batch, references[0], options.heads)
+            translations = attend(translator.loaded, batch, references[0], options.heads)
         else:
             translations = translator.stream(batch, options.beam, settings=settings)
         for number, translation in enumerate(translations, start=start + 1):
@@ -107,29 +150,23 @@ def _translations(
             yield translation_by_words(translation) if by_words else translation
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(options: Options) -> None:
     """Raise UserError for an output that cannot be written and for options that do not match."""
     from seq2seq.tools.analysis.attention.plot import check_plot_path
 
-    if options.text and (options.input or options.ref):
-        raise UserError("attention: TEXT cannot be used with -i or -r")
+    arguments.check_together(options, SOURCES)
     if options.text:
         arguments.check_sentences("attention", options.text)
     else:
         input_lines.check_texts("attention", options.input or Path("-"), options.ref)
-    if options.ref and options.beam:
-        raise UserError("attention -r: -b has no effect on given translations; omit one of them")
-    if options.heads and options.suffix == ".align":
-        raise UserError("attention --heads: .align is one alignment by all heads; omit --heads")
-    if options.gold and options.suffix != ".align":
-        raise UserError("attention --gold: needs -o FILE.align, the alignments to evaluate")
+    arguments.check_together(options, CONFLICTS)
     check_output(options.output, options.input, options.ref, options.gold, runs=options.model)
     if options.output and options.suffix not in (".json", ".align"):
         check_plot_path(options.output)
 
 
 def _write(
-    options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
+    options: Options, translations: "Iterator[Translation]", sources: list[str]
 ) -> list[str]:
     from seq2seq.tools.analysis.attention.plot import as_text, write_attention
 
@@ -137,7 +174,7 @@ def _write(
         _write_json(options.output, translations)
     elif options.suffix == ".align":
         _write_alignments(options, translations, sources)
-    elif options.suffix:
+    elif options.output and options.suffix:
         model = " and ".join(map(str, options.model))
         return write_attention(translations, sources, options.output, model)
     else:
@@ -149,7 +186,7 @@ def _write(
     return []
 
 
-def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
+def _write_json(path: Path | None, translations: "Iterator[Translation]") -> None:
     from seq2seq.inference.translation import translation_as_json
 
     with open_output(path) as output:
@@ -161,7 +198,7 @@ def _write_json(path: Path, translations: "Iterator[Translation]") -> None:
 
 
 def _write_alignments(
-    options: argparse.Namespace, translations: "Iterator[Translation]", sources: list[str]
+    options: Options, translations: "Iterator[Translation]", sources: list[str]
 ) -> None:
     """Write one line of links per line, and print the alignment error rate if there is gold."""
     from seq2seq.tools.analysis.attention.alignment import (

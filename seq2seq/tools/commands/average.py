@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
@@ -22,7 +23,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scores(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    runs: list[Path]
+    output: Path
+    last: int | None
+    overwrite: bool
+    device: str
+    scores: list[str]
+
+
+def run(options: Options) -> int:
     with arguments.frozen_objects():
         from seq2seq.tools.averaging import average
     how = options.device, options.last, options.overwrite, say

@@ -9,7 +9,9 @@ examples, with a model from German to English for one from English to German:
 """
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seq2seq.cli import arguments
 from seq2seq.tools.commands import distill
@@ -24,5 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_sampling_options(parser.add_argument_group("sampling"), text)
 
 
-def run(options: argparse.Namespace) -> int:
-    return distill.write_corpus(options, translates_targets=True)
+@dataclass(frozen=True)
+class Options(distill.Options):
+    """Arguments of the command."""
+
+    sampling: dict[str, Any]
+
+
+def run(options: Options) -> int:
+    return distill.write_corpus(options, options.sampling, translates_targets=True)

@@ -3,6 +3,8 @@ files except for --json.
 """
 
 import argparse
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seq2seq.cli import arguments
@@ -20,7 +22,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scores(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    config: Path
+    overrides: list[str]
+    init_from: Path | None
+    json: Path | None
+    device: str
+    threads: int | None
+    scores: list[str]
+
+
+def run(options: Options) -> int:
     """Check a config; print each part of the report once it is known, above the progress bar."""
     config = arguments.resolve_config(options.config, options.overrides)
     runs = [config.run_dir, *([options.init_from] if options.init_from else [])]

@@ -8,11 +8,13 @@ examples:
 
 import argparse
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.options import CommandLine, Override, Words, override_or_path
 from seq2seq.cli.output import check_output, write_report
 from seq2seq.runtime import console, errors, files, process_group, threads
 
@@ -28,7 +30,9 @@ _SPLIT_NOTES = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "YAML file of variants, or several configs; section.key=value overrides a key of all"
-    parser.add_argument("overrides", nargs="+", metavar="CONFIG", help=text)  # configs, too
+    parser.add_argument(  # configs, too
+        "overrides", action=Words, nargs="+", type=override_or_path, metavar="CONFIG", help=text
+    )
     text = "seeds (default: those of the YAML file, or 1,2,3)"
     parser.add_argument("--seeds", metavar="N,N,...", help=text)
     text = "folder of runs, translations and figures (default: the YAML file's or runs/compare)"
@@ -43,11 +47,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scores(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    overrides: list[str]
+    seeds: str | None
+    output: Path | None
+    split: str
+    json: Path | None
+    beam: int | None
+    lowercase: bool
+    device: str
+    threads: int | None
+    scores: list[str]
+    command_line: CommandLine
+
+
+def run(options: Options) -> int:
     if process_group.world_size() > 1:
         raise errors.UserError("compare runs in a single process; start it without torchrun")
-    overrides = [word for word in options.overrides if arguments.is_override(word)]
-    configs = [Path(word) for word in options.overrides if not arguments.is_override(word)]
+    overrides = [word for word in options.overrides if isinstance(word, Override)]
+    configs = [Path(word) for word in options.overrides if not isinstance(word, Override)]
     if not configs:
         raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
     if options.threads is not None:
@@ -76,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         result = compare(plan, options.split, options.device, options.beam, options.lowercase)
     except KeyboardInterrupt:
-        console.logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
+        console.logger.info(f"Resume with: seq2seq {shlex.join(options.command_line.words)}")
         raise
     write_report(as_text(result), as_json(result), options.json)
     console.logger.info(write_figures(result))

@@ -9,11 +9,14 @@ examples:
 
 import argparse
 import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments, output
 from seq2seq.cli.input import BATCH_LINES, LineReport, check_texts, is_stdin
+from seq2seq.cli.options import CommandLine
 from seq2seq.runtime.console import counted, logger
 from seq2seq.runtime.errors import UserError
 from seq2seq.runtime.files import write_errors
@@ -41,8 +44,21 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
     arguments.add_model_options(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    return write_corpus(options)
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    model: list[str]
+    loading: arguments.ModelArguments
+    input: Path | None
+    output: list[Path]
+    beam: int | None
+    overwrite: bool
+    command_line: CommandLine
+
+
+def run(options: Options) -> int:
+    return write_corpus(options, {}, translates_targets=False)
 
 
 def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelFiles":
@@ -53,7 +69,7 @@ def _training_text(corpora: "tuple[ParallelFiles, ...]", run: str) -> "ParallelF
     return corpora[0]
 
 
-def write_corpus(options: argparse.Namespace, translates_targets: bool = False) -> int:
+def write_corpus(options: Options, given: Mapping[str, Any], translates_targets: bool) -> int:
     """Translate the text, resuming where an earlier call was killed, and write the pairs."""
     with arguments.frozen_objects():
         from seq2seq.config.fields import show_flow
@@ -65,16 +81,16 @@ def write_corpus(options: argparse.Namespace, translates_targets: bool = False) 
     text = options.input or _training_text(config.data.train, options.model[0])
     languages = config.data.src_lang, config.data.tgt_lang
     languages = languages[::-1] if translates_targets else languages
-    sampling = arguments.sampling_options(options) if translates_targets else None
+    sampling = arguments.sampling_options(given, options.beam)  # None: beam search
     search = SearchSettings(sampling=sampling, written_names=False)
     files = text, options.output, languages
     corpus = SyntheticCorpus(*files, translates_targets, search, options.beam)
     _check(corpus, options)
     count = sum(1 for _ in corpus.lines())
     checksums = corpus.checksums(options.model)
-    how = config.decoding, arguments.model_options(options)
+    how = config.decoding, arguments.model_options(options.loading)
     settings = corpus.settings(checksums.values(), *how)
-    translator = arguments.load_translator(options)
+    translator = arguments.load_translator(options.model, options.loading, options.beam)
     try:
         opened = Journal.open(corpus.journal, settings, options.overwrite)
         with output.termination_raises(), opened as journal:
@@ -88,14 +104,14 @@ def write_corpus(options: argparse.Namespace, translates_targets: bool = False) 
         with write_errors(journal.path):
             journal.path.unlink()
     except KeyboardInterrupt:
-        logger.info(f"Resume with: seq2seq {shlex.join(options.arguments)}")
+        logger.info(f"Resume with: seq2seq {shlex.join(options.command_line.words)}")
         raise
     logger.info(f"{' '.join(map(str, corpus.outputs))}: {counted(pairs, 'pair')}")
     logger.info(f"To train on them, list in data.train: {show_flow(corpus.config_entry())}")
     return 0
 
 
-def _check(corpus: "SyntheticCorpus", options: argparse.Namespace) -> None:
+def _check(corpus: "SyntheticCorpus", options: Options) -> None:
     """Raise UserError for a text that cannot be read twice, and outputs that cannot be written."""
     if isinstance(path := corpus.text, Path):
         if is_stdin(path) or (path.exists() and not path.is_file() and not path.is_dir()):

@@ -8,6 +8,7 @@ examples:
 """
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
@@ -22,7 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-url", metavar="URL", help="mirror with the same file names")
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    name: str
+    output: Path
+    base_url: str | None
+
+
+def run(options: Options) -> int:
     if options.base_url and not options.base_url.startswith(("http://", "https://")):
         raise UserError(f"--base-url {options.base_url}: must start with http:// or https://")
     fetch(options.name, options.output, options.base_url)

@@ -4,6 +4,7 @@ translate, score and serve like a run folder, where torch is not installed.
 
 import argparse
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
@@ -18,7 +19,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scores(parser)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    model: list[str]
+    output: Path
+    int8: bool
+    scores: list[str]
+
+
+def run(options: Options) -> int:
     with arguments.frozen_objects():
         from seq2seq.runs.graphs import export_runs
 

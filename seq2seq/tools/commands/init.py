@@ -10,10 +10,12 @@ import argparse
 import re
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.cli import arguments
+from seq2seq.cli.arguments import Conflict
 from seq2seq.cli.output import check_output, check_replaced, open_output
 from seq2seq.data import languages
 from seq2seq.data.corpus import check_directions, iter_pairs, read_pairs, source_name, usable
@@ -54,10 +56,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    config: Path
+    src_lang: str
+    tgt_lang: str
+    train: list[Path]
+    valid: list[Path] | None
+    test: list[Path] | None
+    columns: str | None
+    hold_out: int | None
+    minutes: float | None
+    device: str
+    threads: int | None
+    overwrite: bool
+
+
+CONFLICTS = (Conflict("valid", "hold_out", "init: give either --valid or --hold-out"),)
+
+
+def run(options: Options) -> int:
     """Hold out validation text if there is none, choose a recipe, write it and say what it is."""
-    if options.valid and options.hold_out:
-        raise UserError("init: give either --valid or --hold-out")
+    arguments.check_together(options, CONFLICTS)
     texts = {
         part: arguments.parallel_files("init", f"--{part}", paths, options.columns)
         for part in ("train", "valid", "test")
@@ -93,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _data(options: argparse.Namespace, texts: "dict[str, ParallelFiles]") -> "DataConfig":
+def _data(options: Options, texts: "dict[str, ParallelFiles]") -> "DataConfig":
     from pydantic import ValidationError
 
     from seq2seq.config.schema import DataConfig
@@ -109,7 +131,7 @@ def _data(options: argparse.Namespace, texts: "dict[str, ParallelFiles]") -> "Da
 
 
 def _hold_out(
-    options: argparse.Namespace, files: "ParallelFiles", inputs: Sequence[Path]
+    options: Options, files: "ParallelFiles", inputs: Sequence[Path]
 ) -> "dict[str, ParallelFiles]":
     """Divide a text; return the files of train and valid, in a new folder; raises UserError."""
     from seq2seq.config.schema import ParallelFiles
@@ -131,7 +153,7 @@ def _hold_out(
     return held_out
 
 
-def _sides(options: argparse.Namespace) -> tuple[str, str]:
+def _sides(options: Options) -> tuple[str, str]:
     """Return endings of the files of both sides: the language codes, if they can be."""
     codes = options.src_lang, options.tgt_lang
     usable = all(re.fullmatch(r"[A-Za-z0-9_-]+", code) for code in codes)

@@ -10,15 +10,18 @@ examples:
 
 import argparse
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from seq2seq.cli import arguments
+from seq2seq.cli.arguments import Need
 from seq2seq.cli.output import check_output, open_output, progress
 from seq2seq.runtime import console, errors
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
     text = "another one, to show beside it; both have one test text"
     parser.add_argument("against", type=Path, nargs="?", metavar="RUN2", help=text)
     text = "the page (default: report.html in the run folder; required with two)"
@@ -30,23 +33,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     arguments.add_scores(parser)
 
 
-def run(options: argparse.Namespace) -> int:
-    run_folder = options.run_folder
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    run: Path
+    against: Path | None
+    output: Path | None
+    split: Literal["valid", "test"] | None
+    beam: int | None
+    device: str
+    scores: list[str]
+
+
+CONFLICTS = (Need("against", "output", "report RUN RUN2: needs -o FILE.html, a page of both"),)
+
+
+def run(options: Options) -> int:
     with arguments.frozen_objects():
         from seq2seq.runs.layout import PAGE
         from seq2seq.runs.run_config import read_config
         from seq2seq.tools.analysis.report.facts import gather
         from seq2seq.tools.analysis.report.page import page
 
-    path = options.output or run_folder / PAGE
-    config = read_config(run_folder)
+    path = options.output or options.run / PAGE
+    config = read_config(options.run)
     if str(path) == "-" or path.suffix.lower() not in (".html", ".htm"):
         raise errors.UserError(f"{path}: the report is an HTML page; give -o FILE.html")
-    folders = [run_folder, *filter(None, [options.against])]
+    folders = [options.run, *filter(None, [options.against])]
     check_output(path, *config.data.paths(), runs=folders)
-    if options.against and options.output is None:
-        raise errors.UserError("report RUN RUN2: needs -o FILE.html, a page of both")
-    if options.against and options.against.resolve() == run_folder.resolve():
+    arguments.check_together(options, CONFLICTS)
+    if options.against and options.against.resolve() == options.run.resolve():
         raise errors.UserError(f"{options.against}: is the first run again; name another")
     with progress("translated", None) as advance:
         how = options.split, options.beam, options.device, advance

@@ -5,6 +5,7 @@ last logged step, best validation BLEU, and when it was last trained.
 import argparse
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.runs import layout
@@ -19,7 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=runs, metavar="FOLDER", help=text)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    folder: Path
+
+
+def run(options: Options) -> int:
     if not options.folder.is_dir():
         raise UserError(f"{options.folder}: no such folder; `seq2seq train` makes run folders")
     found = [path.parent for path in options.folder.rglob(layout.CONFIG)]

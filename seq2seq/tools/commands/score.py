@@ -5,6 +5,7 @@ normalised for length as in beam search.
 import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,17 +30,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "print one object per line: score, log_prob, perplexity, tokens and their log_probs"
     parser.add_argument("--json", action="store_true", help=text)
     arguments.add_model_options(parser)
-    parser.set_defaults(beam=None)
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    model: list[str]
+    loading: arguments.ModelArguments
+    input: Path | None
+    ref: Path
+    output: Path | None
+    json: bool
+
+
+def run(options: Options) -> int:
     input_lines.check_texts("score", options.input or Path("-"), options.ref)
     check_output(options.output, options.input, options.ref, runs=options.model)
     with arguments.frozen_objects():
         from seq2seq.inference.scoring import perplexity, score_lines
 
     (src_report, sources), (report, targets) = input_lines.read_texts([options.input, options.ref])
-    translator = arguments.load_translator(options)
+    translator = arguments.load_translator(options.model, options.loading)
     total, tokens = 0.0, 0
     with (
         open_output(options.output) as output,
@@ -47,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     ):
         for start in range(0, len(sources), input_lines.BATCH_LINES):
             rows = slice(start, start + input_lines.BATCH_LINES)
-            scored = score_lines(translator, sources[rows], targets[rows])
+            scored = score_lines(translator.loaded, sources[rows], targets[rows])
             _check_finite(scored, start + 1, options)
             output.write("".join(_format(line, options.json) for line in scored))
             output.flush()
@@ -64,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: argparse.Namespace) -> None:
+def _check_finite(scored: "Sequence[ScoredLine]", number: int, options: Options) -> None:
     """Raise RunError for a log-probability that is not finite; `number` counts the first line."""
     for index, line in enumerate(scored, start=number):
         for value in filterfalse(math.isfinite, line.log_probs):

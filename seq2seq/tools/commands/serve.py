@@ -13,11 +13,13 @@ import argparse
 import ipaddress
 import os
 import re
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.cli import arguments
+from seq2seq.cli.options import Repeated
 from seq2seq.runtime.console import logger
 from seq2seq.runtime.errors import UserError, arguments_spelled, not_installed, python_spelling
 from seq2seq.text.text_files import read_lines
@@ -40,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--token-file", type=Path, metavar="FILE", help=text)
     text = "let pages of ORIGIN, such as https://example.org, use the API; repeat for more"
-    several: dict[str, Any] = {"action": "append", "default": []}
+    several: dict[str, Any] = {"action": Repeated, "default": []}
     parser.add_argument("--allow-origin", type=_origin, metavar="ORIGIN", help=text, **several)
     text = "accept requests for the host NAME, as a proxy forwards them; repeat for more"
     parser.add_argument("--allow-host", type=_host, metavar="NAME", help=text, **several)
@@ -58,16 +60,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         text = f"{text} (default: {default})"
         group.add_argument(name, type=arguments.count, default=default, metavar="N", help=text)
     arguments.add_model_options(parser)
-    parser.set_defaults(lists=_read_environment(parser))
+    _read_environment(parser)
 
 
 def variable(action: argparse.Action) -> str:
     return f"SEQ2SEQ_{action.dest.upper()}"
 
 
-def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
-    """Let SEQ2SEQ_PORT be the default of --port, and so on; return those of repeated options."""
-    lists: dict[str, list[Any]] = {}
+def _read_environment(parser: argparse.ArgumentParser) -> None:
+    """Let SEQ2SEQ_PORT be the default of --port, and so on."""
     environment = dict(os.environ)
     for action in parser._actions:
         name = variable(action)
@@ -83,19 +84,33 @@ def _read_environment(parser: argparse.ArgumentParser) -> dict[str, list[Any]]:
         except argparse.ArgumentError as error:
             raise UserError(f"{name}: {error.message}") from None
         action.required = False
-        if many:
-            lists[action.dest] = values
-        else:
-            action.default = text != "0" if action.nargs == 0 else values[0]
-    return lists
+        value = text != "0" if action.nargs == 0 else values[0]
+        action.default = values if many else value
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    model: list[str]
+    loading: arguments.ModelArguments
+    host: str
+    port: int
+    token_file: Path | None
+    allow_origin: list[str]
+    allow_host: list[str]
+    log_format: str
+    required: arguments.RequirementArguments
+    max_characters: int
+    max_lines: int
+    max_queue: int
+    timeout: int
+
+
+def run(options: Options) -> int:
     for module in ("fastapi", "jinja2", "python_multipart", "uvicorn"):
         if find_spec(module) is None:
             raise not_installed(f"serve needs {module.replace('_', '-')}", "serve")
-    for name, values in options.lists.items():
-        setattr(options, name, getattr(options, name) or values)
     if options.max_queue < options.max_lines:
         text = f"below --max-lines ({options.max_lines})"
         reason = "a request of that size would never be accepted"
@@ -106,17 +121,18 @@ def run(options: argparse.Namespace) -> int:
         from seq2seq.tools.serving.service import load_pairs
     if options.log_format == "json":
         log_json()
-    settings = arguments.requirements(options)
+    settings = arguments.requirements(options.required)
     names, is_local = (*_LOCAL_NAMES, options.host, *options.allow_host), _is_local(options.host)
     hosts = frozenset(map(str.lower, names)) if is_local or options.allow_host else None  # any
     access = Access(_clients(options.token_file), hosts, tuple(options.allow_origin))
     limits = Limits(options.max_characters, options.max_lines, options.max_queue, options.timeout)
     with listen(options.host, options.port) as listening:
         with arguments.frozen_objects():
-            pairs = load_pairs(options.model, arguments.model_options(options))
+            pairs = load_pairs(options.model, arguments.model_options(options.loading))
             app = create_app(pairs, limits, access, settings)
         for translator in pairs.values():
-            translator.check_phrases(arguments.glossary_places(options, settings), settings)
+            places = arguments.glossary_places(options.required, settings)
+            translator.check_phrases(places, settings)
         if not (access.clients or is_local):
             text = f"everyone who can reach {options.host} can translate"
             logger.info(f"note: {text}; --token-file limits that")

@@ -10,6 +10,7 @@ examples:
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.cli import arguments
@@ -39,7 +40,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overwrite", action="store_true", help="replace existing files")
 
 
-def run(options: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Options:
+    """Arguments of the command."""
+
+    input: list[Path]
+    output: list[str]
+    columns: str | None
+    valid: int | None
+    test: int | None
+    seed: int
+    overwrite: bool
+
+
+def run(options: Options) -> int:
     from seq2seq.data.corpus import iter_pairs, source_name
     from seq2seq.tools.corpora.splitting import PARTS, divide, write_parts
 
@@ -71,7 +85,7 @@ def _note_sizes(sizes: Mapping[str, int | None], pairs: list[int]) -> None:
         logger.info(f"note: {share:.0%} of the pairs are left for train; hold out fewer")
 
 
-def _check_outputs(options: argparse.Namespace, outputs: dict[str, list[Path]]) -> None:
+def _check_outputs(options: Options, outputs: dict[str, list[Path]]) -> None:
     """Raise UserError for outputs that cannot be written or would replace a file."""
     if not all(PLACE in name for name in options.output):
         raise UserError(f"split -o: each name needs {PLACE}, the place of train, valid and test")

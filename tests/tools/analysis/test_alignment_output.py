@@ -157,8 +157,10 @@ def test_attention_of_a_forced_translation_equals_that_of_search(
         assert other.attention_weights is not None
         assert (other.attention_weights == one.attention).all()
     texts = [each.text for each in found]
-    scored = score_lines(translator, sources, texts)
-    for text, given, score in zip(texts, attend(translator, sources, texts), scored, strict=True):
+    scored = score_lines(translator.loaded, sources, texts)
+    for text, given, score in zip(
+        texts, attend(translator.loaded, sources, texts), scored, strict=True
+    ):
         assert given.text == text
         assert (given.score, given.log_probs) == (score.score, score.log_probs)
         assert given.attention is not None
@@ -180,10 +182,10 @@ def test_byte_tokens_are_decoded_in_words_and_headings() -> None:
 
 def test_blank_lines_have_no_weights(tiny_runs: dict[str, Path]) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
-    blank, *_ = attend(translator, ["", "ba"], ["ba", ""])
+    blank, *_ = attend(translator.loaded, ["", "ba"], ["ba", ""])
     assert blank.attention is None
     with pytest.raises(UserError, match="1 lines have 2 translations"):
-        list(attend(translator, ["ba"], ["ba", "ba"]))
+        list(attend(translator.loaded, ["ba"], ["ba", "ba"]))
 
 
 def test_alignments_have_a_line_for_each_line(
@@ -217,7 +219,7 @@ def test_links_of_parts_are_those_of_each_part_moved_by_the_words_before(
 ) -> None:
     translator = Translator.load(tiny_runs["luong"], device="cpu")
     src, tgt = ([line for line in side if line][:6] for side in toy_pairs(12, seed=3))
-    parts = list(attend(translator, src, tgt))
+    parts = list(attend(translator.loaded, src, tgt))
     joined = join_parts(parts, 1)
     links, before = set(), np.zeros(2, int)
     for part, source, target in zip(parts, src, tgt, strict=True):

@@ -109,14 +109,14 @@ def test_the_weights_do_not_depend_on_the_batch(translator: Translator) -> None:
 
 def test_given_translations_have_heads_too(translator: Translator) -> None:
     given = [*OTHERS, "ba"]
-    found = list(attend(translator, [*LINES, ""], given, heads=True))
+    found = list(attend(translator.loaded, [*LINES, ""], given, heads=True))
     assert [each.text for each in found] == given
     assert found[-1].head_attention is None
-    for each, plain in zip(found, attend(translator, [*LINES, ""], given), strict=True):
+    for each, plain in zip(found, attend(translator.loaded, [*LINES, ""], given), strict=True):
         assert plain.head_attention is None
         if each.attention is not None:
             assert np.abs(heads_of(each).mean(axis=0) - each.attention).max() < 1e-6
-    alone = next(attend(translator, LINES[3:4], given[3:4], heads=True))
+    alone = next(attend(translator.loaded, LINES[3:4], given[3:4], heads=True))
     assert (heads_of(alone) == heads_of(found[3])).all()
 
 

@@ -42,7 +42,7 @@ def test_each_output_line_is_the_score_of_a_pair(
 ) -> None:
     assert call("-m", luong, "-i", files[0], "-r", files[1]) == 0
     out, err = capsys.readouterr()
-    expected = score_lines(Translator.load(luong, device="cpu"), SRC, TGT)
+    expected = score_lines(Translator.load(luong, device="cpu").loaded, SRC, TGT)
     assert out.splitlines() == [f"{each.score:.6f}" for each in expected]
     tokens = sum(len(each.tokens) for each in expected)
     assert err.startswith("perplexity ")
@@ -54,7 +54,7 @@ def test_json_has_the_log_probability_of_each_token(
 ) -> None:
     output = tmp_path / "scores"
     assert call("-m", luong, "-i", files[0], "-r", files[1], "--json", "-o", output) == 0
-    expected = score_lines(Translator.load(luong, device="cpu"), SRC, TGT)
+    expected = score_lines(Translator.load(luong, device="cpu").loaded, SRC, TGT)
     for line, each in zip(output.read_text(encoding="utf-8").splitlines(), expected, strict=True):
         fields = json.loads(line)
         assert fields["score"] == round(each.score, 6)

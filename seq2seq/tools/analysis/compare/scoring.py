@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
 from typing import NamedTuple
@@ -179,8 +180,8 @@ def _score(
     plan: Plan, task: ScoringTask, variant: Variant, folders: Sequence[Path], name: str
 ) -> ScoredOutput:
     """Translate with the `decoding` section of the variant; write and score the translations."""
-    translator = Translator.load(*folders, device=task.device)
-    translator.decoding = variant.config.decoding
+    trained = Translator.load(*folders, device=task.device).loaded
+    translator = Translator(replace(trained, decoding=variant.config.decoding))
     translations = translator.translate(task.text.src, task.beam, text_only=True)
     hypotheses = [translation.text for translation in translations]
     file = plan.output_path(name, task.split)

@@ -1,0 +1,1 @@
+"""Loaders of models: of exported folders, by ONNX Runtime, by torch."""
