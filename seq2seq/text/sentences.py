@@ -89,7 +89,7 @@ def _boundary(further_marks: str) -> re.Pattern[str]:
 
 
 class SentenceHabits(NamedTuple):
-    """How a text writes the ends of sentences."""
+    """Ends of sentences as a text writes them."""
 
     abbreviations: Collection[str] = ()  # without their full stop
     before_lower: bool = False  # a sentence may begin in lower case

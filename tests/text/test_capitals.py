@@ -42,7 +42,7 @@ def test_words_keep_the_case_that_they_have_within_lines() -> None:
 def test_a_line_in_capitals_is_translated_as_another_and_written_in_capitals(
     translator: Translator,
 ) -> None:
-    model = replace(translator, source=profile_of("Modu"))
+    model = Translator(replace(translator.loaded, source=profile_of("Modu")))
     plain, shouted = model.translate(["buda ki Modu.", "BUDA KI MODU."], 3)
     assert shouted.text == plain.text.upper()
     assert shouted.src_tokens == plain.src_tokens
@@ -57,13 +57,12 @@ def test_a_line_stays_in_capitals_where_the_text_has_such_or_nothing_is_known(
     translator: Translator, profile: SourceProfile
 ) -> None:
     line = "BUDA KI MODU."
-    assert (
-        translator.translate(line).text == replace(translator, source=profile).translate(line).text
-    )
+    model = Translator(replace(translator.loaded, source=profile))
+    assert model.translate(line).text == translator.translate(line).text
 
 
 def test_a_line_with_a_prefix_stays_as_it_is(translator: Translator) -> None:
-    model = replace(translator, source=profile_of("Modu"))
+    model = Translator(replace(translator.loaded, source=profile_of("Modu")))
     assert NOTE not in model.translate("BUDA KI MODU.", prefixes="zu").notes
     assert model.translate("BUDA KI MODU.", prefixes="zu").text.startswith("zu")
 
@@ -87,7 +86,7 @@ def test_turkish_capitals_have_two_forms_of_i() -> None:
 
 
 def test_a_forbidden_word_is_not_written_in_capitals(translator: Translator) -> None:
-    model = replace(translator, source=profile_of())
+    model = Translator(replace(translator.loaded, source=profile_of()))
     shouted = model.translate("BUDA KI MODU.", 3).text
     word = next(word for word in re.findall(r"[A-Z]{3,}", shouted))
     settings = SearchSettings(forbidden=(word,))
@@ -99,6 +98,6 @@ def test_names_stay_as_they_are_in_a_line_in_capitals() -> None:
     run = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
     model = Translator.load(run, device="cpu")
     known = replace(model.source, capitals=False, knows_case=True)
-    found = replace(model, source=known).translate("THE BOY MET ZORBLATT.")
+    found = Translator(replace(model.loaded, source=known)).translate("THE BOY MET ZORBLATT.")
     assert "\ufdd0" not in found.text
-    assert "zorblatt" not in "".join(found.src_tokens).lower().replace("ZORBLATT".lower(), "", 1)
+    assert "ZORBLATT" in "".join(found.src_tokens)
