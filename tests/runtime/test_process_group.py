@@ -65,7 +65,7 @@ def watched(log, inject):
 
 def rank_1_ends(ending):
     def inject(run):
-        if run.group.rank == 1 and run.progress.step == 5:
+        if run.run.group.rank == 1 and run.progress.step == 5:
             ending()
     return inject
 
@@ -76,18 +76,18 @@ def nan_loss(*arguments):
     return Losses(*(each * float("nan") for each in loss_of(*arguments)))
 
 def spoiled(run):
-    nan = run.group.rank == 1 and run.progress.step == 3
+    nan = run.run.group.rank == 1 and run.progress.step == 3
     step_module.batch_loss = nan_loss if nan else loss_of
 
 def little_memory(run):
     def loss(model, batch, *weights):
-        if run.group.rank == 1 and batch.tgt_in.numel() > 100:
+        if run.run.group.rank == 1 and batch.tgt_in.numel() > 100:
             raise RuntimeError("can't allocate memory")
         return loss_of(model, batch, *weights)
     step_module.batch_loss = loss
 
 def first_is_killed(run):
-    if run.group.rank == 0 and run.progress.step == 5:
+    if run.run.group.rank == 0 and run.progress.step == 5:
         os.kill(os.getpid(), signal.SIGKILL)
 
 FAULTS = {
@@ -551,7 +551,7 @@ taken = training.train_step
 
 def step(run, batches, rate):
     first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-    if first and run.group.rank == 1 and run.progress.step == 6:
+    if first and run.run.group.rank == 1 and run.progress.step == 6:
         os.kill(os.getpid(), signal.SIGKILL)
     return taken(run, batches, rate)
 
