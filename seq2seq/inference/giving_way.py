@@ -1,6 +1,7 @@
 """Rules of search that give way, in order, where all together leave a part no translation.
 
-A prefix and forbidden words never give way.
+A prefix and forbidden words never give way. A narrow beam comes first: a greedy search may end in
+words that are forbidden, where others obey all rules.
 """
 
 from collections.abc import Callable
@@ -10,11 +11,13 @@ from typing import NamedTuple
 from seq2seq.inference.search.lexical import NO_LEXICAL
 from seq2seq.inference.searched import RequestedSearch
 
+WIDE_BEAM = 8
+
 
 class GivingWay(NamedTuple):
     """A rule that may give way."""
 
-    name: str
+    name: str  # for the note; "" for what is no rule
     applies: Callable[[RequestedSearch], bool]
     without: Callable[[RequestedSearch], RequestedSearch]
 
@@ -41,7 +44,19 @@ def _without_names(search: RequestedSearch) -> RequestedSearch:
     return replace(search, options=options)
 
 
+def _is_narrow(search: RequestedSearch) -> bool:
+    options = search.options
+    return options.beam_size < WIDE_BEAM and options.sampling is None and options.groups == 1
+
+
+def _with_wide_beam(search: RequestedSearch) -> RequestedSearch:
+    """Return a beam search, in place of greedy search, samples or groups."""
+    options = replace(search.options, beam_size=WIDE_BEAM, sampling=None, groups=1)
+    return replace(search, options=options)
+
+
 GIVING_WAY = (
+    GivingWay("", _is_narrow, _with_wide_beam),
     GivingWay(
         "decoding.no_repeat_ngram",
         lambda search: search.options.no_repeat_ngram > 0,
@@ -61,4 +76,9 @@ GIVING_WAY = (
         "required phrases", lambda search: bool(search.request.lexical.phrases), _without_lexical
     ),
     GivingWay("names", lambda search: len(search.options.kept_ids) > 0, _without_names),
+    GivingWay(
+        "samples or groups",
+        lambda search: search.options.sampling is not None or search.options.groups > 1,
+        _with_wide_beam,
+    ),
 )

@@ -125,7 +125,7 @@ class RequireTerms(Pass):
 class GiveWay(Pass):
     """Search a part to which all rules leave no translation without one of them after another."""
 
-    searches = len(GIVING_WAY)
+    searches = len(GIVING_WAY) - 1  # a beam is narrow, or there are samples or groups
     rounds = searches + 1  # the last one finds that nothing remains to leave out
 
     def requests(self, part: SearchedPart) -> list[RequestedSearch]:
@@ -136,7 +136,7 @@ class GiveWay(Pass):
             source = part.search.request.source
             raise no_translation(self.context.loaded, source, "no token may follow")
         name, part.search = weaker_search
-        part.left_out_rules.append(name)
+        part.left_out_rules += [name] if name else []
         return [part.search]
 
     def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002

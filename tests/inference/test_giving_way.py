@@ -80,18 +80,21 @@ def test_one_rule_after_the_other_gives_way() -> None:
         names.append(name)
         searches.append(search)
     assert names == [
+        "",
         "decoding.no_repeat_ngram",
         "decoding.min_length",
         "the glossary",
         "required phrases",
         "names",
     ]
+    assert {search.options.beam_size for search in searches} == {8}
+    searches = searches[1:]
     assert [search.options.no_repeat_ngram for search in searches] == [0, 0, 0, 0, 0]
     assert [search.options.min_length for search in searches] == [2, 0, 0, 0, 0]
     assert [search.requires_terms for search in searches] == [True, True, False, False, False]
     assert [search.request.lexical.total for search in searches] == [2, 2, 1, 0, 0]
     assert [len(search.options.kept_ids) for search in searches] == [2, 2, 2, 2, 0]
-    assert weaker(RequestedSearch(part, Request([7], 9), SearchOptions(2))) is None
+    assert weaker(RequestedSearch(part, Request([7], 9), SearchOptions(8))) is None
 
 
 @pytest.mark.parametrize(
