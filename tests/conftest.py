@@ -19,7 +19,7 @@ from tiers import quick_values
 from seq2seq.config.schema import Config
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
-from seq2seq.inference.loading import ModelOptions
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.runtime.console import console
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from seq2seq.runtime.files import check_paths
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config, ParallelFiles
-    from seq2seq.inference.loading import ModelOptions
+    from seq2seq.inference.loaded_model import ModelOptions
     from seq2seq.inference.settings import SearchSettings
     from seq2seq.inference.translator import Translator
 
@@ -219,7 +219,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def model_options(given: ModelArguments) -> "ModelOptions":
-    from seq2seq.inference.loading import ModelOptions
+    from seq2seq.inference.loaded_model import ModelOptions
 
     return ModelOptions(given.device, given.int8, given.float16, given.decoding)
 

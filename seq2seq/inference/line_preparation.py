@@ -6,7 +6,7 @@ from functools import cache
 
 from seq2seq.data.vocabulary.vocabulary import Ids, Vocabulary
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS
-from seq2seq.inference.loading import LoadedModel
+from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.requirements import Requirements, phrase_lists, prefix_texts
 from seq2seq.inference.search.interface import Request, SearchOptions
 from seq2seq.inference.search.lexical import MAX_TOKENS, NO_LEXICAL, NO_PREFIX, Lexical

@@ -8,9 +8,10 @@ from itertools import islice
 import numpy as np
 
 from seq2seq.data.vocabulary.vocabulary import UNK_ID, UNKNOWN
-from seq2seq.inference import attention_map, loading, nbest, passes, scoring
+from seq2seq.inference import attention_map, nbest, passes, scoring
 from seq2seq.inference.line_preparation import Preparation, PreparedPart
 from seq2seq.inference.lines import bounded_slices
+from seq2seq.inference.loaded_model import LoadedModel, no_translation
 from seq2seq.inference.nbest import AttentionBlocks, Candidate, Metric, NBestEntry
 from seq2seq.inference.passes import Pass
 from seq2seq.inference.search.interface import Hypothesis, NonFiniteError, SearchOptions
@@ -31,7 +32,7 @@ class PartSearch:
 
     def __init__(
         self,
-        loaded: loading.LoadedModel,
+        loaded: LoadedModel,
         preparation: Preparation,
         settings: SearchSettings,
         options: SearchOptions,
@@ -110,7 +111,7 @@ class PartSearch:
             fault = f"the best next token of a translation has the log-probability {error.value}"
             source = requests[error.sentence].source
             fault += ", not a finite number"
-            raise loading.no_translation(self._loaded, source, fault) from None
+            raise no_translation(self._loaded, source, fault) from None
 
     def _rank(self, part: SearchedPart) -> None:
         """Rank the candidates by utility if that is wanted, and keep the n-best list."""

@@ -11,7 +11,7 @@ from seq2seq.data.vocabulary.vocabulary import NAME_IDS
 from seq2seq.inference import nbest, terms
 from seq2seq.inference.giving_way import GIVING_WAY, weaker
 from seq2seq.inference.line_preparation import Preparation
-from seq2seq.inference.loading import LoadedModel, no_translation
+from seq2seq.inference.loaded_model import LoadedModel, no_translation
 from seq2seq.inference.nbest import MAX_BEAM, WIDENINGS, Candidate
 from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.text.characters import normalized

@@ -11,7 +11,7 @@ import numpy as np
 from seq2seq.data.vocabulary.vocabulary import BOS_ID, EOS_ID, PAD_ID, Ids
 from seq2seq.engines.engine import Array, Engine, StepOptions
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS, bounded_slices, line_list
-from seq2seq.inference.loading import LoadedModel
+from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import AttentionBlocks, NBestEntry
 from seq2seq.inference.search.interface import by_width
 from seq2seq.inference.search.strategies import length_penalty, total_of

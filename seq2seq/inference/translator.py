@@ -12,8 +12,8 @@ from seq2seq.data.vocabulary.vocabulary import BOS_ID, NAME_IDS, PAD_ID, UNK_ID,
 from seq2seq.engines.engine import Engine
 from seq2seq.inference.line_preparation import Preparation, PreparedLine, PreparedLines
 from seq2seq.inference.lines import counted, line_list
+from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.inference.loaders.load import load
-from seq2seq.inference.loading import LoadedModel, ModelOptions
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.part_search import PartSearch
 from seq2seq.inference.requirements import Requirements

@@ -13,7 +13,7 @@ from torch import Tensor
 from seq2seq.config.schema import changed_keys
 from seq2seq.data.corpus import ParallelText, read_pairs, usable
 from seq2seq.engines.torch.engine import TorchEngine
-from seq2seq.inference.loading import LoadedModel
+from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import Seq2Seq, named_weights
 from seq2seq.runs import checkpoint, layout, run_config, run_folder

@@ -19,7 +19,7 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.data import batching, corpus, padding
 from seq2seq.evaluation.metrics import score_by
 from seq2seq.evaluation.segmentation import segmentation_of
-from seq2seq.inference.loading import LoadedModel
+from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.translator import Translator
 from seq2seq.model.seq2seq import named_weights
 from seq2seq.runs.run_folder import Counters

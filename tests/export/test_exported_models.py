@@ -26,8 +26,8 @@ from seq2seq.config.schema import Config
 from seq2seq.data.length_limit import LengthLimit
 from seq2seq.data.vocabulary.training import train_vocabularies
 from seq2seq.data.vocabulary.vocabulary import EOS_ID, Vocabularies
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.loaders import by_torch
-from seq2seq.inference.loading import ModelOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

@@ -13,7 +13,7 @@ import pytest
 from conftest import toy_pairs
 
 from seq2seq.__main__ import main
-from seq2seq.inference.loading import ModelOptions
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.translator import Translator
 from seq2seq.runs.graphs import export_runs
 from seq2seq.runtime.errors import TRAIN, UserError

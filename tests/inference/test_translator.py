@@ -28,7 +28,7 @@ from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
 from seq2seq.inference import lines as source_lines
 from seq2seq.inference.lines import MAX_ATTENTION_TOKENS
-from seq2seq.inference.loading import LoadedModel
+from seq2seq.inference.loaded_model import LoadedModel
 from seq2seq.inference.nbest import NBestEntry
 from seq2seq.inference.search.interface import Hypothesis
 from seq2seq.inference.settings import SearchSettings

@@ -1,1 +1,1 @@
-"""Loaders of models: of exported folders, by ONNX Runtime, by torch."""
+"""Loaders of models: of exported folders, and of run folders by ONNX Runtime or torch."""

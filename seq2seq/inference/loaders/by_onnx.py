@@ -6,9 +6,10 @@ from pathlib import Path
 
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import Network, load_network
-from seq2seq.inference.loading import LoadedModel, ModelOptions
+from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
+from seq2seq.inference.loaders.run_folders import model_of
 from seq2seq.runs.graphs import check_runs, from_graphs
-from seq2seq.runs.run_config import overridden_decoding, stored_run, with_joined_profile
+from seq2seq.runs.run_config import stored_run
 
 
 def load_runs(paths: Sequence[Path], options: ModelOptions) -> LoadedModel | None:
@@ -20,15 +21,4 @@ def load_runs(paths: Sequence[Path], options: ModelOptions) -> LoadedModel | Non
         if (network := from_graphs(run, partial(load_network, int8=options.int8))) is None:
             return None
         networks.append(network)
-    engine = OnnxEngine(networks)
-    first = with_joined_profile(runs)
-    return LoadedModel(
-        engine=engine,
-        vocabularies=first.vocabularies,
-        limit=first.limit,
-        decoding=overridden_decoding(first.path.parent, first.config, options.overrides),
-        max_length=first.config.data.max_length,
-        device="cpu",
-        source=first.source,
-        name=", ".join(map(str, paths)),
-    )
+    return model_of(runs, OnnxEngine(networks), "cpu", options)

@@ -7,10 +7,10 @@ import torch
 
 from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
-from seq2seq.inference.loading import LoadedModel, ModelOptions
+from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
+from seq2seq.inference.loaders.run_folders import model_of
 from seq2seq.runs.checkpoint import load_model
 from seq2seq.runs.graphs import check_runs
-from seq2seq.runs.run_config import overridden_decoding, with_joined_profile
 from seq2seq.runtime.device import choose_device
 from seq2seq.runtime.errors import UserError, argument
 
@@ -23,17 +23,7 @@ def load_runs(paths: Sequence[Path], options: ModelOptions) -> LoadedModel:
     check_runs(runs)
     models = [run.model.half() if options.float16 else run.model for run in runs]
     engine = TorchEngine(models[0] if len(models) == 1 else Ensemble(models), device)
-    first = with_joined_profile(runs)
-    return LoadedModel(
-        engine=engine,
-        vocabularies=first.vocabularies,
-        limit=first.limit,
-        decoding=overridden_decoding(first.path.parent, first.config, options.overrides),
-        max_length=first.config.data.max_length,
-        device=device,
-        source=first.source,
-        name=", ".join(map(str, paths)),
-    )
+    return model_of(runs, engine, device, options)
 
 
 def _check_precision(paths: Sequence[Path], options: ModelOptions, device: torch.device) -> None:

@@ -10,7 +10,7 @@ from seq2seq.engines.engine import GraphFiles
 from seq2seq.engines.onnx.checks import GraphError, check_graphs
 from seq2seq.engines.onnx.engine import OnnxEngine
 from seq2seq.engines.onnx.network import Network, load_network
-from seq2seq.inference.loading import LoadedModel, ModelOptions
+from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.runs import engine_folder, layout
 from seq2seq.runs.engine_folder import Description, read_description
 from seq2seq.runtime.errors import UserError

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from seq2seq.inference.loading import LoadedModel, ModelOptions
+from seq2seq.inference.loaded_model import LoadedModel, ModelOptions
 from seq2seq.model.trusted_scores import trusted_scores
 from seq2seq.runs import layout
 from seq2seq.runs.engine_folder import is_export, read_description

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple, Self
 
 from seq2seq.config.schema import DecodingConfig, ParallelFiles
 from seq2seq.data import corpus, tables
-from seq2seq.inference.loading import ModelOptions
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

@@ -14,8 +14,8 @@ from pydantic_core import PydanticCustomError
 from starlette.requests import ClientDisconnect
 
 from seq2seq.data import languages
+from seq2seq.inference.loaded_model import DEFAULT_OPTIONS, ModelOptions
 from seq2seq.inference.loaders.load import languages_of
-from seq2seq.inference.loading import DEFAULT_OPTIONS, ModelOptions
 from seq2seq.inference.settings import DEFAULT_SETTINGS, SearchSettings
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator

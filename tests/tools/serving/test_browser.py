@@ -19,7 +19,7 @@ from conftest import toy_pairs
 from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from served import Served, serve
 
-from seq2seq.inference.loading import ModelOptions
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.tools.serving.access import Access, Client
 from seq2seq.tools.serving.service import LanguagePairs, load_pairs
 

@@ -13,8 +13,8 @@ from fuzz_lines import fuzz_lines
 from served import serve
 
 from benchmark_server import command_line, differences, mixed_requests, send_all
+from seq2seq.inference.loaded_model import ModelOptions
 from seq2seq.inference.loaders.load import languages_of
-from seq2seq.inference.loading import ModelOptions
 from seq2seq.inference.translation import Translation
 from seq2seq.tools.serving.service import load_pairs
 from seq2seq.tools.serving.translation_queue import TranslationQueue
