@@ -83,14 +83,14 @@ class Preparation:
         self.requirements = requirements
         self.steps = steps.steps_of(
             steps.StepContext(
-                loaded.source,
-                self._tokenizer,
-                self._src.symbols,
-                loaded.max_length,
-                self._names,
-                settings.glossary,
-                settings.written_names,
-                requirements.is_forbidden,
+                profile=loaded.source,
+                tokenizer=self._tokenizer,
+                symbols=self._src.symbols,
+                max_length=loaded.max_length,
+                names=self._names,
+                glossary=settings.glossary,
+                writes_names=settings.written_names,
+                is_forbidden=requirements.is_forbidden,
             )
         )
 

@@ -1,9 +1,9 @@
 """Translations of the parts of lines: what the passes search, by one model."""
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 
@@ -72,25 +72,23 @@ class PartSearch:
     def _run(self, one_pass: Pass, parts: Sequence[SearchedPart], on_found: OnFound) -> None:
         """Search what a pass requests, and let it merge what is found, as often as it may."""
         for _ in range(one_pass.rounds):
-            requests = [one_pass.requests(part) for part in parts]
-            searches = [search for of_part in requests for search in of_part]
-            if not searches:
+            pairs = [(part, one_pass.request(part)) for part in parts]
+            requested = [(part, request) for part, request in pairs if request is not None]
+            if not requested:
                 return
-            lists = iter(self._search(searches, on_found))
-            for part, of_part in zip(parts, requests, strict=True):
-                if of_part:
-                    one_pass.merge(part, of_part, list(islice(lists, len(of_part))))
+            lists = self._search([request for _, request in requested], on_found)
+            for (part, request), candidates in zip(requested, lists, strict=True):
+                one_pass.merge(part, request, candidates)
 
     def _search(
         self, searches: Sequence[RequestedSearch], on_found: OnFound
     ) -> list[list[Candidate]]:
         """Return the candidates of each search; those of equal options are searched together."""
         lists: list[list[Candidate]] = [[] for _ in searches]
-        waiting = list(range(len(searches)))
-        while waiting:
-            options = searches[waiting[0]].options
-            numbers = [number for number in waiting if searches[number].options == options]
-            waiting = [number for number in waiting if searches[number].options != options]
+        numbers_of = defaultdict[SearchOptions, list[int]](list)
+        for number, requested in enumerate(searches):
+            numbers_of[requested.options].append(number)
+        for options, numbers in numbers_of.items():
             report = None if on_found is None else _renumbered(on_found, numbers)
             found = self._hypotheses([searches[number] for number in numbers], options, report)
             for number, hypotheses in zip(numbers, found, strict=True):

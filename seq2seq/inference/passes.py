@@ -1,8 +1,10 @@
 """Passes: the searches of a part, one after the other.
 
-PASSES is the list. A pass requests searches of a part, of which some score one given translation,
-and merges what they find. Search does not depend on what is searched together.
+PASSES is the list. A pass requests a search of a part, or the score of one given translation, and
+merges what is found. Search does not depend on what is searched together.
 """
+
+# ruff: noqa: ARG002 -- a pass need not look at the search that it has requested
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +19,6 @@ from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.text.characters import normalized
 from seq2seq.text.names.names import Masked, Names
 from seq2seq.text.steps import without_forbidden
-
-Searches = Sequence[RequestedSearch]
-Lists = Sequence[list[Candidate]]
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class PassContext:
 
 
 class Pass:
-    """Searches of a part after those of the passes before."""
+    """A search of a part after those of the passes before."""
 
     searches = 0  # of a part at most, in all rounds
     scorings = 0  # likewise, of given translations
@@ -47,13 +46,15 @@ class Pass:
     def __init__(self, context: PassContext) -> None:
         self.context = context
 
-    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
-        """Return the searches that the part needs."""
+    def request(self, part: SearchedPart) -> RequestedSearch | None:
+        """Return the search that the part needs, if any."""
         raise NotImplementedError
 
-    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:
-        """Take what the requested searches have found."""
-        raise NotImplementedError
+    def merge(
+        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+    ) -> None:
+        """Take what the requested search has found, which may be nothing."""
+        part.candidates = candidates
 
 
 class FirstSearch(Pass):
@@ -61,16 +62,13 @@ class FirstSearch(Pass):
 
     searches = 1
 
-    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
+    def request(self, part: SearchedPart) -> RequestedSearch | None:
         search = part.search
         if not (self.context.places_terms and search.part.terms):
-            return [search]
+            return search
         request = search.request._replace(lexical=search.phrases)
         options = replace(search.options, returned=1, return_attention=True)
-        return [replace(search, request=request, options=options)]
-
-    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
-        (part.candidates,) = lists
+        return replace(search, request=request, options=options)
 
 
 class PlaceTerms(Pass):
@@ -78,21 +76,23 @@ class PlaceTerms(Pass):
 
     scorings = 1
 
-    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
+    def request(self, part: SearchedPart) -> RequestedSearch | None:
         search = part.search
         if not (self.context.places_terms and search.part.terms and part.candidates):
-            return []
+            return None
         vocabularies = self.context.loaded.vocabularies
         hypothesis = part.candidates[0].hypothesis
         ids = terms.placed(search.part, search.request.source, hypothesis, vocabularies)
         if ids is None or not _obeys(ids, search):
-            return []
+            return None
         if self.context.is_forbidden(vocabularies.tgt.decode(ids)):
-            return []
-        return [replace(search, request=search.request._replace(lexical=search.phrases, fixed=ids))]
+            return None
+        return replace(search, request=search.request._replace(lexical=search.phrases, fixed=ids))
 
-    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
-        (candidates,) = lists
+    def merge(
+        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+    ) -> None:
+        """Take the scored translation, unless it breaks a rule."""
         if candidates:
             part.placed = candidates[0]
             part.candidates = candidates
@@ -112,13 +112,15 @@ class RequireTerms(Pass):
 
     searches = 1
 
-    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
+    def request(self, part: SearchedPart) -> RequestedSearch | None:
         if not (self.context.places_terms and part.search.part.terms):
-            return []
-        return [part.search] if part.placed is None or self.context.n_best > 1 else []
+            return None
+        return part.search if part.placed is None or self.context.n_best > 1 else None
 
-    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
-        (candidates,) = lists
+    def merge(
+        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+    ) -> None:
+        """Take what is found, or keep the terms in their places."""
         part.candidates = candidates or ([part.placed] if part.placed else [])
 
 
@@ -128,19 +130,17 @@ class GiveWay(Pass):
     searches = len(GIVING_WAY) - 1  # a beam is narrow, or there are samples or groups
     rounds = searches + 1  # the last one finds that nothing remains to leave out
 
-    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
+    def request(self, part: SearchedPart) -> RequestedSearch | None:
         if part.candidates:
-            return []
+            return None
         weaker_search = weaker(part.search)
         if weaker_search is None:
             source = part.search.request.source
             raise no_translation(self.context.loaded, source, "no token may follow")
         name, part.search = weaker_search
-        part.left_out_rules += [name] if name else []
-        return [part.search]
-
-    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
-        (part.candidates,) = lists
+        if name:
+            part.left_out_rules.append(name)
+        return part.search
 
 
 class Repair(Pass):
@@ -148,17 +148,19 @@ class Repair(Pass):
 
     searches = 1
 
-    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
+    def request(self, part: SearchedPart) -> RequestedSearch | None:
         if part.original.part.is_in_capitals:  # in which no word is as the training text has it
-            return []
+            return None
         best = part.placed or part.candidates[0]
         repaired = self._repaired(part.original, [best, *part.candidates[1:]])
-        return [] if repaired is part.original else [repaired]
+        return None if repaired is part.original else repaired
 
-    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:
-        (candidates,) = lists
+    def merge(
+        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+    ) -> None:
+        """Take what is found, unless it is nothing or forbidden."""
         if candidates and not self.context.is_forbidden(candidates[0].text):
-            (part.search,) = searches
+            part.search = search
             part.candidates = candidates
             part.placed = None
             part.left_out_rules = []
@@ -217,19 +219,21 @@ class Widen(Pass):
 
     rounds = searches = WIDENINGS
 
-    def requests(self, part: SearchedPart) -> list[RequestedSearch]:
+    def request(self, part: SearchedPart) -> RequestedSearch | None:
         if part.placed is not None:
             part.candidates = [part.placed, *nbest.below(part.placed, part.candidates)]
         part.candidates = nbest.merged(part.candidates)
         size = 2 * part.search.options.beam_size
         if len(part.candidates) >= self.context.n_best or size > MAX_BEAM:
-            return []
+            return None
         part.search = replace(part.search, options=replace(part.search.options, beam_size=size))
-        return [part.search]
+        return part.search
 
-    def merge(self, part: SearchedPart, searches: Searches, lists: Lists) -> None:  # noqa: ARG002
-        (wider,) = lists
-        nbest.extend(part.candidates, wider)
+    def merge(
+        self, part: SearchedPart, search: RequestedSearch, candidates: list[Candidate]
+    ) -> None:
+        """Add what is found below the best translation."""
+        nbest.extend(part.candidates, candidates)
 
 
 PASSES: tuple[type[Pass], ...] = (FirstSearch, PlaceTerms, RequireTerms, GiveWay, Repair, Widen)

@@ -30,6 +30,7 @@ class SearchedPart:
     """A part with the candidates of its translation, which passes search and search again."""
 
     original: RequestedSearch  # by all rules
+    search: RequestedSearch = field(init=False)  # that found the candidates
     return_attention: bool = True  # False for very long lines
     candidates: list[Candidate] = field(default_factory=list)  # best first
     placed: Candidate | None = None  # with the terms of the glossary in their places
@@ -37,4 +38,4 @@ class SearchedPart:
 
     def __post_init__(self) -> None:
         """Begin with the original search."""
-        self.search = self.original  # that found the candidates
+        self.search = self.original

@@ -31,7 +31,7 @@ class Counts:
         self.searches, self.scorings, self.engine = Counter[str](), Counter[str](), Counter[str]()
         self.find_nothing: Callable[[Request, SearchOptions], bool] = lambda *_: False
         for kind in PASSES:
-            monkeypatch.setattr(kind, "requests", self._counting(kind))
+            monkeypatch.setattr(kind, "request", self._counting(kind))
         self._search: SearchFunction = part_search.search
         monkeypatch.setattr(part_search, "search", self._counted_search)
         decode = scoring.forced_decodings
@@ -43,15 +43,15 @@ class Counts:
 
         monkeypatch.setattr(scoring, "forced_decodings", counted_decodings)
 
-    def _counting(self, kind: type[Pass]) -> Callable[[Pass, SearchedPart], list[RequestedSearch]]:
-        requests = kind.requests
+    def _counting(self, kind: type[Pass]) -> Callable[[Pass, SearchedPart], RequestedSearch | None]:
+        request = kind.request
 
-        def counted(one_pass: Pass, part: SearchedPart) -> list[RequestedSearch]:
-            requested = requests(one_pass, part)
-            for search in requested:
+        def counted(one_pass: Pass, part: SearchedPart) -> RequestedSearch | None:
+            search = request(one_pass, part)
+            if search is not None:
                 counter = self.searches if search.request.fixed is None else self.scorings
                 counter[kind.__name__] += 1
-            return requested
+            return search
 
         return counted
 
