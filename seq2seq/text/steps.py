@@ -84,7 +84,7 @@ class LeaveBlank(TextStep):
 
 
 class NoteHabits(TextStep):
-    """A line in capitals, another script or the target language is noted, unlike the text."""
+    """A line in capitals, in another script or in the target language is noted."""
 
     def apply(self, line: Line) -> None:
         line.notes += self._profile.notes(line.text)
@@ -99,8 +99,12 @@ class SetTagAside(TextStep):
             return
         for part in line.parts:
             part.tag = tag
-            text = part.masked.text.removeprefix(tag)
-            part.masked = part.masked._replace(text=text.removeprefix(" "))
+            part.masked = _without_tag(part.masked, tag)
+
+
+def _without_tag(masked: Masked, tag: str) -> Masked:
+    text = masked.text.removeprefix(tag)
+    return masked._replace(text=text.removeprefix(" ") if tag else text)
 
 
 class CopyLine(TextStep):
@@ -123,7 +127,7 @@ class CutSentences(TextStep):
     notes = ("more sentences than in lines of the training text; cut at sentence ends",)
 
     def apply(self, line: Line) -> None:
-        if not is_blank(line.prefix) or line.phrases:
+        if line.is_constrained:
             return
         (part,) = line.parts
         sentences = self._profile.parts(part.masked.text)
@@ -236,6 +240,21 @@ class MaskNames(TextStep):
         return masked._replace(given={**given, **spelled})
 
 
+def without_forbidden(
+    masked: Masked, names: Names, exempt: Container[str], is_forbidden: IsForbidden
+) -> Masked:
+    """Mask no name whose spelling is forbidden, but for those with exempt placeholders."""
+    words = {
+        mark: name
+        for mark, name in masked.names.items()
+        if mark not in exempt and is_forbidden(names.restore(mark, masked))
+    }
+    if not words:
+        return masked
+    remaining = {mark: name for mark, name in masked.names.items() if mark not in words}
+    return Masked(Masked(masked.text, words).written, remaining, masked.given)
+
+
 class ReadCapitals(TextStep):
     """A line in capitals is read as other lines, where the training text hardly has any.
 
@@ -261,27 +280,6 @@ class ReadCapitals(TextStep):
         if not part.is_in_capitals or self._context.is_forbidden(text.upper()):
             return text
         return text.upper()
-
-
-def _without_tag(masked: Masked, tag: str) -> Masked:
-    if not tag:
-        return masked
-    return masked._replace(text=masked.text.removeprefix(tag).removeprefix(" "))
-
-
-def without_forbidden(
-    masked: Masked, names: Names, exempt: Container[str], is_forbidden: IsForbidden
-) -> Masked:
-    """Mask no name whose spelling is forbidden, but for those with exempt placeholders."""
-    words = {
-        mark: name
-        for mark, name in masked.names.items()
-        if mark not in exempt and is_forbidden(names.restore(mark, masked))
-    }
-    if not words:
-        return masked
-    remaining = {mark: name for mark, name in masked.names.items() if mark not in words}
-    return Masked(Masked(masked.text, words).written, remaining, masked.given)
 
 
 class CutLong(TextStep):
