@@ -45,18 +45,8 @@ class DecodingOverrides(list[str]):
     """Default of an argument that receives the words `decoding.KEY=VALUE`; see `parser.parse`."""
 
 
-class Words(argparse.Action):
+class Words(argparse._StoreAction):
     """Stores positional arguments, of which some may stand after an option."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,  # noqa: ARG002
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,  # noqa: ARG002
-    ) -> None:
-        """Store the words."""
-        setattr(namespace, self.dest, values)
 
     def typed(self, words: Iterable[str]) -> list[str]:
         """Return further words in the type of the argument."""

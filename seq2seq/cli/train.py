@@ -48,8 +48,7 @@ class Options:
 
 def run(options: Options) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
-    if options.threads is not None:
-        set_threads(options.threads)
+    set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.training.loop import Interrupted, train
 

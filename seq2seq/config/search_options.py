@@ -185,7 +185,7 @@ class Sampling:
 class CallOptions:
     """Options of one call: requirements on all translations, and the kind of search."""
 
-    glossary: object | None = field(  # an text.glossary.Glossary
+    glossary: object | None = field(  # a text.glossary.Glossary
         default=None,
         metadata=option(
             "source and target phrases: where a line has the source phrase, its translation "

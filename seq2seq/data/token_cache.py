@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from seq2seq.config.corpora import ParallelFiles
 from seq2seq.data import corpus as texts
 from seq2seq.data.corpus import ParallelText, Texts
 from seq2seq.data.length_windows import VERSION, BatchDivision
@@ -209,7 +210,8 @@ def copy_text(files: Texts, folder: Path) -> Counts:
     Raises UserError as `iter_pairs` does, and if no pair of a corpus has text on both sides.
     """
     counts = {"pairs": 0, "blank": 0, "same": 0}
-    corpora, linked = texts.as_list(files), has_links(files)
+    corpora = texts.as_list(files)
+    linked = has_links(corpora)
     with (
         _Writer(folder, "src.text", "src.ends") as src_writer,
         _Writer(folder, "tgt.text", "tgt.ends") as tgt_writer,
@@ -238,9 +240,9 @@ def copy_text(files: Texts, folder: Path) -> Counts:
     return counts
 
 
-def has_links(files: Texts) -> bool:
+def has_links(corpora: Iterable[ParallelFiles]) -> bool:
     """Return whether a corpus has word alignments."""
-    return any("alignment" in corpus.paths for corpus in texts.as_list(files))
+    return any("alignment" in corpus.paths for corpus in corpora)
 
 
 def open_text(entry: Entry, name: str) -> ParallelText:

@@ -144,7 +144,7 @@ class CachedText:
     @property
     def has_links(self) -> bool:
         """Return whether the pairs are aligned."""
-        return any("alignment" in corpus.paths for corpus in self.corpora)
+        return token_cache.has_links(self.corpora)
 
     @cached_property
     def checksum(self) -> str:

@@ -20,9 +20,10 @@ def requested_threads() -> int | None:
     return int(number) or None if number.isdecimal() else None
 
 
-def set_threads(number: int) -> None:
-    """Set the number of this process and its children; call it before torch is imported."""
-    os.environ[VARIABLE] = str(number)
+def set_threads(number: int | None) -> None:
+    """Set the number of this process and its children, if given, before torch is imported."""
+    if number is not None:
+        os.environ[VARIABLE] = str(number)
 
 
 @dataclass

@@ -40,8 +40,7 @@ def run(options: Options) -> int:
     config = arguments.resolve_config(options.config, options.overrides)
     runs = [config.run_dir, *([options.init_from] if options.init_from else [])]
     check_output(options.json, options.config, *config.data.paths(), runs=runs)
-    if options.threads is not None:
-        set_threads(options.threads)
+    set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.tools.analysis.check.check import check
 

@@ -71,8 +71,7 @@ def run(options: Options) -> int:
     configs = [Path(word) for word in options.overrides if not isinstance(word, Override)]
     if not configs:
         raise errors.UserError("compare: give at least one config; see seq2seq compare --help")
-    if options.threads is not None:
-        threads.set_threads(options.threads)
+    threads.set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.evaluation.bootstrap import seed_name
         from seq2seq.tools.analysis.compare.compare import compare

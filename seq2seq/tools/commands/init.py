@@ -91,8 +91,7 @@ def run(options: Options) -> int:
     inputs = [path for files in texts.values() for path in files.paths.values()]
     check_output(options.config, *inputs)
     check_replaced(options.config, options.overwrite)
-    if options.threads is not None:
-        set_threads(options.threads)
+    set_threads(options.threads)
     with arguments.frozen_objects():
         from seq2seq.runtime.device import choose_device
         from seq2seq.tools.analysis.recipe import choose, measure_text
