@@ -206,24 +206,23 @@ class Translator:
         anything but strings, such as a single string in place of lines, and RunError if the model
         computes log-probabilities that are not finite.
         """
-        if not isinstance(lines, PreparedLines):
-            lines = line_list(lines, "lines")
-        is_constrained = constraints is not None
         if isinstance(lines, PreparedLines):
             is_constrained = lines.are_constrained
+        else:
+            lines = line_list(lines, "lines")
+            is_constrained = constraints is not None
         size = self.search_size(beam_size, n_best, is_constrained, settings)
         requirements = self._requirements(settings.forbidden)
         preparation = Preparation(self.loaded, requirements, settings)
-        prepared = lines
-        if not isinstance(prepared, PreparedLines):
-            prepared = preparation.prepare(prepared, prefixes, constraints, not text_only)
+        if not isinstance(lines, PreparedLines):
+            lines = preparation.prepare(lines, prefixes, constraints, not text_only)
         options = self._search_options(settings, size, text_only, requirements.forbidden)
-        parts = [part for line in prepared for part in line.parts]
+        parts = [part for line in lines for part in line.parts]
         by_score = settings.sampling is None and settings.mbr is None
-        on_part = counted([len(line.parts) for line in prepared], on_translated)
+        on_part = counted([len(line.parts) for line in lines], on_translated)
         part_search = PartSearch(self.loaded, preparation, settings, options, n_best)
         translated = part_search.translate(parts, on_part)
-        return _joined(prepared, translated, n_best, by_score)
+        return _joined(lines, translated, n_best, by_score)
 
     def prepare(
         self,

@@ -79,13 +79,17 @@ def _mark(further_marks: str) -> re.Pattern[str]:
 def _boundary(further_marks: str) -> re.Pattern[str]:
     """Return the pattern of a place where a sentence may end: at MARKS, or further ones."""
     marks = MARKS + re.escape(further_marks)
-    return re.compile(
+    no_beginning = rf"{CLOSING}{marks}"  # with which no sentence begins
+    before_space = (
         rf"(?<![{marks}])(?P<end>[{marks}]++)(?P<closing>[{CLOSING}{_NOTES}]*+)\s++"
-        rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{CLOSING}{marks}]))"
-        rf"|(?<![{_FULL}])[{_FULL}]++"
-        rf"(?:(?=[{_OPENING}]*[^\s{CLOSING}{marks}\ufe0e\ufe0f])|[{CLOSING}]+(?=[{_OPENING}]))"
-        rf"|(?<=\S)(?P<joined>[.!?])(?=[^\s\d{CLOSING}{marks}])"
+        rf"(?=(?P<opening>[{_OPENING}]*)(?P<next>[^\s{no_beginning}]))"
     )
+    of_any_place = (  # a variation selector belongs to the mark
+        rf"(?<![{_FULL}])[{_FULL}]++"
+        rf"(?:(?=[{_OPENING}]*[^\s{no_beginning}\ufe0e\ufe0f])|[{CLOSING}]+(?=[{_OPENING}]))"
+    )
+    within_text = rf"(?<=\S)(?P<joined>[.!?])(?=[^\s\d{no_beginning}])"
+    return re.compile(f"{before_space}|{of_any_place}|{within_text}")
 
 
 class SentenceHabits(NamedTuple):

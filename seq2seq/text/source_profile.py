@@ -134,8 +134,12 @@ class SourceProfile:
     def with_capital(self, text: str) -> str:
         """Return a text that begins in a capital, if nearly all lines of the training text do."""
         start = next((place for place, c in enumerate(text) if c.isalnum()), 0)
-        is_small = is_lower(text[start : start + 1]) and text[start:].partition(" ")[0].islower()
-        if not self.begins_in_capitals or not is_small:
+        is_small = text[start:].partition(" ")[0].islower()
+        return self._with_capital_at(text, start) if is_small else text
+
+    def _with_capital_at(self, text: str, start: int) -> str:
+        """Return a text with a capital in a place, if its letter is lower case, as lines begin."""
+        if not self.begins_in_capitals or not is_lower(text[start : start + 1]):
             return text
         return text[:start] + self._capital_of(text[start]) + text[start + 1 :]
 
@@ -151,9 +155,7 @@ class SourceProfile:
         """Return a text in capitals as the training text writes its words."""
         text = _LETTERS.sub(lambda word: self._written(word[0]), text)
         start = next((place for place, c in enumerate(text) if c.isalpha()), len(text))
-        if not self.begins_in_capitals or not is_lower(text[start : start + 1]):
-            return text
-        return text[:start] + self._capital_of(text[start]) + text[start + 1 :]
+        return self._with_capital_at(text, start)
 
     def _written(self, word: str) -> str:
         """Return a word in capitals as the text writes it, Turkish I without a dot."""
