@@ -7,7 +7,17 @@ import pytest
 from conftest import toy_pairs
 from invariance import check_batch_invariance
 from searching import requests_of, row_search, search
-from test_search import CPU, MAKERS, MAY_FOLLOW, SOURCES, Oracle, ask, best_of, random_sources
+from test_search import (
+    CPU,
+    MAKERS,
+    MAY_FOLLOW,
+    SOURCES,
+    Oracle,
+    ask,
+    best_of,
+    random_sources,
+    score_of,
+)
 from tiers import one_quick
 
 from seq2seq.__main__ import main
@@ -73,6 +83,20 @@ def test_diverse_beam_search_equals_a_search_written_with_lists(
                 answer = ask(model, source, each.ids)
                 assert each.score == pytest.approx(answer.log_prob / len(each.ids), rel=1e-4)
                 assert sum(each.log_probs) == pytest.approx(answer.log_prob, rel=1e-4)
+
+
+@pytest.mark.parametrize(("width", "groups"), [(1, 3), (2, 2)])
+def test_a_hypothesis_of_any_group_is_scored_by_its_own_coverage(width: int, groups: int) -> None:
+    for seed in range(3):
+        model: Any = Oracle(seed)
+        options = SearchOptions(width * groups, groups=groups, diversity=0.8, coverage_penalty=0.4)
+        found = search(model, SOURCES, [2, 7, 6, 5, 4], options, CPU)
+        for source, hypotheses in zip(SOURCES, found, strict=True):
+            assert len(hypotheses) > 1
+            for hypothesis in hypotheses:
+                answer = ask(model, source, hypothesis.ids)
+                expected = score_of(answer, len(hypothesis.ids), 1.0, 0.4)
+                assert hypothesis.score == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.thorough

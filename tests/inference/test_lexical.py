@@ -427,6 +427,23 @@ def test_words_that_a_vocabulary_lacks_are_refused(tiny_vocabularies: Vocabulari
     assert requirements.lexical(["", " "], masked, "here") == NO_LEXICAL
 
 
+def test_terms_of_exactly_the_most_tokens_are_required(tiny_vocabularies: Vocabularies) -> None:
+    """Those that exceed it are left out, from the first one that does not fit."""
+    requirements, masked = Requirements(tiny_vocabularies), Masked("", {})
+
+    def tokens_of(phrases: int, terms: int) -> int:
+        required = requirements.lexical(["."] * phrases, masked, "here", ["."] * terms)
+        return required.total
+
+    token_count = tokens_of(1, 0)
+    most = MAX_TOKENS // token_count
+    assert most * token_count == MAX_TOKENS
+    for phrases in (0, 1, most - 1):
+        assert tokens_of(phrases, most - phrases) == MAX_TOKENS
+        assert tokens_of(phrases, most - phrases + 1) == MAX_TOKENS
+        assert tokens_of(phrases, most - phrases - 1) == MAX_TOKENS - token_count
+
+
 def test_both_constraints_need_the_most_occurrences_of_each_phrase() -> None:
     one = lexical_of([([7, 8], True), ([7, 8], True), ([9], False)], frozenset([8]))
     other = lexical_of([([7, 8], True), ([5], True)], frozenset([8, 9]))

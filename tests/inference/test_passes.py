@@ -12,12 +12,17 @@ from hypothesis import strategies as st
 
 from seq2seq.engines.engine import Engine, Sampling
 from seq2seq.inference import part_search, passes, scoring
-from seq2seq.inference.passes import PASSES, Pass
+from seq2seq.inference.line_preparation import Preparation
+from seq2seq.inference.nbest import Candidate
+from seq2seq.inference.passes import PASSES, Pass, PassContext
+from seq2seq.inference.requirements import Requirements
 from seq2seq.inference.search.interface import Hypothesis, Request, SearchOptions
 from seq2seq.inference.searched import RequestedSearch, SearchedPart
 from seq2seq.inference.settings import SearchSettings
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary
+from seq2seq.text.line import Part
+from seq2seq.text.names.names import Masked
 
 NAMES = Path(__file__).parents[1] / "runs/written_at_56a3ce7b/names"
 LINES, _ = toy_pairs(12, seed=8)
@@ -143,6 +148,67 @@ def test_a_lost_name_is_searched_for_once(counts: Counts, monkeypatch: pytest.Mo
     model.translate(f"{next(iter(names.pairs))} saw a tree.", 3)
     assert counts.searches == {"FirstSearch": 1, "Repair": 1}
     counts.check()
+
+
+def searched_part(model: Translator, text: str) -> SearchedPart:
+    """Return a part whose names remain words."""
+    (ids,) = model.vocabularies.src.encode([text])
+    part = Part(Masked(text, {}))
+    return SearchedPart(RequestedSearch(part, Request(ids, 20), SearchOptions(3)))
+
+
+def context_of(model: Translator, n_best: int = 1, forbidden: tuple[str, ...] = ()) -> PassContext:
+    requirements = Requirements(model.vocabularies, forbidden)
+    preparation = Preparation(model.loaded, requirements, SearchSettings())
+    return PassContext(model.loaded, preparation, n_best)
+
+
+def candidate(text: str, score: float) -> Candidate:
+    return Candidate(text, Hypothesis([5, 3], score, None))
+
+
+RAHUL = "\u0930\u093e\u0939\u0941\u0932"  # as the model of names spells Rahul
+TREE = "\u091d\u093e\u0921"
+
+
+def test_the_best_translation_decides_whether_a_name_is_lost() -> None:
+    model = Translator.load(NAMES, device="cpu")
+    repair = passes.Repair(context_of(model))
+    part = searched_part(model, "Rahul saw a tree.")
+    having, lacking = candidate(f"{RAHUL} {TREE}", -1.0), candidate(TREE, -2.0)
+    part.candidates = [having, lacking]
+    assert repair.request(part) is None
+    part.candidates = [lacking, having]
+    search = repair.request(part)
+    assert search is not None
+    assert [*search.part.masked.names.values()] == ["Rahul"]
+
+
+@pytest.mark.parametrize(("forbidden", "is_taken"), [((), True), ((TREE,), False)])
+def test_a_forbidden_repair_is_not_taken(forbidden: tuple[str, ...], is_taken: bool) -> None:
+    model = Translator.load(NAMES, device="cpu")
+    repair = passes.Repair(context_of(model, forbidden=forbidden))
+    part = searched_part(model, "Rahul saw a tree.")
+    first, repaired = candidate("\u0926\u0942\u0927", -1.0), candidate(f"{RAHUL} {TREE}", -2.0)
+    part.candidates = [first]
+    search = repair.request(part)
+    assert search is not None
+    repair.merge(part, search, [repaired])
+    assert part.candidates == [repaired if is_taken else first]
+    assert part.search is (search if is_taken else part.original)
+
+
+def test_a_list_below_placed_terms_is_in_order_and_has_other_texts(
+    tiny_runs: dict[str, Path],
+) -> None:
+    """Their translation is the first, although others without the rule may score higher."""
+    model = Translator.load(tiny_runs["luong"], device="cpu")
+    part = searched_part(model, LINES[0])
+    part.placed = candidate("placed", -2.0)
+    others = [("better", -1.0), ("below", -2.5), ("placed", -2.75), ("last", -3.0)]
+    part.candidates = [candidate(text, score) for text, score in others]
+    assert passes.Widen(context_of(model, n_best=3)).request(part) is None
+    assert [text for text, _ in part.candidates] == ["placed", "below", "last"]
 
 
 @pytest.mark.thorough

@@ -152,6 +152,12 @@ def test_parts_are_joined_on_the_diagonal() -> None:
     assert repr(joined.attention_blocks) == "AttentionBlocks([3, 2], [2, 1])"
 
 
+def test_a_joined_line_has_the_notes_of_all_parts() -> None:
+    entries = [NBestEntry("a", -1.0, ["a", "</s>"], [-1.0] * 2)]
+    parts = [Translation(entries, notes=notes) for notes in (["first"], [], ["third", "more"])]
+    assert join_parts(parts, 1).notes == ["first", "third", "more"]
+
+
 # ------------------------------------------------------------------------------------- in notebooks
 
 

@@ -3,11 +3,19 @@
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from seq2seq.runtime.files import PART_SUFFIX, atomic_file, atomic_write, read_bounded, sync
+from seq2seq.runtime.files import (
+    PART_SUFFIX,
+    appearing_together,
+    atomic_file,
+    atomic_write,
+    read_bounded,
+    sync,
+)
 
 
 def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
@@ -91,6 +99,51 @@ def test_a_writer_that_starts_while_another_syncs_loses_nothing(
     assert not path.exists()
     second.__exit__(None, None, None)
     assert path.read_bytes() == b"half"
+
+
+def written_together(paths: Sequence[Path], content: bytes) -> None:
+    with appearing_together() as later:
+        for path in paths:
+            with atomic_file(path, later=later) as file:
+                file.write(content)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_crash_leaves_no_old_file_beside_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    paths = [tmp_path / str(number) for number in range(count)]
+    written_together(paths, b"old")
+    rename = Path.replace
+
+    def crash(part: Path, path: Path) -> Path:
+        if path == paths[-1]:
+            raise KeyboardInterrupt
+        return rename(part, path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", crash)
+        with pytest.raises(KeyboardInterrupt):
+            written_together(paths, b"new")
+    assert [path.read_bytes() for path in paths[:-1]] == [b"new"] * (count - 1)
+    assert not paths[-1].exists()
+    written_together(paths, b"newer")
+    assert [path.read_bytes() for path in paths] == [b"newer"] * count
+
+
+def test_a_file_alone_is_old_or_new_after_a_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a"
+    written_together([path], b"old")
+
+    def crash(*_: object) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        written_together([path], b"new")
+    assert path.read_bytes() == b"old"
 
 
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="has no fcntl")

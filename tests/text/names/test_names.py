@@ -204,6 +204,20 @@ def test_both_sides_of_a_pair_are_masked_alike(names: Names) -> None:
     assert masked >= 0.9 * sum(bool(pair.names) for pair in PAIRS)
 
 
+def test_a_name_that_occurs_twice_has_two_places(names: Names) -> None:
+    for name in KNOWN[:20]:
+        written_src = f"{name} and {name} see the water."
+        written_tgt = f"{spelled(name)}ला {spelled(name)} फठ घठछ."
+        src, tgt = names.mask_pair(written_src, written_tgt)
+        marks = placeholders_in(src)
+        assert len(set(marks)) == 2
+        assert sorted(placeholders_in(tgt)) == sorted(marks)
+        for mark in marks:
+            src = src.replace(mark, name)
+            tgt = tgt.replace(mark, spelled(name))
+        assert (src, tgt) == (written_src, written_tgt)
+
+
 def test_a_name_missing_on_one_side_is_not_masked(names: Names) -> None:
     name, other = KNOWN[:2]
     assert names.mask_pair(f"{name} sleeps.", "ढघफ.") == (f"{name} sleeps.", "ढघफ.")

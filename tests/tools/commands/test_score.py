@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,9 @@ def test_each_output_line_is_the_score_of_a_pair(
     expected = score_lines(Translator.load(luong, device="cpu").loaded, SRC, TGT)
     assert out.splitlines() == [f"{each.score:.6f}" for each in expected]
     tokens = sum(len(each.tokens) for each in expected)
-    assert err.startswith("perplexity ")
-    assert err.endswith(f" over {tokens:,} tokens, </s> included\n")
+    total = sum(sum(each.log_probs) for each in expected)
+    perplexity = f"{math.exp(-total / tokens):.2f}"
+    assert err == f"perplexity {perplexity} over {tokens:,} tokens, </s> included\n"
 
 
 def test_json_has_the_log_probability_of_each_token(
