@@ -1,11 +1,18 @@
 """Ensembles of one model, of two copies, and of models that differ in kind and size."""
 
+from typing import Any
+
 import pytest
 import torch
+from searching import HostNetwork, check_lists, requests_of
 from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
+from seq2seq.engines.onnx.engine import OnnxEngine
+from seq2seq.engines.torch.engine import TorchEngine
 from seq2seq.engines.torch.ensemble import Ensemble
+from seq2seq.inference.search.interface import SearchOptions
+from seq2seq.inference.search.search import search
 from seq2seq.model.builder import build_model
 from seq2seq.model.seq2seq import Seq2Seq
 
@@ -55,6 +62,16 @@ def test_an_ensemble_gives_the_log_of_the_mean_probability_and_the_mean_attentio
         mean = sum(each[0][t].exp() for each in apart) / len(models)
         torch.testing.assert_close(log_probs[t], mean.log())
         torch.testing.assert_close(attention[t], (apart[0][1][t] + apart[1][1][t]) / 2)
+
+
+def test_networks_of_an_ensemble_find_what_the_torch_ensemble_finds() -> None:
+    sizes = {"bahdanau": 12, "luong": 16, "none": 14}
+    models = [make_model(kind, seed, size) for seed, (kind, size) in enumerate(sizes.items())]
+    requests = requests_of([[3, 7, 10, 9], [5], [8, 8, 4]], [6, 5, 7])
+    networks: Any = [HostNetwork(model) for model in models]
+    for options in (SearchOptions(1), SearchOptions(4, coverage_penalty=0.2)):
+        expected = search(TorchEngine(Ensemble(models), torch.device("cpu")), requests, options)
+        check_lists(search(OnnxEngine(networks), requests, options), expected)
 
 
 def test_project_is_normalized() -> None:

@@ -127,7 +127,7 @@ def test_expected_utility_equals_its_definition(metric: Any) -> None:
     assert expected_utilities(texts, weights, metric) == pytest.approx(expected)
 
 
-@one_quick("sampling", [None, Sampling(12, 0.7)])
+@one_quick("sampling", [None, Sampling(12, 0.7)], quick=1)
 def test_the_translation_has_the_highest_expected_utility(
     tiny_run: Path, sampling: Sampling | None
 ) -> None:

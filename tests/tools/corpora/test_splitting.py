@@ -123,6 +123,16 @@ def test_impossible_sizes_are_refused(pairs: Pairs, sizes: tuple[int, int], mess
     assert str(caught.value).startswith(message)
 
 
+@pytest.mark.parametrize("other", ["Cafe\u0301 noir", "CAF\u00c9 noir", " caf\u00e9  noir"])
+def test_texts_that_differ_in_form_alone_are_equal(other: str) -> None:
+    """In normal form, case or spaces: one that is trained on would be tested."""
+    pairs = [("caf\u00e9 noir", "a"), (other, "b"), ("th\u00e9", "c"), ("d", "d")]
+    division = divide(pairs, {"valid": 2, "test": 0}, 1, "a")
+    assert division.components == 3
+    parts = division.parts.tolist()
+    assert parts[0] == parts[1]
+
+
 @pytest.mark.thorough
 def test_memory_does_not_depend_on_the_length_of_texts() -> None:
     """The 20,000 pairs of 4,000 letters are 80 MB of text."""
