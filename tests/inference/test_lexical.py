@@ -428,7 +428,7 @@ def test_words_that_a_vocabulary_lacks_are_refused(tiny_vocabularies: Vocabulari
 
 
 def test_terms_of_exactly_the_most_tokens_are_required(tiny_vocabularies: Vocabularies) -> None:
-    """Those that exceed it are left out, from the first one that does not fit."""
+    """Terms that exceed it are left out, from the first one that does not fit."""
     requirements, masked = Requirements(tiny_vocabularies), Masked("", {})
 
     def tokens_of(phrases: int, terms: int) -> int:
